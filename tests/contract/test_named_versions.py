@@ -87,9 +87,9 @@ async def test_a_mount_keeps_its_version_and_its_data_set_from_being_deleted(tmp
         await named.create(EVERYBODY, pb.DatasetSpec(name="train", sources=["/x"]))
         await scanned(coordinator, "train", DIGEST)
         beat(coordinator, mounts=shows)
-        with pytest.raises(errors.InUseError, match="name: 2 mounts show train: --force to delete it all the same"):
+        with pytest.raises(errors.InUseError, match=r"2 mounts, or trainers .*, read train: --force to delete"):
             await named.delete(EVERYBODY, "train", force=False)
-        with pytest.raises(errors.InUseError, match=r"digest_id: 2 mounts show data set .*: --force ends them"):
+        with pytest.raises(errors.InUseError, match=r"digest_id: 2 mounts, or .*, read data set .*: --force ends them"):
             await coordinator.catalogue.delete(EVERYBODY, DIGEST.digest_id, force=False)
         await named.refresh(EVERYBODY, "train")
         await scanned(coordinator, "train", OTHER)

@@ -77,7 +77,7 @@ def test_what_is_mounted_is_neither_deleted_nor_forgotten_when_it_is_refreshed(t
                 assert (mount.point / path.name).read_bytes() == path.read_bytes()
             refused = dataset("delete", "mounted")
             assert refused.returncode == 1
-            assert "1 mount shows mounted: --force to delete it all the same" in refused.stderr
+            assert "1 mount, or trainer that materializes it, reads mounted: --force" in refused.stderr
         deleted = dataset("delete", "mounted")
         assert deleted.returncode == 0, deleted.stderr
 

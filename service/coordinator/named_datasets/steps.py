@@ -18,7 +18,7 @@ from tfquiver.service.coordinator.named_datasets.tasks import versions
 class Facts:
     registered: Container[bytes]  # digest ids
     storing: Collection[str]  # live nodes that keep anything
-    readers: Mapping[bytes, int]  # by digest id
+    readers: Mapping[bytes, int]  # by digest id; what mounts show is read
     progress: TaskProgress  # of its task
     may_set: bool = True  # a setting that could not be had is not asked for again just now
     awaited: Container[bytes] = ()  # versions that a job may come back to: between two epochs nobody reads

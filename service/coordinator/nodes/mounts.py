@@ -47,8 +47,11 @@ class Mounts:
         return self._read_at.get(digest_id, float("-inf")) > self._clock.now() - KEPT_S
 
     def said(self, digest_ids: Sequence[bytes], called: str) -> str:
-        """How many show one of these now, as a sentence about the data set that is called so; "": none."""
+        """How many read one of these now, as a sentence about the data set that is called so; "": none. Trainers that
+        compute shards of a derived data set ask for those that it is made of as mounts do."""
         count = sum(shown.get(one, 0) for shown in self._of_nodes.values() for one in digest_ids)
         if not count:
             return ""
-        return f"{count} mounts show {called}" if count > 1 else f"1 mount shows {called}"
+        if count == 1:
+            return f"1 mount, or trainer that materializes it, reads {called}"
+        return f"{count} mounts, or trainers that materialize it, read {called}"

@@ -138,7 +138,7 @@ class NamedDataset(_message.Message):
     total_bytes: _builtins.int
     """0: not known yet"""
     old_versions: _builtins.int
-    """that somebody reads still"""
+    """before the newest, kept for who reads them, has them mounted, or may go on within an hour"""
     owner: _builtins.str
     """empty: nobody in particular"""
     seen: _builtins.int
