@@ -36,6 +36,7 @@ from tfquiver.proto.tfquiver.v1 import types_pb2
 from tfquiver.proto.tfquiver.v1.commit_log_pb2 import PlanDecided
 from tfquiver.service.coordinator.coordinator import Coordinator
 from tfquiver.service.coordinator.measuring.step_meter import StepReading
+from tfquiver.service.coordinator.planning import replanning
 from tfquiver.service.coordinator.policies.check import MOST_BYTES_PER_S
 from tfquiver.service.coordinator.policies.interface import Plan
 from tfquiver.trust.identity import EVERYBODY
@@ -266,6 +267,36 @@ async def test_a_policy_that_takes_its_time_does_not_keep_a_job_missing(
                     await asyncio.sleep(0.05)
         finally:
             done.set()
+
+
+@on_loop
+async def test_nobody_waits_for_ever_for_a_policy_that_does_not_answer(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    done = threading.Event()
+
+    def silent(view: Any, now: float) -> Plan:
+        assert done.wait(60)
+        return Plan()
+
+    monkeypatch.setattr(replanning, "MOST_ASKED_S", 0.5)
+    async with coordinating(tmp_path, a=FIRST_BYTES) as coordinator:
+        await coordinator.start()
+        assert coordinator.replanning
+        monkeypatch.setattr(coordinator.replanning.planner.policy, "plan", silent)
+        await reads(coordinator, "job", FIRST)
+        said = "policy benefit has not answered for [0-9]+ s; the plan in force stays"
+        try:
+            async with asyncio.timeout(30):
+                with pytest.raises(errors.DeadlineError, match=said):
+                    await coordinator.replanning.explain("job")
+                while coordinator.replanning._asked_at is None:
+                    await asyncio.sleep(0.01)
+                with pytest.raises(errors.DeadlineError, match=said):
+                    await coordinator.choose_policy("none")
+        finally:
+            done.set()
+        await coordinator.choose_policy("none")
 
 
 @on_loop

@@ -27,6 +27,8 @@ class Theirs:
         if broken.exists():
             if broken.read_text() == "raises":
                 raise ZeroDivisionError("out of ideas")
+            if broken.read_text() == "exits":
+                raise SystemExit(3)
             return Plan({one.name: Allocation("uniform", float("nan")) for one in view.datasets})
         return Plan({one.name: Allocation("uniform", one.size_bytes // 2) for one in view.datasets})
 """
@@ -46,7 +48,10 @@ def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @on_loop
-@pytest.mark.parametrize(("broken", "said"), [("raises", "ZeroDivisionError: out of ideas"), ("nan", "nan is not")])
+@pytest.mark.parametrize(
+    ("broken", "said"),
+    [("raises", "ZeroDivisionError: out of ideas"), ("exits", "SystemExit: 3"), ("nan", "nan is not")],
+)
 async def test_it_decides_and_where_it_fails_the_last_good_plan_stays(
     package: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture, broken: str, said: str
 ) -> None:

@@ -65,11 +65,17 @@ def fails(view: ClusterView) -> Plan:
     raise ZeroDivisionError("of\nmine")
 
 
+def exits(view: ClusterView) -> Plan:
+    raise SystemExit("I am done")
+
+
 @pytest.mark.parametrize(
     ("made", "said"),
     [
         (fails, r"policy benefit failed: ZeroDivisionError: of\nmine"),
+        (exits, "policy benefit failed: SystemExit: I am done"),
         (lambda view: None, "policy benefit failed: plan: 'None' is not a Plan"),
+        (lambda view: Plan(reasons={"d0": b"text"}), "policy benefit failed: reasons['d0']: "),  # type: ignore[dict-item]
         (
             lambda view: Plan({"d0": Allocation("uniform", 1 << 59)}),
             "benefit failed: allocations['d0'].cache_bytes: 57",
@@ -88,6 +94,23 @@ def test_a_policy_that_fails_is_refused_and_the_last_good_plan_stays(made: Made,
         assert said in outcome.refused
     told = [one for one in planner.history if one.refused]
     assert [(one.at_s, one.kind, one.name) for one in told] == [(1.0, "plan", "benefit")], "told once"
+
+
+@pytest.mark.parametrize("worth", [float("nan"), float("inf"), -1.0])
+def test_a_goal_of_which_nothing_can_be_said_moves_nothing(worth: float) -> None:
+    """Every comparison with nan is false: such a move would seem to pay each time."""
+
+    class Valuing(Scripted):
+        def worth(self, view: ClusterView, allocations: Any) -> float:
+            return worth
+
+    planner = Planner()
+    planner.replan(TWO, 0.0)
+    planner.policy = Valuing(lambda view: Plan({"d1": WHOLE}))
+    for now in range(1, 8):
+        outcome = planner.replan(settled(planner, TWO), float(now))
+        assert outcome.plan.allocations == {"d0": WHOLE}
+        assert f"policy benefit failed: worth: {worth:g} is not" in outcome.refused
 
 
 def test_a_policy_that_fails_at_first_leaves_what_is_pinned() -> None:

@@ -83,6 +83,9 @@ def _plan(name: str, mode: Any, cache_bytes: Any) -> Plan:
         ),
         (Plan({}, {"j0": NAN}), errors.InvalidArgumentError, r"remote_bytes_per_s\['j0'\]: nan is not a rate"),
         (Plan({}, {"j0": 6e7, "j1": 6e7}), errors.ResourceExhaustedError, "remote_bytes_per_s: 1.2e.08 in all"),
+        (Plan(reasons=None), errors.InvalidArgumentError, "reasons: 'None' is no mapping"),  # type: ignore[arg-type]
+        (Plan(reasons={"d0": 1.0}), errors.InvalidArgumentError, r"reasons\['d0'\]: '1.0' is no text"),  # type: ignore[dict-item]
+        (Plan(reasons={"d0": "x" * 10**6}), errors.InvalidArgumentError, r"reasons\['d0'\]: 1000000 characters"),
     ],
 )
 def test_plans(plan: Any, error: type[Exception], said: str) -> None:

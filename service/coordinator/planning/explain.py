@@ -114,7 +114,7 @@ def _with(
     )
     try:
         return _share(planner, larger, planner.policy.plan(larger, now).allocations, dataset, names, now)
-    except Exception:  # noqa: BLE001  A third party's: `refused` says so already.
+    except (Exception, SystemExit):  # noqa: BLE001  A third party's: `refused` says so already.
         return None
 
 

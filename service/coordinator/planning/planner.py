@@ -81,7 +81,7 @@ class Planner:
             if not self._force:
                 news = facts != self._facts
                 verdict = self._hysteresis.judge(self.policy, view, old, proposed, facts, news, now)
-        except Exception as error:  # noqa: BLE001  Whatever a third party's policy does, the last good plan stays.
+        except (Exception, SystemExit) as error:  # noqa: BLE001  Whatever a third party's policy does, the last plan stays.
             proposed, verdict = None, Verdict(None, why="failed", refused=self._failure(error))
         made = verdict.plan
         if made is None:
@@ -111,7 +111,7 @@ class Planner:
         try:
             plan = self.policy.plan(view, now)
             check_plan(plan, view)
-        except Exception:  # noqa: BLE001  The plan that was asked for before is refused for it.
+        except (Exception, SystemExit):  # noqa: BLE001  The plan that was asked for before is refused for it.
             return _remote_as_it_was(view, self.plan.remote_bytes_per_s)
         return plan.remote_bytes_per_s
 
@@ -119,7 +119,7 @@ class Planner:
         there = {dataset.name for dataset in view.datasets} | {job.name for job in view.jobs}
         return {name: reason for name, reason in self.plan.reasons.items() if name in there} | pin_reasons(view)
 
-    def _failure(self, error: Exception) -> str:
+    def _failure(self, error: BaseException) -> str:
         kind = "" if isinstance(error, errors.TfquiverError) else f"{type(error).__name__}: "
         return f"policy {self.policy_name} failed: {kind}{plain(error, 200)}"
 

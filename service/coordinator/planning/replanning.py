@@ -10,7 +10,8 @@ import asyncio
 import itertools
 import json
 import time
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
+from contextlib import asynccontextmanager
 from typing import Any
 
 import numpy as np
@@ -33,13 +34,14 @@ from tfquiver.service.coordinator.planning.explain import Explanation
 from tfquiver.service.coordinator.planning.explaining import Explaining
 from tfquiver.service.coordinator.planning.history import Decision
 from tfquiver.service.coordinator.planning.plan_times import PlanTimes
-from tfquiver.service.coordinator.planning.planner import Planner
-from tfquiver.service.coordinator.policies.interface import Allocation, Plan
+from tfquiver.service.coordinator.planning.planner import Outcome, Planner
+from tfquiver.service.coordinator.policies.interface import Allocation, ClusterView, Plan
 from tfquiver.service.coordinator.probing.probes import Held, Probes
 from tfquiver.service.coordinator.sessions.sessions import Sessions
 
 OFF = "off"  # of the flag: nobody decides but persons
 _LOOK_S = 0.5
+MOST_ASKED_S = 4.0  # a command gives up after 5: who asks is told who keeps him waiting
 
 
 class Replanning:
@@ -69,6 +71,7 @@ class Replanning:
         self._planned_for: object = None
         self._due = 0.0
         self._planning = asyncio.Lock()
+        self._asked_at: float | None = None  # of the loop's clock: the policy has not answered yet
 
     def restored(self) -> None:
         """The log has been read: what the policy had decided is in force, and the one that was chosen goes on."""
@@ -140,8 +143,8 @@ class Replanning:
             await self._replan(now + self._unix_s)
 
     async def switch(self, policy: str) -> None:
-        """From now on; the caller makes it durable. Raises InvalidArgumentError."""
-        async with self._planning:
+        """From now on; the caller makes it durable. Raises InvalidArgumentError, DeadlineError."""
+        async with self._between_plans():
             await asyncio.to_thread(self.planner.switch, policy, self._clock.now() + self._unix_s)
             self._journal(self.chosen.choose(policy))
 
@@ -151,13 +154,53 @@ class Replanning:
         may_read: Callable[[bytes], bool] = lambda _: True,
         owns: Callable[[str], bool] = lambda _: True,
     ) -> Explanation:
-        """As Explaining.explain."""
+        """As Explaining.explain; and raises DeadlineError."""
         self._explaining.note()  # who has just begun is there, too
-        async with self._planning:
+        async with self._between_plans():
             view, now = await self._views.view(), self._clock.now() + self._unix_s
-            return await self._explaining.explain(name, view, now, may_read, owns)
+            try:
+                async with asyncio.timeout(MOST_ASKED_S):  # it is asked what it would do with more
+                    return await self._explaining.explain(name, view, now, may_read, owns)
+            except TimeoutError:
+                raise errors.DeadlineError(self._silent(MOST_ASKED_S)) from None
 
     # Inside.
+
+    @asynccontextmanager
+    async def _between_plans(self) -> AsyncIterator[None]:
+        """Raises DeadlineError where a third party's policy does not answer: nobody can end its thread."""
+        while True:
+            try:
+                async with asyncio.timeout(_LOOK_S):
+                    await self._planning.acquire()
+                break
+            except TimeoutError:
+                if (asked_s := self._asked_s()) > MOST_ASKED_S:
+                    raise errors.DeadlineError(self._silent(asked_s)) from None
+        try:
+            yield
+        finally:
+            self._planning.release()
+
+    def _asked_s(self) -> float:
+        return asyncio.get_running_loop().time() - self._asked_at if self._asked_at is not None else 0.0
+
+    def _silent(self, asked_s: float) -> str:
+        return (
+            f"policy {self.planner.policy_name} has not answered for {asked_s:.0f} s; the plan in force stays; "
+            "if it never does, start the coordinator with another --policy"
+        )
+
+    async def _asked(self, view: ClusterView, now: float) -> Outcome:
+        """What the planner makes of it, in a thread, however long that takes."""
+        self._asked_at = asyncio.get_running_loop().time()
+        try:
+            answer = asyncio.ensure_future(asyncio.to_thread(self.planner.replan, view, now))
+            while not (await asyncio.wait([answer], timeout=MOST_ASKED_S))[0]:
+                every_n_seconds(logging.WARNING, "%s", 60, self._silent(self._asked_s()))
+            return await answer
+        finally:
+            self._asked_at = None
 
     async def _again(self, step: Callable[[], Awaitable[None]]) -> None:
         while True:
@@ -175,7 +218,7 @@ class Replanning:
         if not view.cache_bytes:
             return  # nodes are still to come
         seen_s = time.perf_counter()
-        outcome = await asyncio.to_thread(self.planner.replan, view, now)
+        outcome = await self._asked(view, now)
         planned_s = time.perf_counter()
         self.times.planned(seen_s - began_s, planned_s - seen_s)
         for decision in outcome.decisions:

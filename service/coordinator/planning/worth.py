@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from typing import Protocol, runtime_checkable
 
+from tfquiver import errors
 from tfquiver.service.coordinator.policies.interface import Allocation, ClusterView, Policy
 from tfquiver.service.coordinator.speed_model.demand import spared
 
@@ -18,7 +20,11 @@ class Valuing(Protocol):
 
 
 def worth_of(policy: Policy, view: ClusterView, allocations: Mapping[str, Allocation]) -> float:
-    """By the policy's own goal; else the bytes/s that the store is spared."""
+    """By the policy's own goal; else the bytes/s that the store is spared. Raises InvalidArgumentError where the
+    policy says what can be weighed against nothing: of nan and infinity every comparison comes out in favour."""
     if isinstance(policy, Valuing):
-        return policy.worth(view, allocations)
+        worth = float(policy.worth(view, allocations))
+        if not 0 <= worth < math.inf:
+            raise errors.InvalidArgumentError(f"worth: {worth:g} is not a number of at least 0")
+        return worth
     return spared(view, allocations)

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import TypeGuard
 
 from tfquiver import errors
 from tfquiver.plain_text import shortened
 from tfquiver.service.coordinator.policies.interface import Allocation, ClusterView, DatasetView, JobView, Plan
 from tfquiver.service.coordinator.policies.pins import free_bytes, remote_pins, two_chunks_bytes
+from tfquiver.service.coordinator.policies.reasons import Reasons
 
 MOST_BYTES = 1 << 60  # an exbibyte: more than any cluster's disks hold
 LEAST_BYTES_PER_S, MOST_BYTES_PER_S = 1e-6, float(1 << 50)
 MOST_ACCELERATORS = 1_000_000
+MOST_REASON = 10_000  # characters: each is kept with its decision, in the log and in messages
 _MODES = ("none", "cooperative", "uniform", "lru")
 _ROUNDING = 1e-6  # of a sum of rates
 
@@ -55,6 +57,20 @@ def check_plan(plan: Plan, view: ClusterView) -> None:
         _fits(_named("allocations", name), plan.allocations.get(name, Allocation()), dataset)
     _has_room(plan, view)
     _has_bandwidth(plan, view)
+    _told(plan.reasons)
+
+
+def _told(reasons: Mapping[str, str]) -> None:
+    if isinstance(reasons, Reasons):
+        return  # they are texts, written when somebody asks
+    if not isinstance(reasons, Mapping):
+        raise errors.InvalidArgumentError(f"reasons: {shortened(repr(reasons))} is no mapping of names to texts")
+    for name, reason in reasons.items():
+        field = _named("reasons", str(name))
+        if not isinstance(reason, str):
+            raise errors.InvalidArgumentError(f"{field}: {shortened(repr(reason))} is no text")
+        if len(reason) > MOST_REASON:
+            raise errors.InvalidArgumentError(f"{field}: {len(reason)} characters are more than {MOST_REASON}")
 
 
 def _dataset(dataset: DatasetView) -> None:

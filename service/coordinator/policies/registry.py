@@ -43,7 +43,7 @@ def make(name: str) -> Policy:
         raise errors.InvalidArgumentError(f"policy: {shortened(name)} is none of {', '.join(names())}")
     try:
         policy = found.load()()
-    except Exception as error:
+    except (Exception, SystemExit) as error:  # else choosing it would end the coordinator
         raise errors.InvalidArgumentError(
             f"policy: {name} of {found.value} cannot be loaded: {type(error).__name__}: {error}"
         ) from error

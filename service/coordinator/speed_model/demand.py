@@ -90,7 +90,7 @@ def demands(view: ClusterView, allocations: Mapping[str, Allocation], *, now: bo
 
 def spared(view: ClusterView, allocations: Mapping[str, Allocation]) -> float:
     """Bytes/s that do not leave the store, of what jobs read when none waits."""
-    return sum(reading_rates(view).values()) - sum(demands(view, allocations).values())
+    return max(0.0, sum(reading_rates(view).values()) - sum(demands(view, allocations).values()))  # but for rounding
 
 
 def effective(view: ClusterView, allocations: Mapping[str, Allocation]) -> dict[str, Allocation]:
