@@ -45,7 +45,9 @@ class BuildOp(build_ext):
         return [str(path) for path in lib.glob("*.so")]
 
     def get_source_files(self) -> list[str]:
-        found = [path for half in ("core", "tf", "transport", "c") for path in (ROOT / "ops" / half).rglob("*.[hc]*")]
+        found = [
+            path for half in ("core", "tf", "data_transfer", "c") for path in (ROOT / "ops" / half).rglob("*.[hc]*")
+        ]
         return [str(path.relative_to(ROOT)) for path in [*found, ROOT / "ops" / "exports.lds"]]
 
 

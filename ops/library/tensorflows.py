@@ -13,7 +13,7 @@ from pathlib import Path
 # What a released wheel brings libraries for. Others are compiled where they are used (own_build.py).
 MINORS = ("2.18", "2.19", "2.20", "2.21")
 
-# Those whose plug for tf.data service's transport is as ops/transport/data_transfer.h declares it.
+# Those whose plug for tf.data service's transport is as ops/data_transfer/data_transfer.h declares it.
 TRANSPORT_MINORS = ("2.21",)
 
 # Those whose tuning thread is woken by ops/tf/dataset/tuner_waking.cc: it names private members of theirs.

@@ -31,11 +31,11 @@ from tfquiver.service.coordinator.datasets.weight_files import WeightFiles
 from tfquiver.service.coordinator.deriving import Deriving
 from tfquiver.service.coordinator.durable.commit_log import CommitLog
 from tfquiver.service.coordinator.durable.work_dir import WorkDir
-from tfquiver.service.coordinator.in_thread import InThread
 from tfquiver.service.coordinator.keeping_past import KeepingPast
 from tfquiver.service.coordinator.long_polls.changes import Changes
 from tfquiver.service.coordinator.long_polls.node_orders import NodeOrders
 from tfquiver.service.coordinator.long_polls.readers import Waiting
+from tfquiver.service.coordinator.long_work.in_thread import InThread
 from tfquiver.service.coordinator.measuring.meters import GONE_S, JobMeters
 from tfquiver.service.coordinator.measuring.step_meters import StepMeters
 from tfquiver.service.coordinator.measuring.store_meter import StoreMeter

@@ -14,9 +14,9 @@ from tfquiver.service.coordinator.budgets.budgets import Budgets
 from tfquiver.service.coordinator.cache.caching import Caching
 from tfquiver.service.coordinator.datasets.registry import Registry
 from tfquiver.service.coordinator.durable.commit_log import CommitLog
+from tfquiver.service.coordinator.epoch_order.wish import Wish
 from tfquiver.service.coordinator.long_polls.readers import Waiting
 from tfquiver.service.coordinator.nodes.membership import Membership
-from tfquiver.service.coordinator.order.wish import Wish
 from tfquiver.service.coordinator.residency.residency import Table
 from tfquiver.service.coordinator.samplings import Samplings
 from tfquiver.service.coordinator.sessions.bitmap import Bitmap

@@ -27,9 +27,9 @@ from tfquiver.service.metrics.instruments import TOLD_BY
 from tfquiver.service.node import metrics, own_hosts
 from tfquiver.service.node import node as node_parts
 from tfquiver.service.node.directory import NODE_FILE, CacheDirectory
-from tfquiver.service.node.last_resort import LastResort, leave
+from tfquiver.service.node.ending.last_resort import LastResort, leave
 from tfquiver.service.node.options import Options
-from tfquiver.service.node.readers.reader_group import ReaderGroup
+from tfquiver.service.node.reader_socket.reader_group import ReaderGroup
 from tfquiver.service.startup import log_lines, serving
 from tfquiver.service.tracing import exporting
 from tfquiver.service.tracing.shard_spans import ShardSpans

@@ -15,7 +15,7 @@ from absl import logging
 
 from tfquiver import errors
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2, node_pb2, node_pb2_grpc, types_pb2
-from tfquiver.service.node import draining, named
+from tfquiver.service.node import named
 from tfquiver.service.node.calls.clear import clear
 from tfquiver.service.node.calls.servicer import NodeServicer
 from tfquiver.service.node.calls.warming import Warming
@@ -29,9 +29,8 @@ from tfquiver.service.node.datasets.scan import Scanner
 from tfquiver.service.node.derived.derived_shards import DerivedShards
 from tfquiver.service.node.directory import CacheDirectory
 from tfquiver.service.node.disk.disk_cache import DiskCache
-from tfquiver.service.node.kept_totals import KeptTotals
+from tfquiver.service.node.ending import draining
 from tfquiver.service.node.memory.hot import HotSet
-from tfquiver.service.node.moves.known_places import KnownPlaces
 from tfquiver.service.node.moves.moves import Moves
 from tfquiver.service.node.options import Options
 from tfquiver.service.node.orders.chunk_orders import ChunkOrders, OtherNodes
@@ -39,17 +38,19 @@ from tfquiver.service.node.origin.client_stores import ClientStores
 from tfquiver.service.node.origin.fetcher import Fetcher
 from tfquiver.service.node.origin.metered_store import Meter
 from tfquiver.service.node.origin.named_access import NamedAccess
-from tfquiver.service.node.peers.data_port import DataPort
 from tfquiver.service.node.peers.peers import PeerClient
-from tfquiver.service.node.peers.placer import Placer
-from tfquiver.service.node.peers.reach import Reach
-from tfquiver.service.node.readers.reader_group import ReaderGroup
+from tfquiver.service.node.peers.reachable import Reach
+from tfquiver.service.node.peers.serving.data_port import DataPort
+from tfquiver.service.node.placing.known_places import KnownPlaces
+from tfquiver.service.node.placing.placer import Placer
+from tfquiver.service.node.reader_socket.reader_group import ReaderGroup
+from tfquiver.service.node.reader_socket.session_server import SessionServer
 from tfquiver.service.node.readers.reader_session import ReaderLimits
-from tfquiver.service.node.readers.session_server import SessionServer
 from tfquiver.service.node.shards.shard_source import ShardSource
 from tfquiver.service.node.streams import spill_files
 from tfquiver.service.node.streams.streams import Streams
-from tfquiver.service.node.totals_file import Totals
+from tfquiver.service.node.totals.kept_totals import KeptTotals
+from tfquiver.service.node.totals.totals_file import Totals
 from tfquiver.trust.identity import READERS, Always, Authority, Open
 from tfquiver.trust.tokens import SharedToken
 from tfquiver.version import VERSION

@@ -20,8 +20,8 @@ from tfquiver.content.digest import Digest
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2 as pb
 from tfquiver.service.coordinator.cache.caching import Caching
 from tfquiver.service.coordinator.datasets import digest_files
-from tfquiver.service.coordinator.order import made_orders
-from tfquiver.service.coordinator.order.chunk_layout import ChunkLayout
+from tfquiver.service.coordinator.epoch_order import made_orders
+from tfquiver.service.coordinator.epoch_order.chunk_layout import ChunkLayout
 from tfquiver.service.coordinator.rotation.rotations import ChunkPlan
 from tfquiver.service.coordinator.sessions.lease import LeaseState
 from tfquiver.service.coordinator.sessions.sessions import Sessions

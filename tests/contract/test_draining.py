@@ -12,7 +12,7 @@ import pytest
 from tests.support.aio import on_loop
 from tfquiver import errors
 from tfquiver.service.node.disk.inserts import Inserts
-from tfquiver.service.node.draining import finished
+from tfquiver.service.node.ending.draining import finished
 from tfquiver.service.node.memory.verified import VerifiedShard
 
 

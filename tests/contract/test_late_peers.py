@@ -22,7 +22,7 @@ from tfquiver.service.node.peers import peer_socket
 from tfquiver.service.node.peers.peers import PeerClient
 from tfquiver.service.node.shards.other_nodes import OtherNodes
 from tfquiver.service.node.shards.reach import ANYWHERE, STORE
-from tfquiver.service.node.stats import Stats
+from tfquiver.service.node.totals.stats import Stats
 
 
 @pytest.fixture

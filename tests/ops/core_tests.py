@@ -20,8 +20,8 @@ SANITIZERS = {
 # that are compiled apart repeat. Every other folder is by itself. A name that two folders of a group have in their
 # anonymous namespaces does not compile: it is renamed, or its folder leaves the group.
 GROUPS = (
-    ("intake", "order", "reader", "shuffle_pool"),
-    ("element_wire", "examples", "transport", "wire"),
+    ("intake", "reader", "record_order", "shuffle_pool"),
+    ("element_transfer", "element_wire", "examples", "wire"),
     ("process", "record_format", "session", "shards"),
 )
 

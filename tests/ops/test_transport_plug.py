@@ -1,4 +1,4 @@
-"""TensorFlow's plug for tf.data service's transport is as ops/transport/data_transfer.h declares it: read off the
+"""TensorFlow's plug for tf.data service's transport is as ops/data_transfer/data_transfer.h declares it: read off the
 library that is installed. By a wrong declaration another function would be called than is meant."""
 
 from __future__ import annotations

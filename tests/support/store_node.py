@@ -22,12 +22,12 @@ from tfquiver.service.node.disk import codec
 from tfquiver.service.node.disk.disk_cache import DiskCache
 from tfquiver.service.node.memory.hot import HotSet
 from tfquiver.service.node.memory.ready_shard import ReadyShard
-from tfquiver.service.node.moves.known_places import KnownPlaces
 from tfquiver.service.node.origin.fetcher import Fetcher
 from tfquiver.service.node.origin.metered_store import Meter
-from tfquiver.service.node.peers.data_port import DataPort
 from tfquiver.service.node.peers.peers import PeerClient
-from tfquiver.service.node.peers.placer import Placer
+from tfquiver.service.node.peers.serving.data_port import DataPort
+from tfquiver.service.node.placing.known_places import KnownPlaces
+from tfquiver.service.node.placing.placer import Placer
 from tfquiver.service.node.shards.shard_source import ShardSource
 from tfquiver.stores import ObjectStore
 from tfquiver.trust.identity import Open

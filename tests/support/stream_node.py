@@ -15,7 +15,7 @@ from typing import Any, cast
 import pytest
 
 from tfquiver.service.node.memory import sealed_memory
-from tfquiver.service.node.readers.session_server import SessionServer
+from tfquiver.service.node.reader_socket.session_server import SessionServer
 from tfquiver.service.node.streams.spill_files import SpillFiles
 from tfquiver.service.node.streams.streams import Streams
 from tfquiver.wire import reader_frames as frames

@@ -7,8 +7,8 @@ import random
 import numpy as np
 
 from tfquiver.placement import striping
-from tfquiver.service.coordinator.order.chunk_layout import ChunkLayout
-from tfquiver.service.coordinator.order.chunk_sampler import ChunkSampler
+from tfquiver.service.coordinator.epoch_order.chunk_layout import ChunkLayout
+from tfquiver.service.coordinator.epoch_order.chunk_sampler import ChunkSampler
 from tfquiver.service.coordinator.rotation.board import Board
 from tfquiver.service.coordinator.rotation.chunk_cache import ChunkCache
 from tfquiver.service.coordinator.rotation.cyclic import Cyclic

@@ -13,8 +13,8 @@ from tfquiver import errors
 from tfquiver.clock import ManualClock
 from tfquiver.content.drawn_shards import DrawnShards
 from tfquiver.proto.tfquiver.v1 import types_pb2
-from tfquiver.service.coordinator.order.block_order import BlockOrder
-from tfquiver.service.coordinator.order.wish import Wish
+from tfquiver.service.coordinator.epoch_order.block_order import BlockOrder
+from tfquiver.service.coordinator.epoch_order.wish import Wish
 from tfquiver.service.coordinator.sessions.admission import Drawn
 from tfquiver.service.coordinator.sessions.decisions import SessionLimits
 from tfquiver.service.coordinator.sessions.lease import LeaseState

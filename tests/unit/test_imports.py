@@ -38,7 +38,7 @@ def test_importing_does_not_import_tensorflow(module: str) -> None:
         ("service/coordinator/coordinator.py", "import tensorflow", "never import TensorFlow"),
         (
             "service/node/origin/fetcher.py",
-            "import tfquiver.service.coordinator.order.sampler",
+            "import tfquiver.service.coordinator.epoch_order.sampler",
             "do not import one another",
         ),
         ("tfquiver/errors.py", "import tfquiver.scanning.tfrecord", "Imports point down"),

@@ -19,7 +19,7 @@ from tfquiver.proto.tfquiver.v1.commit_log_pb2 import DatasetRegistered
 from tfquiver.service.coordinator.calls import dataset_calls
 from tfquiver.service.coordinator.calls.dataset_calls import DatasetCalls
 from tfquiver.service.coordinator.datasets import named_keeping, named_requests
-from tfquiver.service.coordinator.in_parts import InParts
+from tfquiver.service.coordinator.long_work.in_parts import InParts
 from tfquiver.service.coordinator.planning import cluster_view, replanning
 from tfquiver.trust.identity import EVERYBODY
 

@@ -14,8 +14,8 @@ from tfquiver.cache_directory import up_file
 from tfquiver.cache_directory.node_endpoint import read_endpoint
 from tfquiver.cache_directory.up_file import Ports
 from tfquiver.cli.showing.status_view import saved
-from tfquiver.service.node import totals_file
-from tfquiver.service.node.totals_file import Totals
+from tfquiver.service.node.totals import totals_file
+from tfquiver.service.node.totals.totals_file import Totals
 
 MOST = (1 << 64) - 1
 COUNT = st.integers(0, MOST)

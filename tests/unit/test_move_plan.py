@@ -15,7 +15,7 @@ from tfquiver.placement.places import Places
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2 as pb
 from tfquiver.proto.tfquiver.v1 import types_pb2
 from tfquiver.service.node.moves import move_plan
-from tfquiver.service.node.moves.known_places import KeptSet, KnownPlaces
+from tfquiver.service.node.placing.known_places import KeptSet, KnownPlaces
 
 DIGEST = numbered_digest(40)
 CONTENTS = of_rows(DIGEST.hashes)

@@ -25,10 +25,10 @@ from tfquiver.service.node.disk.disk_cache import DiskCache
 from tfquiver.service.node.memory.hot import HotSet
 from tfquiver.service.node.memory.ready_shard import ReadyShard
 from tfquiver.service.node.memory.verified import VerifiedShard
-from tfquiver.service.node.moves.known_places import KnownPlaces
 from tfquiver.service.node.moves.moves import GIVE_UP_AFTER_S, ChangedError, Moves
 from tfquiver.service.node.origin.fetcher import Fetcher
 from tfquiver.service.node.origin.metered_store import Meter
+from tfquiver.service.node.placing.known_places import KnownPlaces
 from tfquiver.service.node.quota.accounts import UNSET, AccountTerms
 from tfquiver.service.node.quota.rules import Why
 from tfquiver.service.node.shards.shard_source import ShardSource

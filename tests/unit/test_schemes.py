@@ -15,9 +15,9 @@ from tfquiver.clock import ManualClock
 from tfquiver.content.entry_size import most_disk_bytes
 from tfquiver.proto.tfquiver.v1 import commit_log_pb2 as log_pb2
 from tfquiver.proto.tfquiver.v1 import types_pb2
-from tfquiver.service.coordinator.order import schemes
-from tfquiver.service.coordinator.order.deterministic import Deterministic
-from tfquiver.service.coordinator.order.wish import Wish
+from tfquiver.service.coordinator.epoch_order import schemes
+from tfquiver.service.coordinator.epoch_order.deterministic import Deterministic
+from tfquiver.service.coordinator.epoch_order.wish import Wish
 from tfquiver.service.coordinator.rotation.rotations import ChunkPlan, Rotations
 from tfquiver.service.coordinator.sessions.session import Reader, Session
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
 from tfquiver.content.drawn_shards import DrawnShards
-from tfquiver.service.coordinator.order.staged import InTurn, Staged
+from tfquiver.service.coordinator.epoch_order.staged import InTurn, Staged
 
 SHARDS = 8
 NUMBERS = st.lists(st.integers(0, 1 << 20), max_size=6)

@@ -17,10 +17,10 @@ from rich.filesize import decimal
 from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn, TransferSpeedColumn
 
 from tfquiver import errors, plain_text
-from tfquiver.cache_directory import log_file
 from tfquiver.cli import calls
 from tfquiver.cluster_address import service_name
 from tfquiver.content import formats
+from tfquiver.daemon import log_file
 from tfquiver.durable import private_directory
 from tfquiver.mounting import mount_points
 from tfquiver.mounting.named import AUTO

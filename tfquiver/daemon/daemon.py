@@ -17,8 +17,9 @@ from pathlib import Path
 from absl import logging
 
 from tfquiver import durable, errors
-from tfquiver.cache_directory import cluster_file, log_file, up_file
+from tfquiver.cache_directory import cluster_file, up_file
 from tfquiver.cache_directory.node_endpoint import NodeEndpoint, read_endpoint
+from tfquiver.daemon import log_file
 from tfquiver.daemon.greeting import greeted
 from tfquiver.daemon.starting import LOG, POLL_S, start
 from tfquiver.wire import greeting_frames as frames

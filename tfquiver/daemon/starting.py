@@ -15,8 +15,7 @@ from typing import BinaryIO
 
 import tfquiver
 from tfquiver import errors, plain_text
-from tfquiver.cache_directory import log_file
-from tfquiver.daemon import store_environment
+from tfquiver.daemon import log_file, store_environment
 
 LOG = Path("log", "node.log")
 POLL_S = 0.05

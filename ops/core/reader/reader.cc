@@ -3,9 +3,9 @@
 #include <algorithm>
 #include <utility>
 
-#include "ops/core/order/gate.h"
 #include "ops/core/process/process.h"
 #include "ops/core/random.h"
+#include "ops/core/record_order/gate.h"
 
 namespace tfquiver {
 namespace {

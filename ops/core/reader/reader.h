@@ -8,10 +8,10 @@
 #include <vector>
 
 #include "ops/core/intake/shard_intake.h"
-#include "ops/core/order/order_log.h"
 #include "ops/core/position/checkpoint.h"
 #include "ops/core/reader/options.h"
 #include "ops/core/record_format/crc32c.h"
+#include "ops/core/record_order/order_log.h"
 #include "ops/core/session/session_client.h"
 #include "ops/core/shards/block_pool.h"
 #include "ops/core/shards/shard_loader.h"

@@ -10,11 +10,11 @@
 #include <string>
 #include <vector>
 
-#include "ops/core/order/gate.h"
-#include "ops/core/order/order_log.h"
 #include "ops/core/position/checkpoint.h"
 #include "ops/core/position/progress.h"
 #include "ops/core/position/trail.h"
+#include "ops/core/record_order/gate.h"
+#include "ops/core/record_order/order_log.h"
 #include "ops/core/shards/block_pool.h"
 #include "ops/core/shards/shard_records.h"
 #include "ops/core/shuffle_pool/credit.h"

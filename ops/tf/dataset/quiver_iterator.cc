@@ -7,6 +7,7 @@
 
 #include "ops/core/process/process.h"
 #include "ops/core/reader/reader.h"
+#include "ops/tf/checkpoints/iterator_position.h"
 #include "ops/tf/dataset/element.h"
 #include "ops/tf/dataset/quiver_dataset.h"
 #include "ops/tf/dataset/static_shard.h"
@@ -14,7 +15,6 @@
 #include "ops/tf/dataset/tuner_waking.h"
 #include "ops/tf/dataset/wait_cancellation.h"
 #include "ops/tf/parsing/parsing.h"
-#include "ops/tf/positions/iterator_position.h"
 #include "ops/tf/status_conversion.h"
 #include "ops/tf/tensor_parts.h"
 #include "ops/tf/tickets/reader_ticket.h"

@@ -18,8 +18,8 @@ from tfquiver.service.coordinator.budgets.budgets import Budgets
 from tfquiver.service.coordinator.cache.placement import COOPERATIVE, NONE, Placement
 from tfquiver.service.coordinator.cache.resident_share import LastShares, ResidentShare
 from tfquiver.service.coordinator.cache.view import View
+from tfquiver.service.coordinator.epoch_order.made_orders import MadeOrders, Run
 from tfquiver.service.coordinator.nodes.membership import Membership
-from tfquiver.service.coordinator.order.made_orders import MadeOrders, Run
 from tfquiver.service.coordinator.places.placed import Placed
 from tfquiver.service.coordinator.residency.residency import Change, Opening, Residency, Table
 from tfquiver.service.coordinator.rotation.rotations import ChunkPlan, Rotations

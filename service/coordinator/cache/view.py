@@ -5,11 +5,11 @@ from __future__ import annotations
 import random
 
 from tfquiver.service.coordinator.cache.placement import COOPERATIVE, LRU, Placement
-from tfquiver.service.coordinator.order.made_orders import Key, MadeOrders
-from tfquiver.service.coordinator.order.runs import run_of
-from tfquiver.service.coordinator.order.sampler import InAnyOrder, ResidentFirst, Sampler
-from tfquiver.service.coordinator.order.schemes import block_order, deterministic, homogeneous, key_of, units
-from tfquiver.service.coordinator.order.staged import InTurn, Staged
+from tfquiver.service.coordinator.epoch_order.made_orders import Key, MadeOrders
+from tfquiver.service.coordinator.epoch_order.runs import run_of
+from tfquiver.service.coordinator.epoch_order.sampler import InAnyOrder, ResidentFirst, Sampler
+from tfquiver.service.coordinator.epoch_order.schemes import block_order, deterministic, homogeneous, key_of, units
+from tfquiver.service.coordinator.epoch_order.staged import InTurn, Staged
 from tfquiver.service.coordinator.residency.residency import Table
 from tfquiver.service.coordinator.rotation.rotations import Rotations
 from tfquiver.service.coordinator.sessions.session import Session

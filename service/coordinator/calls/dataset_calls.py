@@ -17,7 +17,7 @@ from tfquiver.service.coordinator.calls import checks
 from tfquiver.service.coordinator.calls.callers import Callers
 from tfquiver.service.coordinator.calls.uploads import parts_of
 from tfquiver.service.coordinator.coordinator import Coordinator
-from tfquiver.service.coordinator.in_parts import InParts
+from tfquiver.service.coordinator.long_work.in_parts import InParts
 from tfquiver.service.coordinator.places import rules
 from tfquiver.trust.identity import Identity, Role
 from tfquiver.wire.rpc import caller, handled, handled_stream

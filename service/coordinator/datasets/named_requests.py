@@ -13,7 +13,7 @@ from tfquiver.logs import about
 from tfquiver.proto.tfquiver.v1 import named_datasets_pb2 as pb2
 from tfquiver.service.coordinator.cache.resident_share import ResidentShare
 from tfquiver.service.coordinator.datasets.named_keeping import NamedKeeping
-from tfquiver.service.coordinator.in_parts import InParts
+from tfquiver.service.coordinator.long_work.in_parts import InParts
 from tfquiver.service.coordinator.named_datasets import lifecycle, specs, tasks
 from tfquiver.service.coordinator.named_datasets.lifecycle import DELETING, SCANNING, Life
 from tfquiver.service.coordinator.named_datasets.room import PARTIAL, Candidate, to_evict

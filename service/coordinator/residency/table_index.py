@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tfquiver.content.prefixes import Prefixes
-from tfquiver.service.coordinator.order.slots import distinct
+from tfquiver.service.coordinator.epoch_order.slots import distinct
 
 _MOST_INDEXED = 65_536  # of a table's hashes; of larger tables there are few, and each is looked at by itself
 _MOST_MERGED = 1 << 20  # hashes: some hundredths of a second

@@ -6,7 +6,7 @@ reads it any more, or `timeout_s` after the first session finished it.
 
 from __future__ import annotations
 
-from tfquiver.service.coordinator.order.chunk_use import Menu
+from tfquiver.service.coordinator.epoch_order.chunk_use import Menu
 from tfquiver.service.coordinator.rotation.board import Board
 from tfquiver.service.coordinator.rotation.dry import Dry
 from tfquiver.service.coordinator.rotation.interface import Decision

@@ -13,7 +13,7 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from tfquiver.service.coordinator.order.chunk_use import Menu
+from tfquiver.service.coordinator.epoch_order.chunk_use import Menu
 from tfquiver.service.coordinator.rotation.board import Board
 from tfquiver.service.coordinator.rotation.dry import Dry
 from tfquiver.service.coordinator.rotation.interface import Decision

@@ -19,8 +19,8 @@ from tfquiver.content.digest import Digest
 from tfquiver.content.entry_size import most_disk_bytes
 from tfquiver.placement import striping
 from tfquiver.proto.tfquiver.v1 import types_pb2
-from tfquiver.service.coordinator.order.chunk_layout import ChunkLayout
-from tfquiver.service.coordinator.order.sampler import Sampler
+from tfquiver.service.coordinator.epoch_order.chunk_layout import ChunkLayout
+from tfquiver.service.coordinator.epoch_order.sampler import Sampler
 from tfquiver.service.coordinator.rotation.board import Board
 from tfquiver.service.coordinator.rotation.chunk_cache import ChunkCache
 from tfquiver.service.coordinator.rotation.cyclic import Cyclic

@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from tfquiver.content.record_picks import RecordPicks
 from tfquiver.content.record_weights import Values
-from tfquiver.service.coordinator.order.block_order import mixed
+from tfquiver.service.coordinator.epoch_order.block_order import mixed
 
 _MASK = (1 << 64) - 1
 _GOLDEN = 0x9E3779B97F4A7C15

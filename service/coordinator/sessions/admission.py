@@ -10,8 +10,8 @@ from tfquiver import errors
 from tfquiver.content.drawn_shards import KEY_MARK
 from tfquiver.proto.tfquiver.v1 import commit_log_pb2 as log_pb2
 from tfquiver.proto.tfquiver.v1 import types_pb2
-from tfquiver.service.coordinator.order.block_order import epoch_of
-from tfquiver.service.coordinator.order.wish import Wish
+from tfquiver.service.coordinator.epoch_order.block_order import epoch_of
+from tfquiver.service.coordinator.epoch_order.wish import Wish
 from tfquiver.service.coordinator.sessions.decisions import Decisions
 from tfquiver.service.coordinator.sessions.resumptions import Start, check_position
 from tfquiver.service.coordinator.sessions.session import Session

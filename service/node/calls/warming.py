@@ -18,7 +18,7 @@ from tfquiver.placement.places import Places
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2, node_pb2, types_pb2
 from tfquiver.service.node.disk import entry
 from tfquiver.service.node.disk.disk_cache import DiskCache
-from tfquiver.service.node.moves.known_places import KnownPlaces
+from tfquiver.service.node.placing.known_places import KnownPlaces
 from tfquiver.service.node.shards.shard_source import ShardSource
 
 MOST_TOLD = 64

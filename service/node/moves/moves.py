@@ -27,9 +27,9 @@ from tfquiver.rare_lines import every_n_seconds
 from tfquiver.service.node.disk import entry
 from tfquiver.service.node.disk.disk_cache import DiskCache
 from tfquiver.service.node.moves import move_plan
-from tfquiver.service.node.moves.known_places import KeptSet, KnownPlaces
 from tfquiver.service.node.moves.look_again import LookAgain, lookups
 from tfquiver.service.node.origin.throttle import TokenBucket
+from tfquiver.service.node.placing.known_places import KeptSet, KnownPlaces
 from tfquiver.service.node.shards.shard_source import ShardSource
 
 # Two nodes that know different placements might each give up what they think the other keeps. By then each has told

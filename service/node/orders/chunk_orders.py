@@ -24,11 +24,11 @@ from tfquiver.proto.tfquiver.v1 import types_pb2
 from tfquiver.rare_lines import every_n_seconds
 from tfquiver.service.node.datasets.chunk_map import ChunkMap
 from tfquiver.service.node.disk.disk_cache import DiskCache
-from tfquiver.service.node.moves.known_places import KnownPlaces
 from tfquiver.service.node.orders import dataset_rules
 from tfquiver.service.node.orders.chunk_loads import ChunkLoads
 from tfquiver.service.node.orders.dataset_rules import CacheRules, DatasetRule
 from tfquiver.service.node.orders.load_plan import ChunkLoad
+from tfquiver.service.node.placing.known_places import KnownPlaces
 from tfquiver.service.node.shards.shard_source import ShardSource
 
 _AT_ONCE_SHARDS = 1024

@@ -16,7 +16,7 @@ from tfquiver.service.node.disk import entry
 from tfquiver.service.node.memory.ready_shard import ReadyShard
 from tfquiver.service.node.memory.sealed_memory import NoMemoryError
 from tfquiver.service.node.peers import data_frames as frames
-from tfquiver.service.node.peers.peer_body import BodyIntake, DamagedBodyError, WrongBodyError
+from tfquiver.service.node.peers.bodies.peer_body import BodyIntake, DamagedBodyError, WrongBodyError
 from tfquiver.service.node.peers.peer_socket import PeerSocket
 from tfquiver.service.node.shards.reach import ANYWHERE
 from tfquiver.trust import peer_proof

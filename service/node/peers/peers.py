@@ -21,11 +21,11 @@ from tfquiver.service.node.disk import entry
 from tfquiver.service.node.memory.ready_shard import ReadyShard
 from tfquiver.service.node.memory.sealed_memory import NoMemoryError
 from tfquiver.service.node.memory.verified import VerifiedShard
-from tfquiver.service.node.moves.of_members import OfMembers
+from tfquiver.service.node.peers.bodies.peer_body import DamagedBodyError, WrongBodyError
 from tfquiver.service.node.peers.lanes import Lane, Pools, lane_of
-from tfquiver.service.node.peers.peer_body import DamagedBodyError, WrongBodyError
 from tfquiver.service.node.peers.peer_connection import LyingPeerError, OlderPeerError, Outcome, PeerConnection, Want
 from tfquiver.service.node.peers.peer_standing import DISTRUST_S, UNREACHABLE_S, Standing
+from tfquiver.service.node.placing.of_members import OfMembers
 from tfquiver.service.node.shards.reach import ANYWHERE, STORE
 
 _CONNECTIONS = 2  # to one peer, that get, of each lane

@@ -18,7 +18,7 @@ from tfquiver.service.node.memory.verified import VerifiedShard
 from tfquiver.service.node.origin.ranges.hedging import Hedges
 from tfquiver.service.node.shards.first_answer import Ask, first_answer
 from tfquiver.service.node.shards.reach import ANYWHERE, ON_DISK, STORE
-from tfquiver.service.node.stats import Stats
+from tfquiver.service.node.totals.stats import Stats
 
 _MAX_SUSPECTS = 4096
 _ASK_S = 15.0  # of another owner before the store: two that were told differently might wait for each other

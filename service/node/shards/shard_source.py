@@ -24,15 +24,15 @@ from tfquiver.service.node.memory.ready_shard import ReadyShard as ReadyShard
 from tfquiver.service.node.memory.sealed_memory import NoMemoryError
 from tfquiver.service.node.memory.verified import VerifiedShard
 from tfquiver.service.node.origin.fetcher import Fetcher
+from tfquiver.service.node.placing.handing_over import HandingOver
 from tfquiver.service.node.quota.rules import Why
 from tfquiver.service.node.shards.disk_reads import DiskReads
 from tfquiver.service.node.shards.flights import Flights
-from tfquiver.service.node.shards.handing_over import HandingOver
 from tfquiver.service.node.shards.other_nodes import OtherNodes, Owners, Peers
 from tfquiver.service.node.shards.reach import ON_DISK
 from tfquiver.service.node.shards.resident import bitmap
 from tfquiver.service.node.shards.stored_body import StoredBody
-from tfquiver.service.node.stats import Stats
+from tfquiver.service.node.totals.stats import Stats
 
 _ITSELF = b"itself"
 

@@ -6,7 +6,7 @@ import random
 
 import numpy as np
 
-from tfquiver.service.coordinator.order.sampler import Sampler
+from tfquiver.service.coordinator.epoch_order.sampler import Sampler
 from tfquiver.service.coordinator.rotation.chunk_cache import ChunkCache
 from tfquiver.service.coordinator.rotation.interface import Decision
 from tfquiver.service.sim.shard_by_shard.engine import Engine

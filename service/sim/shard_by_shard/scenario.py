@@ -9,7 +9,7 @@ from math import ceil
 import numpy as np
 
 from tfquiver.placement import striping
-from tfquiver.service.coordinator.order.chunk_layout import ChunkLayout
+from tfquiver.service.coordinator.epoch_order.chunk_layout import ChunkLayout
 from tfquiver.service.coordinator.rotation import chunk_counts
 from tfquiver.service.coordinator.rotation.board import Board
 from tfquiver.service.coordinator.rotation.chunk_cache import ChunkCache

@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tfquiver.placement import striping
-from tfquiver.service.coordinator.order.chunk_layout import ChunkLayout
+from tfquiver.service.coordinator.epoch_order.chunk_layout import ChunkLayout
 from tfquiver.service.coordinator.rotation import chunk_counts
 from tfquiver.service.coordinator.rotation.chunk_cache import ChunkCache
 from tfquiver.service.coordinator.rotation.relevance import Relevance

@@ -9,7 +9,7 @@ from typing import Any
 
 from tfquiver import durable, errors
 from tfquiver.cli.showing.status_view import saved
-from tfquiver.service.node import totals_file
+from tfquiver.service.node.totals import totals_file
 
 _ENTRY = re.compile(r"[0-9a-f]{64}")
 

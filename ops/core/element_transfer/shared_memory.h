@@ -1,0 +1,64 @@
+#ifndef TFQUIVER_OPS_CORE_ELEMENT_TRANSFER_SHARED_MEMORY_H_
+#define TFQUIVER_OPS_CORE_ELEMENT_TRANSFER_SHARED_MEMORY_H_
+
+#include <cstdint>
+#include <memory>
+#include <unordered_map>
+
+#include "ops/core/wire/unix_socket.h"
+
+namespace tfquiver {
+
+// Memory that a worker writes and a trainer on its machine reads, by its descriptor. It cannot
+// shrink or grow any more: who maps it is never killed for looking at it.
+class ElementMemory {
+ public:
+  // nullptr when there is none to be had.
+  static std::unique_ptr<ElementMemory> Make(size_t size);
+  ElementMemory(ElementMemory&&) = delete;
+  ~ElementMemory();
+
+  char* data() const { return data_; }
+  size_t size() const { return size_; }
+  int fd() const { return fd_.get(); }
+
+ private:
+  ElementMemory(UniqueFd fd, char* data, size_t size)
+      : fd_(std::move(fd)), data_(data), size_(size) {}
+
+  UniqueFd fd_;
+  char* const data_;
+  const size_t size_;
+};
+
+// The memory of one connection. What the trainer has released is written again: new pages cost more
+// than what is copied into them. Not thread-safe.
+class MemoryPool {
+ public:
+  struct Taken {
+    uint32_t id = 0;
+    ElementMemory* memory = nullptr;  // null: there is none left, the element travels otherwise
+    bool is_new = false;              // the trainer has not got its descriptor yet
+  };
+
+  explicit MemoryPool(size_t most_bytes) : most_bytes_(most_bytes) {}
+
+  Taken Take(size_t size);
+  // False for what the trainer has not got.
+  bool Release(uint32_t id);
+
+ private:
+  struct Piece {
+    std::unique_ptr<ElementMemory> memory;
+    bool taken = false;
+  };
+
+  const size_t most_bytes_;
+  size_t bytes_ = 0;
+  uint32_t last_id_ = 0;
+  std::unordered_map<uint32_t, Piece> pieces_;
+};
+
+}  // namespace tfquiver
+
+#endif  // TFQUIVER_OPS_CORE_ELEMENT_TRANSFER_SHARED_MEMORY_H_

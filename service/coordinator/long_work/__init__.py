@@ -1,0 +1,4 @@
+"""Work that takes longer than a loop may be held: in parts between calls, or in a thread beside it.
+
+Called by whatever has much to compute. Knows nothing of what is computed.
+"""

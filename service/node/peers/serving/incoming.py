@@ -1,0 +1,76 @@
+"""Shards that other nodes put here, on their way onto the disk: in threads of their own, with patience that ends."""
+
+from __future__ import annotations
+
+import asyncio
+from concurrent.futures import ThreadPoolExecutor
+
+from tfquiver import errors
+from tfquiver.service.node.disk import entry
+from tfquiver.service.node.disk.disk_cache import DiskCache
+from tfquiver.service.node.memory.body_memory import BodyMemory
+from tfquiver.service.node.placing.placer import insert_received, memory_bytes
+
+PATIENCE_S = 10.0  # who puts a shard has somebody to serve, and waits for the reply
+_THREADS = 4
+_ROOM_BYTES = 256 << 20  # bodies of all PUTs together, raw and stored
+
+
+class Incoming:
+    """Lives on one loop."""
+
+    def __init__(self, disk: DiskCache) -> None:
+        self._disk, self._room = disk, BodyMemory(_ROOM_BYTES)
+        self._pool = ThreadPoolExecutor(_THREADS, "data-port-insert")
+        self._under_way: set[asyncio.Task[None]] = set()
+        self._late: set[asyncio.Task[None]] = set()  # nobody waits for these any more
+
+    async def take_room(self, header: entry.Header) -> None:
+        """In memory, for a body that is about to be received; then `insert` it, or `give_back` the room.
+
+        Raises NeverFitsError; ResourceExhaustedError: there is none, or the disk hangs.
+        """
+        if self._late:
+            raise errors.ResourceExhaustedError("the disk takes too long to keep what was put before")
+        size_bytes = memory_bytes(header)
+        if size_bytes > self._room.limit_bytes:
+            raise errors.NeverFitsError(
+                f"shard {header.hash.hex()}: {header.raw_length} raw bytes are too many to be put"
+            )
+        try:
+            async with asyncio.timeout(PATIENCE_S):
+                await self._room.take(size_bytes)
+        except TimeoutError as error:
+            raise errors.ResourceExhaustedError("too many shards that were put wait for the disk") from error
+
+    async def give_back(self, header: entry.Header) -> None:
+        await self._room.give_back(memory_bytes(header))
+
+    async def insert(self, header: entry.Header, stored: bytes, sender: str) -> None:
+        """Raises DataLossError, ResourceExhaustedError: it is not kept, or not yet, and goes on."""
+        task = asyncio.get_running_loop().create_task(self._insert(header, stored, sender))
+        self._under_way.add(task)
+        task.add_done_callback(self._over)
+        await asyncio.wait([task], timeout=PATIENCE_S)
+        if not task.done():
+            self._late.add(task)
+            raise errors.ResourceExhaustedError(f"the disk takes longer than {PATIENCE_S:g} s to keep a shard")
+        task.result()
+
+    async def close(self) -> None:
+        """Waits for the threads."""
+        await asyncio.to_thread(self._pool.shutdown, True)
+        await asyncio.gather(*self._under_way, return_exceptions=True)
+
+    async def _insert(self, header: entry.Header, stored: bytes, sender: str) -> None:
+        try:
+            loop = asyncio.get_running_loop()
+            await loop.run_in_executor(self._pool, insert_received, self._disk, header, stored, sender)
+        finally:
+            await self.give_back(header)
+
+    def _over(self, task: asyncio.Task[None]) -> None:
+        self._under_way.discard(task)
+        self._late.discard(task)
+        if not task.cancelled():
+            task.exception()  # whoever waited for it knows
