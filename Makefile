@@ -1,4 +1,4 @@
-# Everything a person types. `make demo` and `make test` work from a fresh clone; the rest is for working on tfquiver.
+# Everything a person types. `make demo`, `make test` and `make test-all` work from a fresh clone; the rest is for working on tfquiver.
 PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
@@ -13,7 +13,7 @@ SIDE_BY_SIDE := -n $(JOBS) --dist loadfile --no-loadscope-reorder
 KINDS := unit contract ops integration fault golden
 QUICK := unit contract golden
 
-.PHONY: demo test test-quick $(KINDS:%=test-%) lint docs bazel bench bench-quick package supply images clean
+.PHONY: demo test test-all test-quick $(KINDS:%=test-%) lint docs bazel bench bench-quick package supply images clean
 
 # The .so is built with the TensorFlow that it will run with, so the build is not isolated from the environment.
 $(VENV)/bin/python:
@@ -36,13 +36,18 @@ $(VENV)/.test: $(SOURCES) | $(VENV)/bin/python
 demo: $(VENV)/.demo
 	$(BIN)/tfquiver demo $(ARGS)
 
-test test-%: export TFQUIVER_TEST_EXAMPLES = $(EXAMPLES)
+test test-all test-%: export TFQUIVER_TEST_EXAMPLES = $(EXAMPLES)
 
 # Within two minutes: what needs no servers, and little of TensorFlow.
 test-quick: $(VENV)/.test
 	$(PYTEST) $(SIDE_BY_SIDE) $(QUICK:%=tests/%) $(ARGS)
 
+# Something of everything: what to run before a change is shown to others.
 test: $(VENV)/.test
+	$(PYTEST) $(SIDE_BY_SIDE) -m "not long" $(KINDS:%=tests/%) $(ARGS)
+
+# What CI runs: also all pages of the guide, the core under sanitizers, and kills by the dozen.
+test-all: $(VENV)/.test
 	$(PYTEST) $(SIDE_BY_SIDE) $(KINDS:%=tests/%) $(ARGS)
 
 $(KINDS:%=test-%): test-%: $(VENV)/.test

@@ -18,6 +18,8 @@ from tfquiver import CutPolicy
 from tfquiver.daemon import endpoints
 from tfquiver.proto.tfquiver.v1 import node_pb2, node_pb2_grpc
 
+pytestmark = pytest.mark.long
+
 FILES, RECORDS_A_FILE, RECORD_BYTES = 4, 2000, 1000
 TOTAL = FILES * RECORDS_A_FILE
 CUT = CutPolicy(10_000, 20_000, 40_000)

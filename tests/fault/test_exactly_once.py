@@ -23,6 +23,7 @@ from tests.support.worker_forks import Worker, WorkerForks
 from tfquiver import CutPolicy
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2, coordinator_pb2_grpc
 
+pytestmark = pytest.mark.long
 FILES, RECORDS_A_FILE, RECORD_BYTES = 4, 1500, 500
 TOTAL = FILES * RECORDS_A_FILE
 BATCH = 20

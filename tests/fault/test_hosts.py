@@ -30,7 +30,8 @@ from tfquiver.service.node.origin.ranges.hedging import SHARE
 from tfquiver.stores.gcs import GcsStore
 from tfquiver.wire import rpc
 
-pytestmark = pytest.mark.alone  # bytes a second are measured, and a network of the machine is made
+# Bytes a second are measured, and a network of the machine is made.
+pytestmark = [pytest.mark.alone, pytest.mark.long]
 
 ONE_RECORD = CutPolicy(1, 1, 1)
 SHARDS = 600

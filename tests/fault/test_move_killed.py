@@ -12,6 +12,8 @@ import pytest
 from tests.support.cluster import Server, wait_until
 from tests.support.racked import Racked
 
+pytestmark = pytest.mark.long
+
 LABELS = {"a": "rack=r1", "b": "rack=r1", "c": "rack=r2"}
 SLOW = "--move_bytes_per_s=100kB"  # some seconds for what a node gets
 SETTLED_S = 90.0

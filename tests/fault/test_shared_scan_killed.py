@@ -12,6 +12,8 @@ from tests.support.cluster import wait_until
 from tests.support.shared_scan import FILE_BYTES, SIZE_BYTES
 from tfquiver.proto.tfquiver.v1 import named_datasets_pb2 as pb
 
+pytestmark = pytest.mark.long
+
 READY, SCANNING = pb.NamedDataset.STATE_READY, pb.NamedDataset.STATE_SCANNING
 IN_HAND = 4  # files of a node at a time
 

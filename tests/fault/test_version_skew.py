@@ -28,6 +28,7 @@ from tfquiver.scanning.cutting import CutPolicy
 from tfquiver.version import VERSION
 from tfquiver.wire import rpc
 
+pytestmark = pytest.mark.long
 BASE = Path(__file__).with_name("skew_base.txt").read_text().split()[0]
 NOW, BEFORE = "now", "before"
 SHARDS = 300
