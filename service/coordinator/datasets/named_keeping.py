@@ -23,6 +23,7 @@ from tfquiver.rare_lines import every_n_seconds
 from tfquiver.service.coordinator.cache.caching import Caching
 from tfquiver.service.coordinator.cache.placement import UNIFORM
 from tfquiver.service.coordinator.datasets.catalogue import Catalogue
+from tfquiver.service.coordinator.datasets.held import Held
 from tfquiver.service.coordinator.datasets.ownership import Ownership
 from tfquiver.service.coordinator.datasets.registry import Registry
 from tfquiver.service.coordinator.durable.commit_log import CommitLog
@@ -85,6 +86,7 @@ class NamedKeeping:
         self._clock, self._log, self._table, self._when_full = clock, log, table, when_full
         self._registry, self._ownership, self._membership = registry, ownership, membership
         self._caching, self._sessions, self._catalogue = caching, sessions, catalogue
+        self._held = Held(registry, membership, caching)
         self.announce: Callable[[], None] = lambda: None
         self.orders = 0  # grows whenever `tasks` or `named` are others
         self.tasks: Sequence[pb2.DatasetTask] = ()
@@ -104,8 +106,11 @@ class NamedKeeping:
         """Whether that is still to be done."""
         if request.over:
             await self._log.writable()
-        life = self._table.of_life(request.task_id.partition("/")[0])
-        if life is None or lifecycle.task_id(life) != request.task_id:
+        life = self._doing(request)
+        if life is not None and life.phase == SCANNING and request.over and request.digest_id in self._registry:
+            await self._held.told(request.digest_id, request.node_id)
+            life = self._doing(request)  # as it is after the wait
+        if life is None:
             return False
         progress = self._overview.progress(life)
         if life.phase != SCANNING:
@@ -126,6 +131,10 @@ class NamedKeeping:
             progress.reports[request.node_id] = request
         self._due.set()  # those who wait hear of it then, of many reports at once
         return True
+
+    def _doing(self, request: pb2.ReportTaskRequest) -> Life | None:
+        life = self._table.of_life(request.task_id.partition("/")[0])
+        return life if life is not None and lifecycle.task_id(life) == request.task_id else None
 
     async def outdated(self, digest_id: bytes, why: str) -> None:
         await self._log.writable()

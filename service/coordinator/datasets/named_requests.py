@@ -11,7 +11,6 @@ from absl import logging
 from tfquiver import errors
 from tfquiver.logs import about
 from tfquiver.proto.tfquiver.v1 import named_datasets_pb2 as pb2
-from tfquiver.service.coordinator.cache.resident_share import ResidentShare
 from tfquiver.service.coordinator.datasets.named_keeping import NamedKeeping
 from tfquiver.service.coordinator.long_work.in_parts import InParts
 from tfquiver.service.coordinator.named_datasets import lifecycle, specs, tasks
@@ -20,7 +19,6 @@ from tfquiver.service.coordinator.named_datasets.room import PARTIAL, Candidate,
 from tfquiver.service.coordinator.named_datasets.table import unknown
 from tfquiver.service.coordinator.named_datasets.told import fitting, told
 from tfquiver.service.coordinator.places import rules
-from tfquiver.service.coordinator.residency.residency import Table
 from tfquiver.service.coordinator.sessions.users import Users
 from tfquiver.trust.identity import Identity, Role
 
@@ -151,24 +149,7 @@ class NamedRequests(NamedKeeping):
 
     async def resident_bytes(self, digest_id: bytes) -> int | None:
         """Of a registered data set, what live nodes hold; raw bytes. None: not all nodes have told."""
-        if not self._membership.all_told or not self._caching.met:
-            return None
-        if digest_id in self._caching and (share := self._caching.share(digest_id)) is not None:
-            return share.resident_bytes
-        digest = await self._registry.digest(digest_id)
-        for _ in self._caching.residency.merge():
-            await asyncio.sleep(0)
-        opening = self._caching.residency.opening()
-        try:
-
-            def looked() -> int:
-                table = Table(digest)
-                table.enter(opening)
-                return ResidentShare.of(table, None).resident_bytes
-
-            return await asyncio.to_thread(looked)
-        finally:
-            self._caching.residency.finish(opening)
+        return await self._held.resident_bytes(digest_id)
 
     def holders(self, digest_id: bytes) -> list[str]:
         """Names of the data sets that it is a version of."""

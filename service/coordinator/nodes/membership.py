@@ -36,6 +36,7 @@ class _Node:
     info: types_pb2.NodeInfo
     incarnation: str
     last_seen: float
+    heartbeats: int = 1
     inventory_version: int = 0
     inventory_known: bool = False
     inventory_whole: bool = False
@@ -111,7 +112,7 @@ class Membership:
             return Sighting.JOINED
         before = node.info
         if node.incarnation == incarnation:
-            node.info, node.last_seen = info, now
+            node.info, node.last_seen, node.heartbeats = info, now, node.heartbeats + 1
             sighting = Sighting.KNOWN
         elif incarnation in node.earlier:
             raise errors.InvalidArgumentError(
@@ -119,7 +120,7 @@ class Membership:
             )
         else:
             node.earlier.append(node.incarnation)
-            node.info, node.incarnation, node.last_seen = info, incarnation, now
+            node.info, node.incarnation, node.last_seen, node.heartbeats = info, incarnation, now, node.heartbeats + 1
             node.inventory_version, node.inventory_known, node.inventory_whole = 0, False, False
             sighting = Sighting.RESTARTED
         self._room_changed = self._room_changed or _room(before) != _room(info)
@@ -148,6 +149,10 @@ class Membership:
         node.inventory_version = version
         node.inventory_whole = node.inventory_whole or not inventory.more
         return InventoryVerdict.APPLY
+
+    def heartbeats(self, node_id: str) -> int:
+        """Of a member, so far."""
+        return self._nodes[node_id].heartbeats
 
     def scans(self, node_id: str, count: int) -> None:
         """How many first uses of data sets a member is scanning, as it says."""

@@ -1,0 +1,74 @@
+"""When a data set is scanned, what its shards' owners have told of it is known: they tell a moment after whoever put
+the shards there knows."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+from tests.support.aio import on_loop
+from tests.support.coordinator_here import DIGEST, beat, started
+from tests.support.named_here import until_done
+from tfquiver.proto.tfquiver.v1 import coordinator_pb2
+from tfquiver.proto.tfquiver.v1 import named_datasets_pb2 as pb
+from tfquiver.service.coordinator.coordinator import Coordinator
+from tfquiver.trust.identity import EVERYBODY
+
+SIZE_BYTES = int(DIGEST.lengths.sum())
+
+
+async def scan_over(coordinator: Coordinator) -> asyncio.Task[bool]:
+    """Its node, which has stored nothing, says so; the node `owner` has not told what it was given."""
+    beat(coordinator, "owner")
+    await coordinator.named.create(EVERYBODY, pb.DatasetSpec(name="set", sources=["/x"]))
+    await until_done(coordinator, "set")
+    [task] = coordinator.named.tasks
+    scanner = task.scan.node_id
+    over = pb.ReportTaskRequest(node_id=scanner, task_id=task.task_id, over=True, digest_id=DIGEST.digest_id)
+    return asyncio.create_task(coordinator.named.report(over))
+
+
+def tell(coordinator: Coordinator, version: int, hashes: list[bytes]) -> None:
+    for node in ("n", "owner"):
+        request = coordinator_pb2.HeartbeatRequest(incarnation="1")
+        request.inventory.version = version
+        request.inventory.added.extend(hashes)
+        request.node.node_id, request.node.quota_bytes = node, 1 << 40
+        coordinator.heartbeats.take(request)
+
+
+@on_loop
+async def test_it_is_ready_when_the_owners_have_told_of_its_shards(tmp_path: Path) -> None:
+    async with started(tmp_path) as coordinator:
+        report = await scan_over(coordinator)
+        hashes = [hash.tobytes() for hash in DIGEST.hashes]
+        tell(coordinator, 2, hashes[:-1])  # made before the last one stood
+        await asyncio.wait([report], timeout=0.2)
+        assert not report.done() and (await until_done(coordinator, "set")).state == pb.NamedDataset.STATE_SCANNING
+        tell(coordinator, 3, hashes[-1:])
+        assert await report
+        assert (await until_done(coordinator, "set")).state == pb.NamedDataset.STATE_READY
+        assert await coordinator.named.resident_bytes(DIGEST.digest_id) == SIZE_BYTES
+
+
+@on_loop
+async def test_one_that_is_not_kept_whole_is_ready_when_every_node_has_been_heard(tmp_path: Path) -> None:
+    async with started(tmp_path) as coordinator:
+        report = await scan_over(coordinator)
+        await asyncio.wait([report], timeout=0.1)
+        assert not report.done()
+        for version in (2, 3):
+            tell(coordinator, version, [])
+        async with asyncio.timeout(4):  # or it would wait for as long as it waits at all
+            assert await report
+
+
+@on_loop
+async def test_one_that_is_deleted_meanwhile_stays_deleted(tmp_path: Path) -> None:
+    async with started(tmp_path) as coordinator:
+        report = await scan_over(coordinator)
+        await asyncio.wait([report], timeout=0.1)
+        await coordinator.named.delete(EVERYBODY, "set", force=True)
+        tell(coordinator, 2, [hash.tobytes() for hash in DIGEST.hashes])
+        assert not await report, "it is no task any more"
+        assert coordinator.named.find(EVERYBODY, "set").state == pb.NamedDataset.STATE_DELETING
