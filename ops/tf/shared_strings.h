@@ -6,7 +6,7 @@
 #include <type_traits>
 #include <utility>
 
-#include "ops/core/shards/blobs.h"
+#include "ops/core/record_memory/blobs.h"
 #include "tensorflow/core/platform/tstring.h"
 
 namespace tfquiver {

@@ -22,7 +22,7 @@ SANITIZERS = {
 GROUPS = (
     ("intake", "reader", "record_order", "shuffle_pool"),
     ("element_transfer", "element_wire", "examples", "wire"),
-    ("process", "record_format", "session", "shards"),
+    ("process", "record_format", "record_memory", "session", "shards"),
 )
 
 

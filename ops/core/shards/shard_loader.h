@@ -9,7 +9,7 @@
 
 #include "ops/core/record_format/crc32c.h"
 #include "ops/core/record_format/tfrecord.h"
-#include "ops/core/shards/block_pool.h"
+#include "ops/core/record_memory/block_pool.h"
 #include "ops/core/shards/shard_records.h"
 #include "ops/core/wire/frame.h"
 #include "ops/core/wire/unix_socket.h"

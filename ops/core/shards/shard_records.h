@@ -6,8 +6,8 @@
 #include <utility>
 #include <vector>
 
-#include "ops/core/shards/blobs.h"
-#include "ops/core/shards/block_pool.h"
+#include "ops/core/record_memory/blobs.h"
+#include "ops/core/record_memory/block_pool.h"
 
 namespace tfquiver {
 

@@ -9,10 +9,10 @@
 
 #include "ops/core/position/checkpoint.h"
 #include "ops/core/position/trail.h"
+#include "ops/core/record_memory/block_pool.h"
 #include "ops/core/record_order/gate.h"
 #include "ops/core/record_order/order_log.h"
 #include "ops/core/record_order/turns.h"
-#include "ops/core/shards/block_pool.h"
 #include "ops/core/shards/shard_records.h"
 #include "ops/core/status.h"
 #include "ops/core/wire/place.h"

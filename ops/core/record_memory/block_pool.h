@@ -1,13 +1,13 @@
-#ifndef TFQUIVER_OPS_CORE_SHARDS_BLOCK_POOL_H_
-#define TFQUIVER_OPS_CORE_SHARDS_BLOCK_POOL_H_
+#ifndef TFQUIVER_OPS_CORE_RECORD_MEMORY_BLOCK_POOL_H_
+#define TFQUIVER_OPS_CORE_RECORD_MEMORY_BLOCK_POOL_H_
 
 #include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <utility>
 
-#include "ops/core/shards/blobs.h"
-#include "ops/core/shards/sized_blocks.h"
+#include "ops/core/record_memory/blobs.h"
+#include "ops/core/record_memory/sized_blocks.h"
 
 namespace tfquiver {
 
@@ -86,4 +86,4 @@ class BlockPool {
 
 }  // namespace tfquiver
 
-#endif  // TFQUIVER_OPS_CORE_SHARDS_BLOCK_POOL_H_
+#endif  // TFQUIVER_OPS_CORE_RECORD_MEMORY_BLOCK_POOL_H_

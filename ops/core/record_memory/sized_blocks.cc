@@ -1,4 +1,4 @@
-#include "ops/core/shards/sized_blocks.h"
+#include "ops/core/record_memory/sized_blocks.h"
 
 #include <algorithm>
 

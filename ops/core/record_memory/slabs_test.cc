@@ -1,4 +1,4 @@
-#include "ops/core/shards/slabs.h"
+#include "ops/core/record_memory/slabs.h"
 
 #include <sys/mman.h>
 #include <unistd.h>

@@ -1,5 +1,5 @@
-#ifndef TFQUIVER_OPS_CORE_SHARDS_SLABS_H_
-#define TFQUIVER_OPS_CORE_SHARDS_SLABS_H_
+#ifndef TFQUIVER_OPS_CORE_RECORD_MEMORY_SLABS_H_
+#define TFQUIVER_OPS_CORE_RECORD_MEMORY_SLABS_H_
 
 #include <cstddef>
 #include <cstdint>
@@ -64,4 +64,4 @@ class Slabs {
 
 }  // namespace tfquiver
 
-#endif  // TFQUIVER_OPS_CORE_SHARDS_SLABS_H_
+#endif  // TFQUIVER_OPS_CORE_RECORD_MEMORY_SLABS_H_

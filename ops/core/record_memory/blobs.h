@@ -1,5 +1,5 @@
-#ifndef TFQUIVER_OPS_CORE_SHARDS_BLOBS_H_
-#define TFQUIVER_OPS_CORE_SHARDS_BLOBS_H_
+#ifndef TFQUIVER_OPS_CORE_RECORD_MEMORY_BLOBS_H_
+#define TFQUIVER_OPS_CORE_RECORD_MEMORY_BLOBS_H_
 
 #include <cstddef>
 #include <memory>
@@ -33,4 +33,4 @@ class BlobFactory {
 
 }  // namespace tfquiver
 
-#endif  // TFQUIVER_OPS_CORE_SHARDS_BLOBS_H_
+#endif  // TFQUIVER_OPS_CORE_RECORD_MEMORY_BLOBS_H_

@@ -1,10 +1,10 @@
-#ifndef TFQUIVER_OPS_CORE_SHARDS_SIZED_BLOCKS_H_
-#define TFQUIVER_OPS_CORE_SHARDS_SIZED_BLOCKS_H_
+#ifndef TFQUIVER_OPS_CORE_RECORD_MEMORY_SIZED_BLOCKS_H_
+#define TFQUIVER_OPS_CORE_RECORD_MEMORY_SIZED_BLOCKS_H_
 
 #include <cstddef>
 #include <deque>
 
-#include "ops/core/shards/slabs.h"
+#include "ops/core/record_memory/slabs.h"
 
 namespace tfquiver {
 
@@ -51,4 +51,4 @@ class SizedBlocks {
 
 }  // namespace tfquiver
 
-#endif  // TFQUIVER_OPS_CORE_SHARDS_SIZED_BLOCKS_H_
+#endif  // TFQUIVER_OPS_CORE_RECORD_MEMORY_SIZED_BLOCKS_H_

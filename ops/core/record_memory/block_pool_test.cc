@@ -1,4 +1,4 @@
-#include "ops/core/shards/block_pool.h"
+#include "ops/core/record_memory/block_pool.h"
 
 #include <atomic>
 #include <condition_variable>
