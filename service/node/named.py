@@ -22,9 +22,9 @@ from tfquiver.service.node.orders.named_orders import NamedOrders, NamedWork
 from tfquiver.service.node.origin.fetcher import Fetcher
 from tfquiver.service.node.origin.named_access import NamedAccess
 from tfquiver.service.node.shards.shard_source import ShardSource
-from tfquiver.service.node.sharing.asking import Asking
-from tfquiver.service.node.sharing.helping import Helping
-from tfquiver.service.node.sharing.shared_scans import SharedScans
+from tfquiver.service.node.shared_scans.asking import Asking
+from tfquiver.service.node.shared_scans.helping import Helping
+from tfquiver.service.node.shared_scans.shared_scans import SharedScans
 
 
 def wired(

@@ -28,9 +28,9 @@ from tfquiver.service.node.datasets.file_tables import FileTables
 from tfquiver.service.node.datasets.scan import Scanner
 from tfquiver.service.node.origin.metered_store import Meter
 from tfquiver.service.node.origin.named_access import NamedAccess
-from tfquiver.service.node.sharing.asking import Asking
-from tfquiver.service.node.sharing.helping import Helping
-from tfquiver.service.node.sharing.shared_scans import SharedScans
+from tfquiver.service.node.shared_scans.asking import Asking
+from tfquiver.service.node.shared_scans.helping import Helping
+from tfquiver.service.node.shared_scans.shared_scans import SharedScans
 from tfquiver.stores import ObjectStore
 from tfquiver.trust.identity import Open
 from tfquiver.trust.tokens import SharedToken

@@ -21,7 +21,7 @@ SANITIZERS = {
 # anonymous namespaces does not compile: it is renamed, or its folder leaves the group.
 GROUPS = (
     ("intake", "reader", "record_order", "shuffle_pool"),
-    ("element_transfer", "element_wire", "examples", "wire"),
+    ("element_transfer", "element_wire", "examples", "node_wire"),
     ("process", "record_format", "record_memory", "session", "shards"),
 )
 

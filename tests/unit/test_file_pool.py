@@ -6,7 +6,7 @@ import hypothesis.strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
 from tfquiver.content.file_entry import FileEntry
-from tfquiver.service.node.sharing.file_pool import FilePool
+from tfquiver.service.node.shared_scans.file_pool import FilePool
 
 HOST, OTHERS = "host", ["b", "c"]
 WORKERS = [HOST, *OTHERS, "late"]

@@ -13,7 +13,7 @@ TYPE = re.compile(r"^(?:class|struct|enum class) (\w+)(?: final)?(?: :[^;{]*)? ?
 NAMELESS = re.compile(r"^namespace \{\n.*?^\}  // namespace\n", re.MULTILINE | re.DOTALL)
 # From low to high: a folder includes those before it and itself. ops/core/README.md has the same list.
 CORE = (
-    "", "process", "record_format", "examples", "wire", "element_wire", "element_transfer", "position",
+    "", "process", "record_format", "examples", "node_wire", "element_wire", "element_transfer", "position",
     "record_memory", "shards", "record_order", "shuffle_pool", "intake", "session", "delivery", "reader",
 )  # fmt: skip
 

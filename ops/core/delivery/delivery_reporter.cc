@@ -6,7 +6,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "ops/core/wire/frame.h"
+#include "ops/core/node_wire/frame.h"
 
 namespace tfquiver {
 namespace {

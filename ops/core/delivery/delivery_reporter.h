@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "ops/core/wire/unix_socket.h"
+#include "ops/core/node_wire/unix_socket.h"
 
 namespace tfquiver {
 

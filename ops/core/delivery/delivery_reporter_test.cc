@@ -11,7 +11,7 @@
 #include <filesystem>
 #include <thread>
 
-#include "ops/core/wire/frame.h"
+#include "ops/core/node_wire/frame.h"
 #include "ops/testing/testing.h"
 
 namespace tfquiver {

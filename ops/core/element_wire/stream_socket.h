@@ -10,9 +10,9 @@
 #include <vector>
 
 #include "ops/core/clock.h"
+#include "ops/core/node_wire/unix_socket.h"
 #include "ops/core/record_format/crc32c.h"
 #include "ops/core/status.h"
-#include "ops/core/wire/unix_socket.h"
 
 namespace tfquiver {
 

@@ -3,8 +3,8 @@
 
 #include <cstdint>
 
+#include "ops/core/node_wire/frame.h"
 #include "ops/core/status.h"
-#include "ops/core/wire/frame.h"
 
 namespace tfquiver {
 

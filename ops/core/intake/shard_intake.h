@@ -9,10 +9,10 @@
 #include <string>
 #include <utility>
 
+#include "ops/core/node_wire/frame.h"
+#include "ops/core/node_wire/unix_socket.h"
 #include "ops/core/shards/shard_loader.h"
 #include "ops/core/shuffle_pool/record_pool.h"
-#include "ops/core/wire/frame.h"
-#include "ops/core/wire/unix_socket.h"
 
 namespace tfquiver {
 

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "ops/core/intake/shard_intake.h"
+#include "ops/core/node_wire/unix_socket.h"
 #include "ops/core/position/checkpoint.h"
 #include "ops/core/reader/options.h"
 #include "ops/core/record_format/crc32c.h"
@@ -16,7 +17,6 @@
 #include "ops/core/session/session_client.h"
 #include "ops/core/shards/shard_loader.h"
 #include "ops/core/shuffle_pool/record_pool.h"
-#include "ops/core/wire/unix_socket.h"
 
 namespace tfquiver {
 

@@ -8,8 +8,8 @@
 #include <fstream>
 #include <iterator>
 
+#include "ops/core/node_wire/frame.h"
 #include "ops/core/test_support.h"
-#include "ops/core/wire/frame.h"
 #include "ops/testing/testing.h"
 
 namespace tfquiver {

@@ -8,12 +8,12 @@
 #include <vector>
 
 #include "ops/core/intake/shard_intake.h"
+#include "ops/core/node_wire/frame.h"
+#include "ops/core/node_wire/node_connection.h"
+#include "ops/core/node_wire/unix_socket.h"
 #include "ops/core/session/session_protocol.h"
 #include "ops/core/shuffle_pool/record_pool.h"
 #include "ops/core/status.h"
-#include "ops/core/wire/frame.h"
-#include "ops/core/wire/node_connection.h"
-#include "ops/core/wire/unix_socket.h"
 
 namespace tfquiver {
 

@@ -10,8 +10,8 @@
 #include <vector>
 
 #include "ops/core/clock.h"
+#include "ops/core/node_wire/frame.h"
 #include "ops/core/status.h"
-#include "ops/core/wire/frame.h"
 
 namespace tfquiver {
 

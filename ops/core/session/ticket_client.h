@@ -6,9 +6,9 @@
 #include <mutex>
 #include <string>
 
+#include "ops/core/node_wire/frame.h"
+#include "ops/core/node_wire/unix_socket.h"
 #include "ops/core/status.h"
-#include "ops/core/wire/frame.h"
-#include "ops/core/wire/unix_socket.h"
 
 namespace tfquiver {
 

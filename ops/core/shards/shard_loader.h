@@ -7,12 +7,12 @@
 #include <string>
 #include <vector>
 
+#include "ops/core/node_wire/frame.h"
+#include "ops/core/node_wire/unix_socket.h"
 #include "ops/core/record_format/crc32c.h"
 #include "ops/core/record_format/tfrecord.h"
 #include "ops/core/record_memory/block_pool.h"
 #include "ops/core/shards/shard_records.h"
-#include "ops/core/wire/frame.h"
-#include "ops/core/wire/unix_socket.h"
 
 namespace tfquiver {
 

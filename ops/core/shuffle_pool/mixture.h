@@ -7,6 +7,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "ops/core/node_wire/place.h"
 #include "ops/core/position/checkpoint.h"
 #include "ops/core/position/trail.h"
 #include "ops/core/record_memory/block_pool.h"
@@ -15,7 +16,6 @@
 #include "ops/core/record_order/turns.h"
 #include "ops/core/shards/shard_records.h"
 #include "ops/core/status.h"
-#include "ops/core/wire/place.h"
 
 namespace tfquiver {
 

@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "ops/core/node_wire/report.h"
 #include "ops/core/position/checkpoint.h"
 #include "ops/core/position/progress.h"
 #include "ops/core/position/trail.h"
@@ -22,7 +23,6 @@
 #include "ops/core/shuffle_pool/mixture.h"
 #include "ops/core/shuffle_pool/taker_meter.h"
 #include "ops/core/status.h"
-#include "ops/core/wire/report.h"
 
 namespace tfquiver {
 

@@ -1,8 +1,8 @@
 #include <string>
 #include <utility>
 
+#include "ops/core/node_wire/frame.h"
 #include "ops/core/reader/options.h"
-#include "ops/core/wire/frame.h"
 #include "ops/tf/dataset/quiver_dataset.h"
 #include "ops/tf/parsing/feature_spec.h"
 #include "ops/tf/parsing/fixed_fields.h"

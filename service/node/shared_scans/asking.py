@@ -16,7 +16,7 @@ from tfquiver.proto.tfquiver.v1 import node_pb2_grpc, types_pb2
 from tfquiver.registering.scans import file_parts
 from tfquiver.scanning.file_scan import ScannedFile
 from tfquiver.scanning.listing_terms import ListingTerms
-from tfquiver.service.node.sharing.tables import Tables
+from tfquiver.service.node.shared_scans.tables import Tables
 from tfquiver.wire import rpc
 
 _LONGEST_TROUBLE = 1000

@@ -1,13 +1,13 @@
-#ifndef TFQUIVER_OPS_CORE_WIRE_NODE_CONNECTION_H_
-#define TFQUIVER_OPS_CORE_WIRE_NODE_CONNECTION_H_
+#ifndef TFQUIVER_OPS_CORE_NODE_WIRE_NODE_CONNECTION_H_
+#define TFQUIVER_OPS_CORE_NODE_WIRE_NODE_CONNECTION_H_
 
 #include <atomic>
 #include <functional>
 #include <string>
 
+#include "ops/core/node_wire/frame.h"
+#include "ops/core/node_wire/unix_socket.h"
 #include "ops/core/status.h"
-#include "ops/core/wire/frame.h"
-#include "ops/core/wire/unix_socket.h"
 
 namespace tfquiver {
 
@@ -44,4 +44,4 @@ class NodeConnection {
 
 }  // namespace tfquiver
 
-#endif  // TFQUIVER_OPS_CORE_WIRE_NODE_CONNECTION_H_
+#endif  // TFQUIVER_OPS_CORE_NODE_WIRE_NODE_CONNECTION_H_

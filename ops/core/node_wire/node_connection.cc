@@ -1,4 +1,4 @@
-#include "ops/core/wire/node_connection.h"
+#include "ops/core/node_wire/node_connection.h"
 
 #include <poll.h>
 #include <unistd.h>

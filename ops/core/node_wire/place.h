@@ -1,5 +1,5 @@
-#ifndef TFQUIVER_OPS_CORE_WIRE_PLACE_H_
-#define TFQUIVER_OPS_CORE_WIRE_PLACE_H_
+#ifndef TFQUIVER_OPS_CORE_NODE_WIRE_PLACE_H_
+#define TFQUIVER_OPS_CORE_NODE_WIRE_PLACE_H_
 
 #include <cstdint>
 
@@ -16,4 +16,4 @@ struct Place {
 
 }  // namespace tfquiver
 
-#endif  // TFQUIVER_OPS_CORE_WIRE_PLACE_H_
+#endif  // TFQUIVER_OPS_CORE_NODE_WIRE_PLACE_H_

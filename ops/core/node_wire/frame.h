@@ -1,5 +1,5 @@
-#ifndef TFQUIVER_OPS_CORE_WIRE_FRAME_H_
-#define TFQUIVER_OPS_CORE_WIRE_FRAME_H_
+#ifndef TFQUIVER_OPS_CORE_NODE_WIRE_FRAME_H_
+#define TFQUIVER_OPS_CORE_NODE_WIRE_FRAME_H_
 
 #include <cstddef>
 #include <cstdint>
@@ -8,10 +8,10 @@
 #include <variant>
 #include <vector>
 
+#include "ops/core/node_wire/place.h"
+#include "ops/core/node_wire/report.h"
 #include "ops/core/record_format/bytes.h"
 #include "ops/core/status.h"
-#include "ops/core/wire/place.h"
-#include "ops/core/wire/report.h"
 
 namespace tfquiver {
 
@@ -151,4 +151,4 @@ Status Decode(std::string_view message, NodeFrame* frame);
 
 }  // namespace tfquiver
 
-#endif  // TFQUIVER_OPS_CORE_WIRE_FRAME_H_
+#endif  // TFQUIVER_OPS_CORE_NODE_WIRE_FRAME_H_

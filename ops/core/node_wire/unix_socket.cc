@@ -1,4 +1,4 @@
-#include "ops/core/wire/unix_socket.h"
+#include "ops/core/node_wire/unix_socket.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -14,7 +14,7 @@
 #include <mutex>
 #include <set>
 
-#include "ops/core/wire/frame.h"
+#include "ops/core/node_wire/frame.h"
 
 namespace tfquiver {
 namespace {

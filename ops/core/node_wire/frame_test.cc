@@ -1,4 +1,4 @@
-#include "ops/core/wire/frame.h"
+#include "ops/core/node_wire/frame.h"
 
 #include <cstring>
 

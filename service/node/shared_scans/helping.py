@@ -16,7 +16,7 @@ from tfquiver.scanning.listing_terms import ListingTerms, format_name
 from tfquiver.service.node.datasets.ensure import entry_of, total_bytes
 from tfquiver.service.node.datasets.scan import Scanner
 from tfquiver.service.node.origin.named_access import NamedAccess, Way
-from tfquiver.service.node.sharing.tables import messages
+from tfquiver.service.node.shared_scans.tables import messages
 from tfquiver.stores.globs import is_glob, literal_prefix
 from tfquiver.stores.local import path_of
 

@@ -23,8 +23,8 @@ from tfquiver.rare_lines import every_n_seconds
 from tfquiver.scanning.file_scan import ScannedFile
 from tfquiver.scanning.listing_terms import ListingTerms
 from tfquiver.service.node.datasets.scan import Scanner, ScanReport, assembled
-from tfquiver.service.node.sharing.asking import Asking
-from tfquiver.service.node.sharing.file_pool import FilePool
+from tfquiver.service.node.shared_scans.asking import Asking
+from tfquiver.service.node.shared_scans.file_pool import FilePool
 from tfquiver.stores import ObjectStore
 
 MOST_OTHERS = 63

@@ -1,5 +1,5 @@
-#ifndef TFQUIVER_OPS_CORE_WIRE_UNIX_SOCKET_H_
-#define TFQUIVER_OPS_CORE_WIRE_UNIX_SOCKET_H_
+#ifndef TFQUIVER_OPS_CORE_NODE_WIRE_UNIX_SOCKET_H_
+#define TFQUIVER_OPS_CORE_NODE_WIRE_UNIX_SOCKET_H_
 
 #include <sys/socket.h>
 #include <sys/uio.h>
@@ -98,4 +98,4 @@ void Wait(int socket, short events, int wake, Clock::time_point deadline);
 
 }  // namespace tfquiver
 
-#endif  // TFQUIVER_OPS_CORE_WIRE_UNIX_SOCKET_H_
+#endif  // TFQUIVER_OPS_CORE_NODE_WIRE_UNIX_SOCKET_H_

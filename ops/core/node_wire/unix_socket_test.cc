@@ -1,4 +1,4 @@
-#include "ops/core/wire/unix_socket.h"
+#include "ops/core/node_wire/unix_socket.h"
 
 #include <poll.h>
 #include <sys/socket.h>

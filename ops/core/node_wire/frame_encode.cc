@@ -1,8 +1,8 @@
 #include <algorithm>
 #include <utility>
 
-#include "ops/core/wire/frame.h"
-#include "ops/core/wire/frame_header.h"
+#include "ops/core/node_wire/frame.h"
+#include "ops/core/node_wire/frame_header.h"
 
 namespace tfquiver {
 namespace {
