@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 
+import numpy as np
 import pytest
 
 from tfquiver.service.coordinator.job_schedulers.fifo import Fifo
 from tfquiver.service.coordinator.measuring.meters import GONE_S
 from tfquiver.service.coordinator.policies.interface import Allocation, ClusterView, Plan
+from tfquiver.service.sim.flow.contents import UNIFORM, Contents
 from tfquiver.service.sim.flow.outcome import Outcome
 from tfquiver.service.sim.flow.shipping import Shipping
 from tfquiver.service.sim.flow.sight import SIGHTS, two_chunks_bytes
@@ -79,6 +81,24 @@ def test_what_nobody_reads_stays_until_others_need_the_room() -> None:
     assert outcome.store_bytes == pytest.approx(2.2 * SIZE, rel=0.03), "once each, but for what was probed"
     outcome = measured(Watching(), jobs, 9 * SPEED, SIZE)
     assert outcome.store_bytes > 2.5 * SIZE, "with half the room the other one has filled it"
+
+
+def test_what_nobody_reads_makes_way_as_others_fill_not_only_when_these_are_given_room() -> None:
+    contents = Contents(np.array([100.0, 100.0]), 2, cache_bytes=100.0)
+    left, filling = np.array([0]), np.array([1])
+    contents.resident[:], contents.effective[:] = (100.0, 0.0), (1.0, 0.0)
+    contents.apply(filling, np.array([UNIFORM]), np.array([100]), np.array([0, 1]), spare_bytes=100.0)
+    assert contents.resident.tolist() == [100.0, 0.0]
+    contents.advance(filling, filling, np.array([40.0]), False, left[:0], left[:0])
+    assert contents.resident.tolist() == [60.0, 40.0]
+    assert contents.effective.tolist() == [0.6, 0.0], "who comes back finds no more than there is"
+
+
+def test_a_policy_is_not_asked_again_while_what_it_is_shown_is_the_same() -> None:
+    policy = Watching()
+    outcome = measured(policy, (job("a", epochs=20.0),), 2 * SPEED)
+    assert outcome.plans > 190
+    assert len(policy.views) < 60, "while it is probed, and while its data set fills"
 
 
 def test_room_is_counted_as_it_is_on_the_disks() -> None:

@@ -25,6 +25,7 @@ from tfquiver.service.coordinator.policies.pins import (
     remote_pins,
     two_chunks_bytes,
 )
+from tfquiver.service.coordinator.policies.reasons import Reasons, Sentences
 from tfquiver.service.coordinator.speed_model.closed_form import hit_ratio
 from tfquiver.service.coordinator.speed_model.demand import reading_rates
 
@@ -55,15 +56,13 @@ class BenefitPolicy:
         demands = _demands(view)
         left_bytes, cache = free_bytes(view), {dataset.name: 0 for dataset in free(view)}
         useless = {one.name for one in free(view) if one.computed is not None and not one.computed.pays}
-        refused: dict[str, str] = {}
+        refused: dict[str, tuple[int, int]] = {}  # bytes: what two chunks take, and what was left
         for step in _steps(view, demands):
             name = step.dataset
             if name in useless:
                 continue
             if step.needs and step.most_bytes > left_bytes:
-                refused[name] = (
-                    f"cooperative: two chunks take {of_bytes(step.most_bytes)}, {of_bytes(left_bytes)} were left"
-                )
+                refused[name] = step.most_bytes, left_bytes
             elif name not in refused:
                 taken_bytes = min(step.most_bytes, left_bytes)
                 cache[name] += taken_bytes
@@ -71,12 +70,18 @@ class BenefitPolicy:
         for name in refused:  # too little for two chunks: what came first is kept
             cache[name], left_bytes = left_bytes, 0
         allocations = {d.name: _allocation(d, cache[d.name]) for d in free(view) if cache[d.name]}
-        reasons = {
-            dataset.name: _reason(dataset, demands[dataset.name], allocations.get(dataset.name, Allocation()))
-            + (f"; refused: {refused[dataset.name]}" if dataset.name in refused else "")
-            for dataset in free(view)
-        }
-        return Plan(pinned(view) | allocations, remote_pins(view), reasons | pin_reasons(view))
+        names, nothing = [one.name for one in free(view)], Allocation()
+        reasons = Sentences(
+            names,
+            [
+                free(view),
+                [demands[name] for name in names],
+                [allocations.get(name, nothing) for name in names],
+                [refused.get(name) for name in names],
+            ],
+            _reason,
+        )
+        return Plan(pinned(view) | allocations, remote_pins(view), Reasons(reasons) | pin_reasons(view))
 
     def worth(self, view: ClusterView, allocations: Mapping[str, Allocation]) -> float:
         """Bytes/s that the store is spared, of what jobs would read faster."""
@@ -181,7 +186,14 @@ def _computing(computed: Computed) -> str:
     return f"computing a shard took {took:.3g} s of CPU, reading {made} in its place takes {took - saves:.3g} s: {pays}"
 
 
-def _reason(dataset: DatasetView, demand: _Demand, got: Allocation) -> str:
+def _reason(dataset: DatasetView, demand: _Demand, got: Allocation, refused: tuple[int, int] | None) -> str:
+    why = _why(dataset, demand, got)
+    if refused is None:
+        return why
+    return f"{why}; refused: cooperative: two chunks take {of_bytes(refused[0])}, {of_bytes(refused[1])} were left"
+
+
+def _why(dataset: DatasetView, demand: _Demand, got: Allocation) -> str:
     what = f"{of_bytes(got.cache_bytes)} of {of_bytes(dataset.size_bytes)}, {got.mode}"
     if dataset.computed is not None:
         what += f"; {_computing(dataset.computed)}"

@@ -30,6 +30,7 @@ class Contents:
         self.resident = np.zeros(len(sizes))
         self.effective = np.zeros(jobs)
         self._cache_bytes = cache_bytes
+        self._spare_bytes, self._dataset_of = 0.0, np.zeros(jobs, np.int64)
         self._share_pool()
 
     def apply(self, datasets: Ints, modes: Ints, given: Ints, dataset_of: Ints, spare_bytes: float = 0.0) -> None:
@@ -46,15 +47,29 @@ class Contents:
         allocated[datasets] = np.minimum(given / self.disk_bytes_each[datasets], self.sizes[datasets])
         kept = np.where((mode == UNIFORM) | (mode == COOPERATIVE), np.minimum(self.resident, allocated), 0.0)
         if spare_bytes:
-            others = (mode == NONE) & (self.resident > 0)
-            there = float((self.resident * self.disk_bytes_each)[others].sum())
-            room = max(0.0, spare_bytes - float((kept * self.disk_bytes_each).sum()))
-            kept = np.where(others, self.resident * min(1.0, room / there if there else 1.0), kept)
+            kept = np.where(mode == NONE, self.resident, kept)
+        self.mode, self.allocated = mode, allocated
+        self._spare_bytes, self._dataset_of = spare_bytes, dataset_of
+        self._keep(kept)
+        self._make_way()
+        self._share_pool()
+
+    def _make_way(self) -> None:
+        """What has no allocation, for those that have: as they fill, not only when they are given theirs."""
+        others = (self.mode == NONE) & (self.resident > 0)
+        if not self._spare_bytes or not others.any():
+            return
+        on_disk = self.resident * self.disk_bytes_each
+        there = float(on_disk[others].sum())
+        room = max(0.0, self._spare_bytes - float(on_disk[~others].sum()))
+        if room < there:
+            self._keep(np.where(others, self.resident * (room / there), self.resident))
+
+    def _keep(self, kept: Floats) -> None:
         left = np.divide(kept, self.resident, out=np.ones_like(kept), where=self.resident > 0)
         if (left < 1).any():
-            self.effective *= left[dataset_of]
-        self.mode, self.allocated, self.resident = mode, allocated, kept
-        self._share_pool()
+            self.effective *= left[self._dataset_of]
+        self.resident = kept
 
     def _share_pool(self) -> None:
         self._lru = lru = self.mode == LRU
@@ -94,6 +109,7 @@ class Contents:
             planned = (self.mode == UNIFORM) | (self.mode == COOPERATIVE)
             left = np.where(planned, _part(self.sizes - self.resident, lacked), 1.0)
             self.effective[paused] = 1 - (1 - self.effective[paused]) * left[datasets_of_paused]
+        self._make_way()
 
 
 def _part(left: Floats, of: Floats) -> Floats:

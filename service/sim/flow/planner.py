@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 
 from tfquiver import errors
 from tfquiver.service.coordinator.policies.columns import AllocationColumns, RateColumns
-from tfquiver.service.coordinator.policies.interface import MODES, Plan, Policy
+from tfquiver.service.coordinator.policies.interface import MODES, ClusterView, Plan, Policy
 from tfquiver.service.sim.flow.contents import Contents
 from tfquiver.service.sim.flow.jobs import Jobs
 from tfquiver.service.sim.flow.probing import Probing
@@ -35,10 +37,14 @@ class Planner:
         self._numbers = {job.name: number for number, job in enumerate(jobs.all)}
         self.promised = np.zeros(len(jobs.all))  # bytes/s from the store
         self.plans = 0
+        self._last: ClusterView | None = None  # that was planned for
 
-    def plan(self, now: float, rates: Rates, hits: Floats) -> None:
+    def plan(self, now: float, rates: Callable[[], Rates], hits: Floats) -> None:
         """Asks the policy, and does what it says. Raises InvalidArgumentError: that cannot be."""
-        shown = self._views.measured(now) if self._sight.measured else self._views.everything(rates, hits)
+        shown = self._views.measured(now) if self._sight.measured else self._views.everything(rates(), hits)
+        if shown.view == self._last:  # the same view gives the same plan, which is in force
+            self.plans += 1
+            return
         plan = self._policy.plan(shown.view, now)
         datasets, modes, given = self._allocated(plan, shown)
         limited, bytes_per_s = self._limited(plan, shown)
@@ -47,6 +53,7 @@ class Planner:
         self._contents.apply(datasets, modes, given, self._jobs.dataset, spare_bytes)
         self.promised[:] = 0.0
         self.promised[limited] = bytes_per_s
+        self._last = shown.view if self._sight.measured else None  # what is left to read is never the same
 
     def _allocated(self, plan: Plan, shown: Shown) -> tuple[Ints, Ints, Ints]:
         """Data sets, modes, bytes; of what cannot be the first is named."""

@@ -182,7 +182,7 @@ class _Simulation:
         if planned:
             self._to_plan, self._planned_at = False, now
             hits = self._hits()
-            self._planner.plan(now, self._rates_now(hits), hits)
+            self._planner.plan(now, partial(self._rates_now, hits), hits)
         self._rates = self._rates_now(self._hits())
         if planned:
             self._sample()
