@@ -31,7 +31,7 @@ def differences(ops: Any, functions: ctypes.CDLL) -> list[str]:
     Args:
       ops: the module that `tf.load_op_library` makes of it.
     """
-    found = [f"no function {name}" for name in FUNCTIONS if not hasattr(functions, name)]
+    found = missing_functions(functions)
     for name, given in OPS.items():
         op = getattr(ops, name, None)
         if op is None:
@@ -42,3 +42,7 @@ def differences(ops: Any, functions: ctypes.CDLL) -> list[str]:
         asked = (one for one in sorted(takes.keys() - given) if takes[one].default is inspect.Parameter.empty)
         found += [f"{one} of {name}, which is not known here" for one in asked]
     return found
+
+
+def missing_functions(functions: ctypes.CDLL) -> list[str]:
+    return [f"no function {name}" for name in FUNCTIONS if not hasattr(functions, name)]

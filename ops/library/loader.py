@@ -12,6 +12,7 @@ from typing import Any
 
 from tfquiver import errors
 from tfquiver.ops.library import interface, tensorflows
+from tfquiver.ops.library.told import Told
 
 try:
     import tensorflow as tf
@@ -24,10 +25,9 @@ except ModuleNotFoundError as missing:
     ) from missing
 
 _MOST_NAMED = 3
-LIB_DIR = Path(__file__).resolve().parents[1] / "lib"
 
 
-class Library:
+class Library(Told):
     """The loaded op library: its op, and what this process tells it. All methods are thread-safe.
 
     Raises TensorFlowError: it was built from other sources than these.
@@ -35,14 +35,12 @@ class Library:
 
     def __init__(self, path: Path) -> None:
         self._ops = tf.load_op_library(str(path))
-        self._c = ctypes.CDLL(str(path))
+        super().__init__(path)
         if found := interface.differences(self._ops, self._c):
             raise errors.TensorFlowError(
                 f"{path} is not of the sources of this tfquiver ({'; '.join(found[:_MOST_NAMED])}): compile it again "
                 "with `python -m tfquiver.ops.library.build`, or install tfquiver again, and start this process anew"
             )
-        self._c.tfq_build_info.restype = ctypes.c_char_p
-        self.path = path
 
     def quiver_dataset(
         self,
@@ -87,41 +85,9 @@ class Library:
         self._c.tfq_delivery_stats(counters)
         return tuple(counters)
 
-    def set_endpoint(self, name: str, socket_path: str) -> None:
-        """Says where the node called `name` in graphs listens; "" is used for names that this process does not know."""
-        self._c.tfq_set_endpoint(name.encode(), socket_path.encode())
-
     def set_epoch(self, session_key: str, epoch: int) -> None:
         """The next iterator of the data set with this key reads that epoch, where it is `Deterministic`."""
         self._c.tfq_set_epoch(session_key.encode(), ctypes.c_int64(epoch))
-
-    def set_label(self, label: str) -> None:
-        """Names this process to nodes (the address of its tf.data worker)."""
-        self._c.tfq_set_label(label.encode())
-
-    def set_restoring(self, restoring: bool) -> None:
-        """While true, new split providers adopt the session that is open: set it around a dispatcher's restart."""
-        self._c.tfq_set_restoring(int(restoring))
-
-    def stop_all(self) -> None:
-        """Ends every iterator of this process, and new ones until `resume_all`, with CANCELLED. Does not wait.
-
-        A tf.data worker joins threads that may wait in an iterator: call this before stopping one.
-        """
-        self._c.tfq_stop_all()
-
-    def resume_all(self) -> None:
-        """Undoes `stop_all` for iterators made from now on."""
-        self._c.tfq_resume_all()
-
-    def leave_after(self, timeout_s: float) -> None:
-        """Ends this process, with exit code 0, when it still runs then; whatever holds the interpreter's lock."""
-        self._c.tfq_leave_after(round(timeout_s * 1000))
-
-    def build_info(self) -> dict[str, str]:
-        """What the library was built with: `tensorflow`, `compiler`."""
-        info: dict[str, str] = json.loads(self._c.tfq_build_info().decode())
-        return info
 
 
 @functools.cache
@@ -136,7 +102,7 @@ def load() -> Library:
             f"tfquiver's op and servers run on Linux only, this is {'macOS' if system == 'Darwin' else system}: use a "
             "Linux container or machine"
         )
-    library = _load(LIB_DIR)
+    library = _load(tensorflows.LIB_DIR)
     # The teardown of TensorFlow's objects waits for iterators that may be waiting for what will never come.
     atexit.register(library.stop_all)
     return library

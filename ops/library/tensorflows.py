@@ -10,11 +10,16 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 
+LIB_DIR = Path(__file__).resolve().parents[1] / "lib"
+
 # What a released wheel brings libraries for. Others are compiled where they are used (own_build.py).
 MINORS = ("2.18", "2.19", "2.20", "2.21")
 
 # Those whose plug for tf.data service's transport is as ops/data_transfer/data_transfer.h declares it.
 TRANSPORT_MINORS = ("2.21",)
+
+# Those whose C++ libraries a server has without their Python (service/startup/tensorflow_runtime.py).
+WITHOUT_PYTHON_MINORS = ("2.21",)
 
 # Those whose tuning thread is woken by ops/tf/dataset/tuner_waking.cc: it names private members of theirs.
 TUNER_MINORS = MINORS
@@ -59,7 +64,13 @@ def unpacked(folder: Path) -> TensorFlow:
     return TensorFlow(version, flags, (f"-L{package}", f"-l:{library.name}"))
 
 
-_NAME = r"(tensorflow(_cpu|_rocm|_intel)?|tf_nightly(_cpu)?)-\d"
+_NAME = r"(tensorflow(_cpu|_rocm|_intel)?|tf_nightly(_cpu)?)-(?P<version>\d.*)\.dist-info"
+
+
+def version_beside(package: Path) -> str:
+    """Of the one whose package this folder is, installed by pip; empty: not known. It is not imported."""
+    found = [match["version"] for path in package.parent.iterdir() if (match := re.fullmatch(_NAME, path.name))]
+    return found[0] if len(found) == 1 else ""
 
 
 def library_name(version: str) -> str:
@@ -72,6 +83,10 @@ def transport_name(version: str) -> str:
     """The file name of the transport library for it; empty: it has none."""
     minor = _minor(version)
     return f"libtfquiver_transport_tf{minor.replace('.', '_')}.so" if minor in TRANSPORT_MINORS else ""
+
+
+def can_be_without_python(version: str) -> bool:
+    return _minor(version) in WITHOUT_PYTHON_MINORS
 
 
 def has_known_tuner(version: str) -> bool:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from absl import logging
 
-from tfquiver.ops.library import loader, tensorflows
+from tfquiver.ops.library import tensorflows
 
 PROTOCOL = "tfquiver"
 
@@ -56,17 +56,23 @@ class Transport:
         return Counts(*counts)
 
 
-@functools.cache
 def load() -> Transport | None:
     """Registered with TensorFlow; None, said in the log, where this TensorFlow has none: elements travel by gRPC."""
     import tensorflow as tf
 
-    op = loader.load()
-    name = tensorflows.transport_name(tf.__version__)
+    from tfquiver.ops.library import loader
+
+    return beside(loader.load().path, tf.__version__)
+
+
+@functools.cache
+def beside(op_library: Path, version: str) -> Transport | None:
+    """As `load`, where the op is loaded already, from there, into a TensorFlow of this version."""
+    name = tensorflows.transport_name(version)
     if not name:
-        logging.info("TensorFlow %s: elements of tf.data service travel by gRPC", tf.__version__)
+        logging.info("TensorFlow %s: elements of tf.data service travel by gRPC", version)
         return None
-    path = op.path.parent / name
+    path = op_library.parent / name
     try:
         transport = Transport(path)
     except OSError as error:

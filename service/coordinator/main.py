@@ -159,6 +159,7 @@ async def _serve() -> None:
         if replaced := server.coordinator.replaced:
             raise errors.AlreadyRunningError(replaced)
         logging.info("stopping")
+    serving.leave()
 
 
 async def _started(server: CoordinatorServer, address: str, tokens: Tokens | None, options: CoordinatorOptions) -> bool:

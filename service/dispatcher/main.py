@@ -12,12 +12,10 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from absl import flags
 
 from tfquiver import durable, errors
-from tfquiver.cache_directory.node_endpoint import NodeEndpoint
 from tfquiver.daemon.endpoints import running_node
 from tfquiver.service.dispatcher import journal_repair
 from tfquiver.service.dispatcher.reaper import Reaper, Timeouts
@@ -27,15 +25,14 @@ from tfquiver.service.dispatcher.session_news import CoordinatorNews
 from tfquiver.service.dispatcher.worker_reports import INTERVAL_S, WorkerReports
 from tfquiver.service.metrics import metrics_flag
 from tfquiver.service.metrics.instruments import TOLD_BY
-from tfquiver.service.startup import known_port, log_lines, serving
+from tfquiver.service.startup import known_port, log_lines, serving, tensorflow_runtime
 from tfquiver.service.startup.known_port import HeldPort
 from tfquiver.service.startup.node_child import NodeChild
-from tfquiver.service.startup.tf_server import default_signals, leave, load_library, until_stopped
+from tfquiver.service.startup.node_place import NodePlace
+from tfquiver.service.startup.tensorflow_runtime import Runtime, StartError
+from tfquiver.service.startup.tf_server import default_signals, until_stopped
 from tfquiver.trust import own_token
 from tfquiver.wire import addresses
-
-if TYPE_CHECKING:
-    from tfquiver.ops.library.loader import Library
 
 FLAGS = flags.FLAGS
 
@@ -104,40 +101,41 @@ async def serve() -> None:
     work_dir = Path(FLAGS.work_dir).absolute()
     with _sole_owner(work_dir), known_port.held(FLAGS.port) as port:
         journal_repair.repair(work_dir)
-        library = load_library()  # imports TensorFlow: after everything that can refuse quickly
         token = own_token.read_token(FLAGS.auth_token_file)
-
-        def node_ready(endpoint: NodeEndpoint) -> None:
-            library.set_endpoint("", endpoint.socket)
-
-        child, coordinator = None, FLAGS.coordinator
+        place, child = NodePlace(), None
         if FLAGS.node_dir:
-            endpoint = running_node(Path(FLAGS.node_dir))
-            coordinator = endpoint.coordinator
-            node_ready(endpoint)
+            place.found(running_node(Path(FLAGS.node_dir)))
         else:
-            arguments = ["--quota=0", f"--coordinator={FLAGS.coordinator}", "--port=0", "--data_port=0"]
-            arguments += [f"--auth_token_file={FLAGS.auth_token_file}"] if FLAGS.auth_token_file else []
-            arguments += ["--allow_unauthenticated"] if FLAGS.allow_unauthenticated else []
-            child = NodeChild(work_dir / "node", arguments, node_ready)
-            await child.start()
+            child = _gateway(work_dir / "node", place)
+        # Takes longest: after everything that can refuse quickly, but for the node, which starts meanwhile.
+        loading = asyncio.create_task(asyncio.to_thread(tensorflow_runtime.load))
         try:
+            if child is not None:
+                await child.start()
+            runtime = await loading
+            place.loaded(runtime.library)
+            coordinator = FLAGS.coordinator or place.coordinator()
             news = CoordinatorNews(coordinator, token)
             await asyncio.to_thread(news.check_token)
-            await _dispatch(work_dir, library, news, coordinator, token, port)
+            await _dispatch(work_dir, runtime, news, coordinator, token, port)
         finally:
             if child is not None:
                 await child.stop()
-        leave()
+        serving.leave()
+
+
+def _gateway(directory: Path, place: NodePlace) -> NodeChild:
+    arguments = ["--quota=0", f"--coordinator={FLAGS.coordinator}", "--port=0", "--data_port=0"]
+    arguments += [f"--auth_token_file={FLAGS.auth_token_file}"] if FLAGS.auth_token_file else []
+    arguments += ["--allow_unauthenticated"] if FLAGS.allow_unauthenticated else []
+    return NodeChild(directory, arguments, place.found)
 
 
 async def _dispatch(
-    work_dir: Path, library: Library, news: CoordinatorNews, coordinator: str, token: str, port: HeldPort
+    work_dir: Path, runtime: Runtime, news: CoordinatorNews, coordinator: str, token: str, port: HeldPort
 ) -> None:
-    import tensorflow as tf
-    from tensorflow.core.protobuf import service_config_pb2
-
-    config = service_config_pb2.DispatcherConfig(
+    library = runtime.library
+    config = runtime.config.DispatcherConfig(
         port=port.number,
         protocol="grpc",
         work_dir=str(work_dir),
@@ -156,8 +154,8 @@ async def _dispatch(
     library.set_restoring(True)
     try:
         with default_signals():
-            server = tf.data.experimental.service.DispatchServer(config, start=True)
-    except tf.errors.OpError as error:
+            server = runtime.start_dispatcher(config)
+    except StartError as error:
         raise errors.UnavailableError(f"the dispatcher does not start from --work_dir={work_dir}: {error}") from error
     finally:
         library.set_restoring(False)

@@ -11,7 +11,7 @@ import signal
 import sys
 from collections.abc import Callable, Coroutine
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 from absl import app, flags, logging
 
@@ -71,6 +71,23 @@ def stop_event() -> asyncio.Event:
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop.set)
     return stop
+
+
+def leave(code: int = 0) -> NoReturn:
+    """Ends the process once everything has been put in order.
+
+    What would follow, the teardown of the interpreter, of gRPC and of TensorFlow, changes nothing outside the process.
+    It takes a coordinator a quarter of a second in which nobody answers, and on a busy machine longer than a server may
+    take to stop.
+    """
+    flush()
+    os._exit(code)
+
+
+def flush() -> None:
+    logging.flush()
+    sys.stdout.flush()
+    sys.stderr.flush()
 
 
 def run_server(serve: Callable[[], Coroutine[Any, Any, None]], about: str) -> None:

@@ -2,65 +2,32 @@
 
 from __future__ import annotations
 
-import os
 import signal
-import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, NoReturn
 
 from absl import logging
 from prometheus_client.registry import Collector
 
+from tfquiver.ops.library.told import Told
 from tfquiver.service.metrics import exposition
 from tfquiver.service.startup import serving
-from tfquiver.service.startup.without_keras import without_keras
-
-if TYPE_CHECKING:
-    from tfquiver.ops.library.loader import Library
 
 _STOP_S = 2.0
 
 
-def load_library() -> Library:
-    """Imports TensorFlow, which takes seconds, and the op.
-
-    Raises TensorFlowError: there is no TensorFlow here, or none that the op can be had for.
-    """
-    with without_keras():
-        from tfquiver.ops.library import loader
-
-    return loader.load()
-
-
-def leave_in_time(library: Library) -> None:
+def leave_in_time(library: Told) -> None:
     """To be called before a server is stopped: this process is gone two seconds later, with exit code 0.
 
     `stop()` of TensorFlow's worker waits until the dispatcher has heard which tasks are finished: for ever, when it is
     dead. All the while it holds the interpreter's lock, so no Python code could give up.
     """
-    _flush()
+    serving.flush()
     library.leave_after(_STOP_S)
 
 
-def leave(code: int = 0) -> NoReturn:
-    """Ends the process once everything has been put in order.
-
-    What would follow, the interpreter's and TensorFlow's teardown, changes nothing outside the process, and on a busy
-    machine takes longer than a server may take to stop.
-    """
-    _flush()
-    os._exit(code)
-
-
-def _flush() -> None:
-    logging.flush()
-    sys.stdout.flush()
-    sys.stderr.flush()
-
-
 async def until_stopped(
-    library: Library, server: str, metrics_address: str, instruments: Sequence[Collector] = (), **announced: object
+    library: Told, server: str, metrics_address: str, instruments: Sequence[Collector] = (), **announced: object
 ) -> None:
     """Tells whoever waits for the ready line, and returns when this process is to stop, soon and whatever happens."""
     stop = serving.stop_event()

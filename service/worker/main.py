@@ -8,25 +8,24 @@ from __future__ import annotations
 
 import asyncio
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from absl import flags, logging
 
 from tfquiver import errors, sizes
 from tfquiver.cache_directory.node_endpoint import NodeEndpoint
 from tfquiver.daemon.endpoints import running_node
+from tfquiver.ops.library import transport
 from tfquiver.rare_lines import every_n_seconds
 from tfquiver.service.metrics import metrics_flag
-from tfquiver.service.startup import known_port, log_lines, serving
+from tfquiver.service.startup import known_port, log_lines, serving, tensorflow_runtime
 from tfquiver.service.startup.known_port import HeldPort
 from tfquiver.service.startup.node_child import NodeChild
-from tfquiver.service.startup.tf_server import default_signals, leave, load_library, until_stopped
+from tfquiver.service.startup.node_place import NodePlace
+from tfquiver.service.startup.tensorflow_runtime import Runtime, StartError
+from tfquiver.service.startup.tf_server import default_signals, until_stopped
 from tfquiver.service.worker import node_watch, same_cluster, version_reports
 from tfquiver.trust import own_token
 from tfquiver.wire import addresses
-
-if TYPE_CHECKING:
-    from tfquiver.ops.library.loader import Library
 
 FLAGS = flags.FLAGS
 
@@ -113,7 +112,7 @@ async def serve() -> None:
 
 
 async def _serve_at(port: HeldPort) -> None:
-    place = _NodePlace()
+    place = NodePlace()
     child = None if FLAGS.node_dir else _own_node(place)
     if child is not None:
         await child.start()  # before the dispatcher is waited for: flags that cannot be right are refused at once
@@ -123,46 +122,16 @@ async def _serve_at(port: HeldPort) -> None:
             place.found(await _node_answers(Path(FLAGS.node_dir), FLAGS.connect_timeout_s))
         token = own_token.read_token(FLAGS.auth_token_file)
         await same_cluster.check(FLAGS.dispatcher, place.coordinator(), own_token.of_user(FLAGS.auth_token_file))
-        library = load_library()  # imports TensorFlow: after everything that can refuse quickly
-        place.loaded(library)
-        await _work(library, token, place, child, port)
+        runtime = tensorflow_runtime.load()  # takes longest: after everything that can refuse quickly
+        place.loaded(runtime.library)
+        await _work(runtime, token, place, child, port)
     finally:
         if child is not None:
             await child.stop()
-    leave()
+    serving.leave()
 
 
-class _NodePlace:
-    """Tells the op where the node is, as soon as both are there, and whenever the node is started again."""
-
-    def __init__(self) -> None:
-        self._library: Library | None = None
-        self._endpoint: NodeEndpoint | None = None
-
-    def found(self, endpoint: NodeEndpoint) -> None:
-        self._endpoint = endpoint
-        self._tell()
-
-    def loaded(self, library: Library) -> None:
-        self._library = library
-        self._tell()
-
-    def socket(self) -> str:
-        """Once it was found."""
-        assert self._endpoint is not None
-        return self._endpoint.socket
-
-    def coordinator(self) -> str:
-        """The node's; once it was found."""
-        assert self._endpoint is not None
-        return self._endpoint.coordinator
-
-    def _tell(self) -> None:
-        if self._library is not None and self._endpoint is not None:
-            self._library.set_endpoint("", self._endpoint.socket)
-
-
-def _own_node(place: _NodePlace) -> NodeChild:
+def _own_node(place: NodePlace) -> NodeChild:
     arguments = [f"--quota={FLAGS.quota}", f"--coordinator={FLAGS.coordinator}", *FLAGS.node_flag]
     arguments += [f"--auth_token_file={FLAGS.auth_token_file}"] if FLAGS.auth_token_file else []
     arguments += ["--allow_unauthenticated"] if FLAGS.allow_unauthenticated else []
@@ -216,7 +185,7 @@ def _worker_address() -> str:
     return f"[{own}]:%port%" if ":" in own else f"{own}:%port%"
 
 
-async def _leave_without_node(place: _NodePlace, child: NodeChild | None) -> None:
+async def _leave_without_node(place: NodePlace, child: NodeChild | None) -> None:
     """As if killed: trainers then wait for the dispatcher to give the part of this worker to others. An error of its
     iterators would be the end of their epoch."""
     why = await node_watch.stays_away(place.socket, FLAGS.node_away_s)
@@ -226,20 +195,16 @@ async def _leave_without_node(place: _NodePlace, child: NodeChild | None) -> Non
     )  # fmt: skip
     if child is not None:
         child.kill()
-    leave(code=1)
+    serving.leave(code=1)
 
 
-async def _work(library: Library, token: str, place: _NodePlace, child: NodeChild | None, port: HeldPort) -> None:
-    import tensorflow as tf
-    from tensorflow.core.protobuf import service_config_pb2
-
-    from tfquiver.ops.library import transport
-
+async def _work(runtime: Runtime, token: str, place: NodePlace, child: NodeChild | None, port: HeldPort) -> None:
     address = _worker_address().replace("%port%", str(port.number))
-    elements = transport.load()
+    library = runtime.library
+    elements = transport.beside(library.path, runtime.version)
     if elements is not None:
         elements.add_token(token)
-    config = service_config_pb2.WorkerConfig(
+    config = runtime.config.WorkerConfig(
         port=port.number,
         protocol="grpc",
         dispatcher_address=FLAGS.dispatcher,
@@ -254,8 +219,8 @@ async def _work(library: Library, token: str, place: _NodePlace, child: NodeChil
     library.set_label(address)
     try:
         with default_signals():
-            server = tf.data.experimental.service.WorkerServer(config, start=True)
-    except tf.errors.OpError as error:
+            server = runtime.start_worker(config)
+    except StartError as error:
         raise errors.UnavailableError(f"the worker does not start on port {port.number}: {error}") from error
     port.let_go()
     watch = asyncio.create_task(_leave_without_node(place, child), name="node watch")

@@ -87,7 +87,7 @@ def _warm(kind: str, read_at_import: frozenset[tuple[str, str]]) -> _Warm:
 
 
 class Popen(subprocess.Popen[Any]):
-    """As subprocess.Popen; `warm_kind`: what is imported, "plain" or "tensorflow"."""
+    """As subprocess.Popen; `warm_kind`: what is imported, "plain", "tensorflow" or "tensorflow servers"."""
 
     def __init__(self, command: Sequence[str], *, warm_kind: str = "plain", **more: Any) -> None:
         self._kind = warm_kind
@@ -113,7 +113,7 @@ class Popen(subprocess.Popen[Any]):
                 *pipes_and_more,
             )  # fmt: skip
             return
-        if self._kind == "tensorflow":
+        if self._kind != "plain":
             warm = _warm(self._kind, frozenset(one for one in env.items() if one[0].startswith(_READ_AT_IMPORT)))
         else:
             warm = _warm(self._kind, frozenset())
@@ -153,7 +153,7 @@ class Popen(subprocess.Popen[Any]):
 def server(command: Sequence[str], **more: Any) -> subprocess.Popen[bytes]:
     """For `cluster.starts`."""
     with_tensorflow = any(f"tfquiver.service.{kind}.main" in command for kind in ("dispatcher", "worker"))
-    return Popen(command, warm_kind="tensorflow" if with_tensorflow else "plain", **more)
+    return Popen(command, warm_kind="tensorflow servers" if with_tensorflow else "plain", **more)
 
 
 def run(

@@ -36,19 +36,21 @@ _MOST_REQUEST = 1 << 20
 # Mains of servers and commands: what they import is imported, not they themselves, whose flags have names in common.
 _MAINS = {
     "plain": ("service.node.main", "service.coordinator.main", "service.dispatcher.main", "cli.main"),
-    "tensorflow": ("service.dispatcher.main", "service.worker.main"),
+    "tensorflow": (),
+    "tensorflow servers": ("service.dispatcher.main", "service.worker.main"),
 }
 KINDS = tuple(_MAINS)
 
 
 def _prepare(kind: str) -> None:
     if kind == "tensorflow":
-        from tfquiver.service.startup import tf_server
+        from tfquiver.ops.library import loader
 
-        tf_server.load_library()
-        from tensorflow.core.protobuf import service_config_pb2
+        loader.load()
+    if kind == "tensorflow servers":
+        from tfquiver.service.startup import tensorflow_runtime
 
-        assert service_config_pb2
+        tensorflow_runtime.load()
     for main in _MAINS[kind]:
         spec = importlib.util.find_spec(f"tfquiver.{main}")
         assert spec is not None and spec.origin is not None
