@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+import re
 from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 
+import tfquiver.ops
 from tests.support.aio import on_loop
+from tfquiver import errors
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2 as pb
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2_grpc, named_datasets_pb2, types_pb2
 from tfquiver.service.coordinator.calls.servicer import CoordinatorServicer
@@ -178,3 +181,20 @@ async def test_where_there_are_many_nodes_each_asks_for_orders_now_and_then(tmp_
     await server.stop(None)
     await coordinator.stop()
     assert min(after - before for before, after in itertools.pairwise(told_at)) > 0.09
+
+
+@on_loop
+async def test_that_the_coordinator_is_away_is_said_before_a_dispatcher_takes_the_node_for_one_that_hangs(
+    tmp_path: Path,
+) -> None:
+    """It would not ask for two seconds then, and an epoch that is to begin would wait for them."""
+    source = Path(tfquiver.ops.__file__).parent / "tf/tickets/ticket_provider.cc"
+    (limit_ms,) = re.findall(r"kLimit\{(\d+)\}", source.read_text())
+    node = types_pb2.NodeInfo(node_id="n")
+    link = CoordinatorLink(
+        f"unix:{tmp_path}/nobody", "", "1", lambda: node, CoordinatorPatience(), lambda: None, lambda _: None
+    )
+    async with asyncio.timeout(int(limit_ms) / 1000):
+        with pytest.raises(errors.UnavailableError):
+            await link.ticket(pb.TicketRequest())
+    await link.close()

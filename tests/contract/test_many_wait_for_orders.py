@@ -78,3 +78,12 @@ async def test_who_stops_tells_all_at_once(tmp_path: Path) -> None:
         for _ in range(3):
             await asyncio.sleep(0)
         assert all(one.done() for one in waits)
+
+
+@on_loop
+async def test_who_asks_a_coordinator_that_stops_does_not_wait(tmp_path: Path) -> None:
+    """A node asks again as soon as it was told: its call held up each stop for the second that calls are given."""
+    async with coordinating(tmp_path) as coordinator, asyncio.timeout(WAITS_S / 2):
+        orders = coordinator.node_orders
+        orders.release_waiters()
+        assert (await orders.newer(orders.version, WAITS_S)).version == orders.version

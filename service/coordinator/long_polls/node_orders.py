@@ -41,7 +41,7 @@ class NodeOrders:
         """Those of now, as soon as they are not those of `version`."""
         try:
             async with asyncio.timeout(wait_s):
-                while version == self.version:
+                while version == self.version and not self._released:
                     await self._announcement()
         except TimeoutError:
             return pb2.OrdersReply(version=version)
@@ -76,7 +76,8 @@ class NodeOrders:
         return reply
 
     def release_waiters(self) -> None:
-        """Whoever waits is told something, at once."""
+        """Whoever waits is told something, at once, and from now on nobody waits: who asks again in the moment before
+        the coordinator has gone would hold it up."""
         self._released += 1
         self.announce()
         while self._due:
