@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from tfquiver.clock import ManualClock
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2 as pb2
 from tfquiver.service.coordinator.measuring import store_meter
-from tfquiver.service.coordinator.measuring.store_meter import StoreMeter
+from tfquiver.service.coordinator.measuring.store_meter import QUIET_S, StoreMeter
 from tfquiver.service.coordinator.measuring.store_reads import MOST_AT_ONCE, MOST_BYTES_PER_S
 from tfquiver.service.coordinator.probing.limits import ProbeLimits
 from tfquiver.service.coordinator.probing.store_change import StoreBefore
@@ -199,3 +199,29 @@ def test_nodes_that_are_gone_are_forgotten_and_there_are_not_more_than_may_be(mo
     assert len(meter._nodes) == 100
     run(meter, clock, [Node("node 1", MB)], 200)
     assert len(meter._nodes) == 1
+
+
+def test_people_are_told_soon_that_nothing_is_read_any_more() -> None:
+    meter, clock = made()
+    reading, idle = Node("a", 10 * MB), Node("b", 0.0, busy=0.0)
+    run(meter, clock, [reading, idle], 40)
+    assert meter.told().bytes_per_s == pytest.approx(10 * MB, rel=0.01)
+    reading.bytes_per_s = reading.busy = 0.0
+    run(meter, clock, [reading, idle], 2)
+    assert meter.told().bytes_per_s > 0, "a pause"
+    run(meter, clock, [reading, idle], QUIET_S)
+    assert meter.told().bytes_per_s == 0
+    assert meter.told().most_bytes_per_s == pytest.approx(10 * MB, rel=0.01)
+
+
+def test_a_long_request_is_being_read_and_a_node_that_is_heard_seldom_reads_on() -> None:
+    meter, clock = made()
+    run(meter, clock, [Node("a", 10 * MB)], 40)
+    run(meter, clock, [Node("b", 10 * MB)], 40, step_s=10.0)
+    clock.advance(9.0)
+    assert meter.told().bytes_per_s > 0
+    slow = Node("c", 0.0, busy=1.0)
+    run(meter, clock, [slow], 20)
+    assert meter.told().bytes_per_s > 0
+    clock.advance(60.0)
+    assert meter.told().bytes_per_s == 0, "nobody is left to say anything"

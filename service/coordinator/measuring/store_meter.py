@@ -22,6 +22,8 @@ WINDOWS = 3  # of which the middle counts: one odd window is none
 MOST_NODES = 10_000
 _HOUR = 360  # windows
 _LATE_S = 5.0  # a report may have been so long under way
+QUIET_S = 5.0  # without a read: for people nothing leaves the store then, however long the window still is
+_SILENT_S = 15.0  # a node's last word holds so long: of thousands each is heard every ten seconds
 
 
 @dataclass(slots=True)
@@ -30,6 +32,11 @@ class _Node:
     last: StoreReads
     heard_at: float
     counted: StoreReads = field(default_factory=StoreReads)  # in this window
+    read_at: float = -math.inf  # heard so last
+
+    def reads(self, now: float) -> bool:
+        """Or has, a moment ago."""
+        return now - self.read_at <= (_SILENT_S if self.read_at == self.heard_at else QUIET_S)
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +73,8 @@ class StoreMeter:
         if node.incarnation == incarnation and delta.can_be and in_time:
             node.counted = counted
             self._reads += delta.reads
+            if delta.reads or delta.busy_s:
+                node.read_at = now
         node.incarnation, node.last, node.heard_at = incarnation, reads, now
         self._close(now)
 
@@ -88,9 +97,9 @@ class StoreMeter:
 
     def told(self) -> pb2.StoreInfo:
         """For people."""
-        load = self.load()
+        load, now = self.load(), self._clock.now()
         return pb2.StoreInfo(
-            bytes_per_s=self.bytes_per_s,
+            bytes_per_s=self.bytes_per_s if any(node.reads(now) for node in self._nodes.values()) else 0.0,
             s_per_byte=load.s_per_byte or 0.0,
             request_s_per_byte=load.request_s_per_byte or 0.0,
             most_bytes_per_s=self.most_bytes_per_s,
