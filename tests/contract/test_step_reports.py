@@ -14,12 +14,13 @@ import grpc
 import pytest
 
 from tests.support.cluster import wait_until
-from tfquiver.client.step_times import made_datasets, step_reports
-from tfquiver.client.step_times.made_datasets import MadeDataset
+from tfquiver.client.step_times import step_reports
 from tfquiver.client.step_times.step_reports import Reporter, Subject
 from tfquiver.client.step_times.steps import step
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2 as pb
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2_grpc
+from tfquiver.registering import made_datasets
+from tfquiver.registering.made_datasets import MadeDataset
 
 
 class Newer(coordinator_pb2_grpc.CoordinatorServicer):
@@ -57,7 +58,7 @@ def reporter(monkeypatch: pytest.MonkeyPatch) -> Iterator[Reporter]:
     monkeypatch.setattr(step_reports, "_FIRST_S", 0.0)
     yield made
     for data in made_datasets.made():
-        made_datasets.forget(data.session_key)
+        made_datasets.forget(data)
     made.close()
 
 
@@ -132,7 +133,7 @@ def test_the_thread_ends_with_the_data_sets_and_begins_again(address: str, monke
     made(address)
     subject = makes_steps("job")
     told(subject)
-    made_datasets.forget("key")
+    [made_datasets.forget(data) for data in made_datasets.made()]
     wait_until(lambda: not subject.watched and not _threads(), "the thread ends")
     made(address)
     before = len(servicer.asked)
@@ -178,7 +179,7 @@ def test_the_next_thread_has_channels_of_its_own(
     made(address)
     told(makes_steps("job"))
     before = reporter._channels
-    made_datasets.forget("key")
+    [made_datasets.forget(data) for data in made_datasets.made()]
     wait_until(lambda: not _threads(), "the thread ends")
     assert before and reporter._channels is not before
     server.stop()

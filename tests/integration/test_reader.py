@@ -229,3 +229,18 @@ def test_what_cannot_be_right_is_named(
 ) -> None:
     with pytest.raises(errors.InvalidArgumentError, match=match):
         tfquiver.reader.records(str(paths[0]), **{"cache_dir": cache_dir, **given})  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("job", ["own", None])
+def test_the_steps_of_a_loop_are_told_without_tensorflow(paths: list[Path], cache_dir: Path, job: str | None) -> None:
+    """They were to nobody: only data sets of TensorFlow were known to who tells."""
+    data = tfquiver.reader.records([str(path) for path in paths], cache_dir=cache_dir, batch_size=8, job=job)
+    give_up_at = time.monotonic() + 60
+    told: list[float] = []
+    with data.epoch() as first:  # kept: of a reader that has left nothing is told
+        next(first)
+        while not told and time.monotonic() < give_up_at:
+            with tfquiver.step(job, records=8):
+                time.sleep(0.01)
+            told = [one["step_ms"] for one in tfquiver.status(str(cache_dir))["sessions"] if one.get("step_ms")]
+    assert told and told[0] >= 10

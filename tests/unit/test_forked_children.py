@@ -10,8 +10,9 @@ from types import SimpleNamespace
 
 import pytest
 
-from tfquiver.client.step_times import made_datasets
 from tfquiver.daemon import endpoints
+from tfquiver.registering import made_datasets
+from tfquiver.registering.made_datasets import MadeDataset
 
 _LONG_S = 20
 
@@ -28,9 +29,15 @@ def _in_child(run: Callable[[], object]) -> int:
     return os.waitpid(child, 0)[1]
 
 
+DATA = MadeDataset("", "key", "", "", "")
+
+
 @pytest.mark.parametrize(
     ("module", "run"),
-    [(made_datasets, lambda: made_datasets.forget("key")), (endpoints, lambda: endpoints.release("name"))],
+    [
+        (made_datasets, lambda: made_datasets.forget(DATA)),
+        (endpoints, lambda: endpoints.release("name")),
+    ],
 )
 def test_a_lock_that_a_thread_held_is_free(module: SimpleNamespace, run: Callable[[], None]) -> None:
     held, done = threading.Event(), threading.Event()

@@ -13,13 +13,13 @@ from absl import logging
 
 from tfquiver.client.exactly_once import Origin
 from tfquiver.client.lifetimes import user_of
-from tfquiver.client.step_times import made_datasets
 from tfquiver.cluster_address import naming
 from tfquiver.daemon import endpoints
 from tfquiver.dataset_arguments.dataset_options import SourceOptions
 from tfquiver.dataset_arguments.option_groups import Progress
 from tfquiver.dataset_arguments.sampled import Sampled
 from tfquiver.proto.tfquiver.v1 import types_pb2
+from tfquiver.registering import made_datasets
 from tfquiver.registering.progress_bar import ProgressBar
 from tfquiver.registering.registration import Registrar
 
@@ -137,8 +137,9 @@ def opened(
     if resumable is not None:
         weakref.finalize(user_of(made), resumption.forget, resumable)
     within = "" if service else endpoint_name  # the coordinator is the node's, or the one that it belongs to
-    made_datasets.remember(made_datasets.MadeDataset(options.job, session_key, coordinator, within, token))
-    weakref.finalize(user_of(made), made_datasets.forget, session_key)
+    known = made_datasets.MadeDataset(options.job, session_key, coordinator, within, token)
+    made_datasets.remember(known)
+    weakref.finalize(user_of(made), made_datasets.forget, known)
     if service:
         from tfquiver.client import watched_servers
         from tfquiver.client.watched_servers import Watched

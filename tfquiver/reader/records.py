@@ -20,8 +20,9 @@ from tfquiver.dataset_arguments.orders import Order, Shuffled
 from tfquiver.reader import native
 from tfquiver.reader.batch import Batch
 from tfquiver.reader.epoch import Epoch
-from tfquiver.registering import store_access
+from tfquiver.registering import made_datasets, store_access
 from tfquiver.registering.described import describe
+from tfquiver.registering.made_datasets import MadeDataset
 from tfquiver.registering.progress_bar import ProgressBar
 from tfquiver.registering.registration import Registrar
 from tfquiver.scanning.listing import Source
@@ -108,6 +109,10 @@ class Records:
         self.where.acquire()
         self._pid = os.getpid()
         weakref.finalize(self, endpoints.release, self.where.endpoint_name).atexit = False
+        within = "" if self.where.service else self.where.endpoint_name
+        known = MadeDataset(self.options.job, self.session_key, self.coordinator, within, self.token)
+        made_datasets.remember(known)  # `tfquiver.step` says how long steps take
+        weakref.finalize(self, made_datasets.forget, known).atexit = False
 
     def __getstate__(self) -> dict[str, object]:
         return {**self.__dict__, "_pid": 0}

@@ -17,11 +17,11 @@ import grpc
 from absl import logging
 
 from tfquiver import errors
-from tfquiver.client.step_times import made_datasets
 from tfquiver.client.step_times.step_counts import StepCounts, StepTotals
 from tfquiver.cluster_address.service_name import coordinator_address
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2, coordinator_pb2_grpc
 from tfquiver.rare_lines import every_n_seconds
+from tfquiver.registering import made_datasets
 from tfquiver.wire import rpc
 
 _FIRST_S, _INTERVAL_S = 1.0, 5.0

@@ -36,24 +36,28 @@ class MadeDataset:
 
 
 _lock = threading.RLock()  # re-entrant: `forget` is called by the garbage collector, wherever it happens to run
-_made: dict[str, MadeDataset] = {}  # by session key
+_made: dict[MadeDataset, int] = {}  # how often each was remembered: readers of one key may be several
 
 
 def remember(data: MadeDataset) -> None:
     with _lock:
-        _made[data.session_key] = data
+        _made[data] = _made.pop(data, 0) + 1
 
 
-def forget(session_key: str) -> None:
-    """It is gone."""
+def forget(data: MadeDataset) -> None:
+    """It is gone. Once for each `remember`."""
     with _lock:
-        _made.pop(session_key, None)
+        left = _made.get(data, 0) - 1
+        if left > 0:
+            _made[data] = left
+        else:
+            _made.pop(data, None)
 
 
 def made() -> list[MadeDataset]:
     """Those in use, the newest last."""
     with _lock:
-        return list(_made.values())
+        return list(_made)
 
 
 def _unlock() -> None:
