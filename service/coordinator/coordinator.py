@@ -132,7 +132,7 @@ class Coordinator:
             self.incarnation,
             self.meters.take,
             self.store.take,
-            self.caching.placed.reports.take,
+            self.caching.take_moves,
         )
         parts = self.membership, self.caching, self.sessions, self._waiting
         self.catalogue = Catalogue(self._log, self.registry, self.ownership, *parts)

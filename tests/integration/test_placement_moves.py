@@ -80,6 +80,19 @@ def test_with_replicas_the_loss_of_a_node_costs_no_store_read_and_they_are_made_
         assert {name: racked.status(name).store_bytes for name in ("a", "c")} == read
 
 
+def test_copies_give_their_room_back_when_the_placement_is_taken_away(tmp_path: Path) -> None:
+    with Racked(tmp_path, LABELS) as racked:
+        dataset, made = racked.scan("a")
+        read, names = racked.store_bytes(), tuple(LABELS)
+        racked.place(dataset.digest_id, replicas=2)
+        wait_until(lambda: racked.settled(dataset.digest_id, names, 2 * dataset.shards), "kept twice", MOVED_S)
+        assert racked.anywhere(dataset.digest_id).HasField("rule"), "it says what is still to be given up"
+        wait_until(lambda: sum(racked.entries().values()) == dataset.shards, "kept once", MOVED_S)
+        wait_until(lambda: not racked.placement(dataset.digest_id).HasField("rule"), "nothing is to be done", MOVED_S)
+        assert Counter(racked.read("b", dataset.digest_id)) == Counter(made)
+        assert racked.store_bytes() == read
+
+
 def test_each_rack_is_a_cache_of_its_own(tmp_path: Path) -> None:
     labels = {"a": "rack=r1", "b": "rack=r1", "c": "rack=r2", "d": "rack=r2"}
     with Racked(tmp_path, labels) as racked:

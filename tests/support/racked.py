@@ -84,6 +84,10 @@ class Racked:
         )
         return reply
 
+    def anywhere(self, digest_id: bytes) -> pb.PlacementReply:
+        reply: pb.PlacementReply = self.call("SetPlacement", pb.SetPlacementRequest(digest_id=digest_id))
+        return reply
+
     def placement(self, digest_id: bytes) -> pb.PlacementReply:
         reply: pb.PlacementReply = self.call("GetPlacement", pb.GetPlacementRequest(digest_id=digest_id))
         return reply

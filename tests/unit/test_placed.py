@@ -238,6 +238,49 @@ def test_scores_lie_between_nothing_and_all_and_their_bytes_add_up(by_node: dict
         assert one.reason
 
 
+def moved(version: int, left: int, idle_looks: int = 3) -> pb2.MoveReport:
+    return pb2.MoveReport(digest_id=ID, places_version=version, to_go_shards=left, idle_looks=idle_looks)
+
+
+def test_copies_are_given_up_before_nothing_is_said_of_them_any_more() -> None:
+    w = World()
+    w.set(replicas=2)
+    w.placed.rules.apply(PlacementSet(digest_id=ID))
+    assert (w.places().members, w.places().replicas) == (set(RACKS), 1)
+    version = w.placed.version
+    for name in RACKS:
+        assert not w.placed.take(name, [moved(version, 5, idle_looks=0)])
+    for name in ("a", "b", "c"):
+        assert not w.placed.take(name, [moved(version, 0)]), "the last one has something to give up"
+    assert not w.placed.take("d", [moved(version - 1, 0)]), "by another version"
+    assert w.placed.take("d", [moved(version, 0)])
+    assert w.placed.places(ID) is None
+    assert w.placed.version != version, "nodes are told"
+
+
+def test_a_rule_that_ends_is_not_kept_over_a_new_one_nor_in_what_is_journaled() -> None:
+    w = World()
+    w.set(rack_local=True)
+    w.placed.rules.apply(PlacementSet(digest_id=ID))
+    assert not list(w.placed.rules.snapshot()), "else it would be a rule for good"
+    w.set(selector="rack=r1")
+    version = w.placed.version
+    for name in RACKS:
+        assert not w.placed.take(name, [moved(version, 0)])
+    assert w.places().members == {"a", "b"}
+    w.placed.rules.apply(PlacementSet(digest_id=ID))
+    assert w.placed.places(ID) is None, "each shard is kept once already"
+
+
+def test_a_rule_ends_at_once_where_nothing_moves() -> None:
+    w = World()
+    w.set(replicas=2)
+    w.mode = types_pb2.CACHE_MODE_LRU
+    w.placed.rules.apply(PlacementSet(digest_id=ID))
+    w.placed.look()
+    assert w.placed.places(ID) is None
+
+
 def test_bits_are_those_that_nodes_read() -> None:
     from tfquiver.service.coordinator.places.placed import held_bits
     from tfquiver.service.node.moves.moves import _masks

@@ -14,6 +14,7 @@ from tfquiver.clock import Clock
 from tfquiver.content.digest import Digest
 from tfquiver.proto.tfquiver.v1 import types_pb2
 from tfquiver.proto.tfquiver.v1.commit_log_pb2 import CacheSet, PlacementSet
+from tfquiver.proto.tfquiver.v1.coordinator_pb2 import MoveReport
 from tfquiver.service.coordinator.budgets.budgets import Budgets
 from tfquiver.service.coordinator.cache.placement import COOPERATIVE, NONE, Placement
 from tfquiver.service.coordinator.cache.resident_share import LastShares, ResidentShare
@@ -116,6 +117,11 @@ class Caching:
         """A placement rule is another from now on, or none."""
         self.placed.rules.apply(record)
         self.announce()
+
+    def take_moves(self, node_id: str, reports: Collection[MoveReport]) -> None:
+        """What a node has to move, as it says."""
+        if self.placed.take(node_id, reports):
+            self.announce()
 
     def share(self, digest_id: bytes) -> ResidentShare | None:
         """How much of it is resident, or was when it was last followed. None: nobody has read it yet."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 
 from absl import logging
 
@@ -24,7 +24,7 @@ class Heartbeats:
         coordinator_incarnation: str,
         reported: Callable[[Iterable[pb2.ReaderReport]], None] = lambda reports: None,
         read: Callable[[str, str, pb2.StoreReads], None] = lambda node_id, incarnation, reads: None,
-        moves: Callable[[str, Iterable[pb2.MoveReport]], None] = lambda node_id, reports: None,
+        moves: Callable[[str, Collection[pb2.MoveReport]], None] = lambda node_id, reports: None,
     ) -> None:
         """`seen`: told of a node's process that is new; `changed`: of what is resident now, or no longer, and whether
         it has just come from the store; `reported`: of what readers say of themselves; `read`: of what a node's process

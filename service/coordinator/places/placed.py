@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 
 import numpy as np
 import numpy.typing as npt
@@ -13,6 +13,7 @@ from tfquiver.content.prefixes import Prefixes
 from tfquiver.placement import labels
 from tfquiver.placement.places import Groups, Places
 from tfquiver.proto.tfquiver.v1 import types_pb2
+from tfquiver.proto.tfquiver.v1.coordinator_pb2 import MoveReport
 from tfquiver.service.coordinator.nodes.membership import Membership
 from tfquiver.service.coordinator.places.move_reports import MoveReports
 from tfquiver.service.coordinator.places.rules import Labels, Rules
@@ -99,6 +100,18 @@ class Placed:
         """Whether what is elsewhere is to move."""
         return self._mode(digest_id) in _MOVING
 
+    def take(self, node_id: str, reports: Collection[MoveReport]) -> bool:
+        """What a node has to move, as it says; whether the rule of some data set has come to its end."""
+        self.reports.take(node_id, reports)
+        before = self.rules.changes
+        for report in reports:
+            if report.digest_id in self.rules.ending and self._is_over(report.digest_id):
+                self.rules.ends(report.digest_id)
+        return self.rules.changes != before
+
+    def _is_over(self, digest_id: bytes) -> bool:
+        return self.reports.settled(digest_id, self._membership.storing, self.version)
+
     @property
     def version(self) -> int:
         """Of what `told` says; 0: the nodes are not known yet."""
@@ -108,6 +121,8 @@ class Placed:
         """`changes`, after looking whether there are more: not while nodes come back one by one after a restart."""
         if not self.ready():
             return self.changes
+        for digest_id in [one for one in self.rules.ending if not self.moves(one)]:
+            self.rules.ends(digest_id)
         nodes = self._membership.labelled
         looked = self.rules.changes, self.settings_set()
         if nodes is not self._nodes or looked != self._looked:

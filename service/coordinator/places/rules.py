@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Set
 from dataclasses import dataclass
 
 from tfquiver import errors
@@ -28,10 +28,15 @@ class _Striped:
 
 
 class Rules:
-    """By digest id. `check` says what cannot be, the caller journals, `apply` performs."""
+    """By digest id. `check` says what cannot be, the caller journals, `apply` performs.
+
+    What was kept several times, and is to be no more, has the rule that any node keeps each shard once until the other
+    copies are given up (`ends`): without a rule nobody would give them up.
+    """
 
     def __init__(self) -> None:
         self._rules: dict[bytes, PlacementRule] = {}
+        self._ending = set[bytes]()
         self._selectors: dict[bytes, Selector] = {}
         self.changes = 0
         self._grouped: dict[tuple[str, bool], Grouped] = {}  # of the nodes in `_grouped_of`, by selector and rack_local
@@ -78,12 +83,29 @@ class Rules:
 
     def apply(self, record: PlacementSet) -> None:
         self.changes += 1
-        self.forget(record.digest_id)
+        digest_id, before = record.digest_id, self._rules.get(record.digest_id)
+        self.forget(digest_id)
         if record.HasField("rule"):
-            self._rules[record.digest_id] = record.rule
-            self._selectors[record.digest_id] = Selector.parse(record.rule.selector)
+            self._set(digest_id, record.rule)
+        elif before is not None and (before.rack_local or before.replicas > 1):
+            self._set(digest_id, PlacementRule(replicas=1))
+            self._ending.add(digest_id)
+
+    @property
+    def ending(self) -> Set[bytes]:
+        """Those whose rule is taken away, and goes when that is carried out."""
+        return self._ending
+
+    def ends(self, digest_id: bytes) -> None:
+        """It is carried out, or cannot be."""
+        if digest_id in self._ending:
+            self.forget(digest_id)
+
+    def _set(self, digest_id: bytes, rule: PlacementRule) -> None:
+        self._rules[digest_id], self._selectors[digest_id] = rule, Selector.parse(rule.selector)
 
     def forget(self, digest_id: bytes) -> None:
+        self._ending.discard(digest_id)
         if self._rules.pop(digest_id, None) is not None:
             self.changes += 1
             del self._selectors[digest_id]
@@ -91,7 +113,8 @@ class Rules:
 
     def snapshot(self) -> Iterator[CommitRecord]:
         for digest_id, rule in self._rules.items():
-            yield CommitRecord(placement_set=PlacementSet(digest_id=digest_id, rule=rule))
+            if digest_id not in self._ending:
+                yield CommitRecord(placement_set=PlacementSet(digest_id=digest_id, rule=rule))
 
 
 def check_kept_once(rule: PlacementRule | None, setting: CacheSetting) -> None:
