@@ -107,7 +107,31 @@ async def test_a_mount_keeps_its_version_and_its_data_set_from_being_deleted(tmp
         assert DIGEST.digest_id not in coordinator.registry
         beat(coordinator, mounts=[MountReport(digest_id=OTHER.digest_id, mounts=1)])
         await coordinator.leave("n", "1")
+        with pytest.raises(errors.InUseError, match="1 mount, or"):  # it waits for its node, and shows it all the time
+            await named.delete(EVERYBODY, "train", force=False)
+        clock.advance(KEPT_S)
         assert (await named.delete(EVERYBODY, "train", force=False)).state == pb.NamedDataset.STATE_DELETING
+
+
+@on_loop
+async def test_what_is_mounted_is_not_deleted_before_nodes_have_said_so_to_a_new_coordinator(tmp_path: Path) -> None:
+    async with started(tmp_path) as coordinator:
+        await coordinator.named.create(EVERYBODY, of("named"))
+        beat(coordinator, mounts=[MountReport(digest_id=DIGEST.digest_id, mounts=1)])
+    again = Coordinator(tmp_path / "work", CoordinatorOptions())
+    await again.start()
+    try:
+        deletes = [
+            asyncio.create_task(again.named.delete(EVERYBODY, "named", force=False)),
+            asyncio.create_task(again.catalogue.delete(EVERYBODY, DIGEST.digest_id, force=False)),
+        ]
+        await asyncio.wait(deletes, timeout=0.1)
+        beat(again, mounts=[MountReport(digest_id=DIGEST.digest_id, mounts=1)])
+        for delete in deletes:
+            with pytest.raises(errors.InUseError, match="1 mount, or"):
+                await delete
+    finally:
+        await again.stop()
 
 
 @on_loop

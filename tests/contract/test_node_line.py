@@ -58,3 +58,33 @@ def test_who_does_not_greet_is_left_and_asked_again(tmp_path: Path, monkeypatch:
             await talk()
 
     trio.run(in_time)
+
+
+def test_a_node_that_does_not_know_the_digest_yet_is_told_again_what_is_shown(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It may have asked a coordinator that was away: nobody else would tell that the data set is mounted."""
+    monkeypatch.setattr(node_line, "_LONGEST_PAUSE_S", 0.1)
+    path, digest = str(tmp_path / "node.sock"), numbered_digest(3)
+
+    async def talk() -> None:
+        bound = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        bound.bind(path)
+        bound.listen(8)
+        with trio.socket.from_stdlib_socket(bound) as listener, trio.fail_after(30):
+            line = node_line.NodeLine(digest, "a mount", patience_s=20.0)
+            line.found(path)
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(line.run)
+                node, _ = await listener.accept()
+                with node:
+                    assert isinstance(frames.decode(await node.recv(frames.MAX_FRAME_BYTES)), frames.Hello)
+                    await node.send(frames.encode(frames.Welcome("n1")))
+                    for _ in range(3):
+                        which = frames.decode(await node.recv(frames.MAX_FRAME_BYTES))
+                        assert isinstance(which, frames.Which) and which.digest_id == digest.digest_id
+                        code = errors.code_number(errors.UnavailableError(""))
+                        await node.send(frames.encode(frames.Failed(which.request, code, "not now")))
+                nursery.cancel_scope.cancel()
+
+    trio.run(talk)

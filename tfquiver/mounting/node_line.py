@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import array
 import contextlib
+import math
 import os
 import socket
 from collections.abc import Callable
@@ -50,6 +51,7 @@ class NodeLine:
         self._sock: trio.socket.SocketType | None = None
         self._asked: dict[int, _Asked] = {}
         self._made = 0
+        self._shown, self._show_at = -1, math.inf  # as what the node was told what is shown, and when it is again
         self._places = trio.CapacityLimiter(MOST_ASKED)
         self._sending = trio.Lock()
         self._said = False
@@ -160,13 +162,20 @@ class NodeLine:
                     for asked in list(self._asked.values()):
                         await sock.send(frames.encode(asked.frame))
                 while True:
-                    self._take(*await _received(sock))
+                    with trio.move_on_at(self._show_at) as until:
+                        received = await _received(sock)
+                    if not until.cancelled_caught:
+                        self._take(*received)
+                        continue
+                    async with self._sending:
+                        await sock.send(frames.encode(self._shows()))
             finally:
                 self._sock = None
 
     def _shows(self) -> frames.Which:
         """So that the node knows what is mounted, also while nobody reads; nobody takes the answer."""
         self._made = (self._made + 1) & 0xFFFFFFFF
+        self._shown, self._show_at = self._made, math.inf
         return frames.Which(self._made, self._digest.digest_id)
 
     def _take(self, frame: frames.Frame, fd: int) -> None:
@@ -174,6 +183,8 @@ class NodeLine:
             if fd >= 0:
                 os.close(fd)
             raise errors.ProtocolError(frame.message)
+        if isinstance(frame, frames.Failed) and frame.request == self._shown and _passes(frame):
+            self._show_at = trio.current_time() + _LONGEST_PAUSE_S
         asked = self._asked.get(frame.request) if isinstance(frame, frames.Failed | Answer) else None
         if asked is None or asked.answered.is_set():
             if fd >= 0:
@@ -195,6 +206,10 @@ class NodeLine:
                 os.close(fd)
             raise errors.ProtocolError(f"{answer} came for {type(asked).__name__} {asked.request}, or no descriptor")
         return answer, fd
+
+
+def _passes(failed: frames.Failed) -> bool:
+    return isinstance(errors.from_number(failed.code, failed.message), _PASSES)
 
 
 async def _received(sock: trio.socket.SocketType) -> tuple[frames.Frame, int]:

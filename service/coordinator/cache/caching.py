@@ -27,7 +27,7 @@ from tfquiver.service.coordinator.rotation.rotations import ChunkPlan, Rotations
 from tfquiver.service.coordinator.sessions.sessions import Sessions
 
 _KEPT_S = 60.0  # a rotation remembers between two epochs who had finished what
-_MEETING_S = 3.0  # in which the nodes that there were before a restart are heard of
+MEETING_S = 3.0  # in which the nodes that there were before a restart are heard of
 
 
 class Caching:
@@ -192,7 +192,7 @@ class Caching:
 
     def restored(self) -> None:
         """There was a coordinator before this one, whose nodes are still to be heard of."""
-        self._met_at = self._clock.now() + _MEETING_S
+        self._met_at = self._clock.now() + MEETING_S
 
     @property
     def met(self) -> bool:

@@ -14,7 +14,7 @@ from tfquiver.proto.tfquiver.v1 import types_pb2
 from tfquiver.proto.tfquiver.v1.commit_log_pb2 import CacheSet, CommitRecord, DatasetRemoved, PlacementSet
 from tfquiver.rare_lines import every_n_seconds
 from tfquiver.scanning.listing_terms import ListingTerms
-from tfquiver.service.coordinator.cache.caching import Caching
+from tfquiver.service.coordinator.cache.caching import MEETING_S, Caching
 from tfquiver.service.coordinator.cache.placement import COOPERATIVE, NONE, UNIFORM
 from tfquiver.service.coordinator.datasets.ownership import Ownership
 from tfquiver.service.coordinator.datasets.registry import Registry
@@ -25,6 +25,8 @@ from tfquiver.service.coordinator.places import rules
 from tfquiver.service.coordinator.sessions.sessions import Sessions
 from tfquiver.service.coordinator.sessions.users import Users
 from tfquiver.trust.identity import EVERYBODY, Identity, Role
+
+_MET_LOOK_S = 0.05
 
 
 class Catalogue:
@@ -81,6 +83,8 @@ class Catalogue:
 
     async def delete(self, who: Identity, digest_id: bytes, force: bool) -> list[str]:
         """Who owns it still, where a job is one of several owners; else it is gone. Raises InUseError."""
+        if not force:
+            await self.nodes_met()
         async with self._setting:
             await self._log.writable()
             if who.role is Role.JOB and set(self._ownership.access(digest_id).owners) - {who.owner}:
@@ -102,6 +106,13 @@ class Catalogue:
         logging.info("data set %s was removed by %s", called, who, extra=about(dataset=called, digest=digest_id))
         await self._registry.prune()
         return []
+
+    async def nodes_met(self) -> None:
+        """Those that there were before a restart have said what is read there without a session, or will not."""
+        loop = asyncio.get_running_loop()
+        until_s = loop.time() + MEETING_S
+        while not self._caching.met and loop.time() < until_s:
+            await asyncio.sleep(_MET_LOOK_S)
 
     async def deleted(self, digest_id: bytes) -> None:
         """There is none such: returns when that is durable, which a `delete` that failed half-way has left undone."""

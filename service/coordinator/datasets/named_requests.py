@@ -106,6 +106,8 @@ class NamedRequests(NamedKeeping):
     async def delete(self, who: Identity, name: str, force: bool) -> pb2.NamedDataset:
         """Of one that nobody knows nothing is left to be done."""
         await self._log.writable()
+        if not force and name in self._table:
+            await self._catalogue.nodes_met()
         life = self._table.get(name)
         if life is None or not self._sees(who, life):
             await self._log.synced()

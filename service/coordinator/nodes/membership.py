@@ -122,6 +122,7 @@ class Membership:
             node.earlier.append(node.incarnation)
             node.info, node.incarnation, node.last_seen, node.heartbeats = info, incarnation, now, node.heartbeats + 1
             node.inventory_version, node.inventory_known, node.inventory_whole = 0, False, False
+            self.mounts.gone(info.node_id)
             sighting = Sighting.RESTARTED
         self._room_changed = self._room_changed or _room(before) != _room(info)
         room_is_told_at = self._refreshed_at + _PAUSE_S * max(0, len(self._nodes) - _FEW_NODES)

@@ -10,30 +10,39 @@ from tfquiver.proto.tfquiver.v1 import coordinator_pb2 as pb2
 MAX_MOUNTS = 256  # data sets of one report
 # A node that was started again hears of its mounts a moment later, and one that is lost for a while may come back.
 KEPT_S = 60.0
+MOST_KEPT = 1 << 16  # data sets; those that were told longest ago go first
 
 
 class Mounts:
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
         self._of_nodes: dict[str, dict[bytes, int]] = {}
-        self._told_at: dict[bytes, float] = {}
+        self._away: dict[str, tuple[float, dict[bytes, int]]] = {}  # what nodes told that have gone, and when they went
+        self._told_at: dict[bytes, float] = {}  # by when that was, as the one below
         self._read_at: dict[bytes, float] = {}
 
     def take(self, node_id: str, reports: Iterable[pb2.MountReport]) -> None:
         """All that mounts of that node show now."""
         now, shown = self._clock.now(), dict[bytes, int]()
+        _, away = self._away.get(node_id, (0.0, dict[bytes, int]()))
         for report in reports:
-            self._told_at[report.digest_id], shown[report.digest_id] = now, report.mounts
+            shown[report.digest_id] = report.mounts
+            away.pop(report.digest_id, None)  # it has come back, as many of it as there are now
+            _put(self._told_at, report.digest_id, now)
             if report.HasField("idle_ms"):
                 read_at = now - report.idle_ms / 1000
-                self._read_at[report.digest_id] = max(read_at, self._read_at.get(report.digest_id, read_at))
+                _put(self._read_at, report.digest_id, max(read_at, self._read_at.get(report.digest_id, read_at)))
         if shown:
             self._of_nodes[node_id] = shown
         else:
             self._of_nodes.pop(node_id, None)
 
     def gone(self, node_id: str) -> None:
-        self._of_nodes.pop(node_id, None)
+        """That node, or its process. Its mounts stay, and wait for another one."""
+        self._forget_away()
+        if shown := self._of_nodes.pop(node_id, None):
+            _, before = self._away.get(node_id, (0.0, dict[bytes, int]()))
+            self._away[node_id] = self._clock.now(), before | shown
 
     def shown(self) -> list[bytes]:
         """Digest ids of what is mounted somewhere, or was until just now."""
@@ -49,9 +58,22 @@ class Mounts:
     def said(self, digest_ids: Sequence[bytes], called: str) -> str:
         """How many read one of these now, as a sentence about the data set that is called so; "": none. Trainers that
         compute shards of a derived data set ask for those that it is made of as mounts do."""
-        count = sum(shown.get(one, 0) for shown in self._of_nodes.values() for one in digest_ids)
+        self._forget_away()
+        all_shown = [*self._of_nodes.values(), *(away for _, away in self._away.values())]
+        count = sum(shown.get(one, 0) for shown in all_shown for one in digest_ids)
         if not count:
             return ""
         if count == 1:
             return f"1 mount, or trainer that materializes it, reads {called}"
         return f"{count} mounts, or trainers that materialize it, read {called}"
+
+    def _forget_away(self) -> None:
+        since = self._clock.now() - KEPT_S
+        self._away = {node_id: (at, away) for node_id, (at, away) in self._away.items() if at > since and away}
+
+
+def _put(times: dict[bytes, float], digest_id: bytes, at: float) -> None:
+    times.pop(digest_id, None)
+    times[digest_id] = at
+    if len(times) > MOST_KEPT:
+        del times[next(iter(times))]
