@@ -95,6 +95,11 @@ class Placement:
     def in_force(self) -> dict[bytes, types_pb2.CacheSetting]:
         return {digest_id: setting for digest_id, setting in self.settings.items() if self.known(digest_id)}
 
+    def is_pinned(self, digest_id: bytes) -> bool:
+        """Whether `pins` has it; of many it takes long to find all."""
+        setting = self.settings.get(digest_id)
+        return setting is not None and not setting.decided_by and self.known(digest_id)
+
     @property
     def pins(self) -> dict[bytes, types_pb2.CacheSetting]:
         """What persons have set."""

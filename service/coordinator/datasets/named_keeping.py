@@ -245,7 +245,7 @@ class NamedKeeping:
         """It has room of its own that no other data set's newest version asks for."""
         holders = (self._table.get(name) for name in self._table.holding(old))
         wanted = any(other.pinned and other.digest_id == old for other in holders if other)
-        return old in self._caching.placement.pins and not wanted
+        return self._caching.placement.is_pinned(old) and not wanted
 
     async def _take(self, life: Life, step: Step) -> None:
         match step:

@@ -72,7 +72,7 @@ class NamedRequests(NamedKeeping):
             return
         candidates = []
         for other in self._table:
-            kept = other.digest_id in self._caching.placement.pins or other.spec.pin
+            kept = self._caching.placement.is_pinned(other.digest_id) or other.spec.pin
             idle = other.phase == lifecycle.READY and other.digest_id in self._registry
             if other.life != life.life and idle and not kept and not self._is_read(other.digest_id):
                 resident_bytes = await self.resident_bytes(other.digest_id) or 0

@@ -10,6 +10,7 @@ from tfquiver.proto.tfquiver.v1 import coordinator_pb2 as pb2
 from tfquiver.service.coordinator.budgets.budgets import Budgets
 from tfquiver.service.coordinator.cache.caching import Caching
 from tfquiver.service.coordinator.datasets.named_keeping import NamedKeeping
+from tfquiver.service.coordinator.long_work.in_parts import InParts
 from tfquiver.service.coordinator.places.placed import message
 
 # A thousand nodes that are told at once keep the loop busy for up to 0.2 s, and ask again together: so, for 0.6 s at
@@ -26,6 +27,8 @@ class NodeOrders:
         self._first_version = random.SystemRandom().getrandbits(62) + 1
         self._released = 0
         self._reply = pb2.OrdersReply()  # the last one
+        self._making = asyncio.Lock()
+        self._begun = self._reply_of = 0  # replies that were begun; which one of them the last one is
         self._announced = 0
         # Who waits, and of these, who is to be told of something newer; who came first is told first.
         self._waiting, self._due = dict[asyncio.Future[None], None](), dict[asyncio.Future[None], None]()
@@ -45,10 +48,23 @@ class NodeOrders:
                     await self._announcement()
         except TimeoutError:
             return pb2.OrdersReply(version=version)
-        if self._reply.version == self.version:
-            return self._reply  # that each of many nodes is given
-        reply = pb2.OrdersReply(version=self.version)
+        begun = self._begun
+        async with self._making:
+            # One that was begun since may lack what has come since then: whoever is given it asks again for that.
+            if self._reply.version != self.version and self._reply_of <= begun:
+                self._begun = number = self._begun + 1
+                self._reply = await self._made()
+                self._reply_of = number
+        return self._reply  # that each of many nodes is given
+
+    async def _made(self) -> pb2.OrdersReply:
+        """In parts. What comes meanwhile may be in it or not: it makes another version."""
+        parts, reply = InParts(), pb2.OrdersReply(version=self.version)
+        # After a restart nodes come back one by one: what the first were told would move what is only not heard of.
+        places_version = self._caching.placed.version
+        all_places = self._caching.placed.looked if places_version else {}  # as that version says, all of them
         for digest_id, setting in self._caching.placement.in_force.items():
+            await parts.rest()
             decision = self._rotations.decision(digest_id)
             reply.orders.add(
                 digest_id=digest_id,
@@ -58,21 +74,19 @@ class NodeOrders:
                 evict=decision.evict,
                 load_bytes_per_s=self._budgets.told(digest_id),
             )
-        # After a restart nodes come back one by one: what the first were told would move what is only not heard of.
-        if places_version := self._caching.placed.version:
-            reply.places_version = places_version
-            first: dict[int, int] = {}  # of those that many data sets share
-            for digest_id, places in self._caching.placed.told():
-                if self._caching.placement.known(digest_id):
-                    told = reply.places.add(digest_id=digest_id, moves=self._caching.placed.moves(digest_id))
-                    told.same_as = first.setdefault(id(places), len(reply.places))
-                    if told.same_as == len(reply.places):
-                        told.same_as = 0
-                        told.places.CopyFrom(message(places))
+        reply.places_version = places_version
+        first: dict[int, int] = {}  # of those that many data sets share
+        for digest_id, (places, moves) in all_places.items():
+            await parts.rest()
+            if self._caching.placement.known(digest_id):
+                told = reply.places.add(digest_id=digest_id, moves=moves)
+                told.same_as = first.setdefault(id(places), len(reply.places))
+                if told.same_as == len(reply.places):
+                    told.same_as = 0
+                    told.places.CopyFrom(message(places))
         if self._named:
             reply.tasks.extend(self._named.tasks)
             reply.named.extend(self._named.named)
-        self._reply = reply
         return reply
 
     def release_waiters(self) -> None:

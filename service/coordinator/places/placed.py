@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 
 import numpy as np
 import numpy.typing as npt
@@ -131,6 +131,12 @@ class Placed:
             self._nodes, self._looked, self._told = nodes, looked, now
             self._made = {digest_id: made for digest_id, made in self._made.items() if digest_id in now}
         return self.changes
+
+    @property
+    def looked(self) -> Mapping[bytes, tuple[Places, bool]]:
+        """Of every data set that has a rule where it is kept, and whether what is elsewhere moves, as at the last look
+        and as `version` says. Does not change: another look makes another one."""
+        return self._told
 
     def told(self) -> Iterator[tuple[bytes, Places]]:
         """Of every data set that has a rule."""
