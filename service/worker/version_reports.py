@@ -30,9 +30,9 @@ async def go_on(coordinator: Callable[[], str], address: str, token: str) -> Non
         while True:
             try:
                 await asyncio.to_thread(_tell, channels, coordinator(), request, token)
-            except grpc.RpcError as error:
-                said: Any = error
-                logging.log_first_n(logging.INFO, "the coordinator is not told this version: %s", 1, said.details())
+            except Exception as error:  # noqa: BLE001 - whatever it was: nothing else tells it
+                said: Any = error.details() if isinstance(error, grpc.Call) else error
+                logging.log_first_n(logging.INFO, "the coordinator is not told this version: %s", 1, said)
             await asyncio.sleep(INTERVAL_S)
 
 

@@ -2,98 +2,124 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import asyncio
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import asynccontextmanager, contextmanager
+from pathlib import Path
 from typing import Any
 
 import grpc
 import pytest
 
+from tests.support.aio import on_loop
+from tests.support.coordinator_here import parts
+from tests.support.coordinator_served import served
+from tests.support.digests import numbered_digest
+from tfquiver.cli.calls import plain
 from tfquiver.cli.showing import unfollowed as unfollowed_module
 from tfquiver.cli.showing.unfollowed import Unfollowed
-from tfquiver.proto.tfquiver.v1 import named_datasets_pb2 as pb
-from tfquiver.proto.tfquiver.v1 import named_datasets_pb2_grpc, types_pb2
+from tfquiver.content.digest import Digest
+from tfquiver.proto.tfquiver.v1 import coordinator_pb2 as pb
+from tfquiver.proto.tfquiver.v1 import coordinator_pb2_grpc
+from tfquiver.service.coordinator.coordinator import Coordinator
 from tfquiver.wire import rpc
 
-COUNT = 40
+SHARDS, SHARD_BYTES = 10, 100
 
 
-def told(number: int, shards: int = 10) -> dict[str, Any]:
-    return {"name": f"first-used-as-{number}", "digest_id": f"{number:064x}", "shards": shards, "size_bytes": 1000}
+class Asked(grpc.UnaryUnaryClientInterceptor):  # type: ignore[misc]
+    """Which data sets a coordinator was asked to look at, call by call."""
 
-
-class Coordinator(named_datasets_pb2_grpc.NamedDatasetsServicer):
     def __init__(self) -> None:
-        self.looked = list[str]()
-        self.resident_bytes = 1000
+        self.calls = list[list[str]]()
 
-    def _named(self, number: int) -> pb.NamedDataset:
-        dataset = types_pb2.Dataset(digest_id=bytes.fromhex(f"{number:064x}"), size_bytes=1000)
-        return pb.NamedDataset(spec=pb.DatasetSpec(name=f"n{number}"), dataset=dataset)
-
-    def List(self, request: pb.ListNamedDatasetsRequest, context: Any) -> pb.ListNamedDatasetsReply:
-        return pb.ListNamedDatasetsReply(datasets=map(self._named, range(COUNT)))
-
-    def Get(self, request: pb.GetNamedDatasetRequest, context: Any) -> pb.NamedDataset:
-        self.looked.append(request.name)
-        found = self._named(int(request.name[1:]))
-        found.resident_bytes = self.resident_bytes
-        return found
+    def intercept_unary_unary(self, continuation: Callable[..., Any], details: Any, request: Any) -> Any:
+        self.calls.append([digest_id.hex() for digest_id in request.looked_at])
+        return continuation(details, request)
 
 
-@pytest.fixture
-def coordinator() -> Coordinator:
-    return Coordinator()
+class Place:
+    """A coordinator that was started again: its nodes have told what they hold, and nobody has read anything."""
+
+    def __init__(self, coordinator: Coordinator, address: str) -> None:
+        self.coordinator, self._address, self.asked = coordinator, address, Asked()
+        self._version = 0
+
+    def hold(self, *digests: Digest) -> None:
+        self._version += 1
+        request = pb.HeartbeatRequest(incarnation="1", inventory=pb.Inventory(full=True, version=self._version))
+        request.node.node_id, request.node.quota_bytes = "n", 1 << 40
+        request.inventory.added.extend(hash.tobytes() for digest in digests for hash in digest.hashes)
+        self.coordinator.heartbeats.take(request)
+
+    async def listed(self) -> list[dict[str, Any]]:
+        return [plain(one) for one in (await asyncio.to_thread(self._list)).datasets]
+
+    async def known(self, unfollowed: Unfollowed, given: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+        with self._channel() as channel:
+            return await asyncio.to_thread(unfollowed.known, channel, given, "", "coordinator")
+
+    @contextmanager
+    def _channel(self) -> Iterator[Any]:
+        with rpc.channel(self._address) as channel:
+            yield grpc.intercept_channel(channel, self.asked)
+
+    def _list(self) -> Any:
+        with rpc.channel(self._address) as channel:
+            return coordinator_pb2_grpc.CoordinatorStub(channel).ListDatasets(pb.ListDatasetsRequest(), timeout=20)
 
 
-@pytest.fixture
-def channel(coordinator: Coordinator) -> Iterator[Any]:
-    with ThreadPoolExecutor(1) as pool:
-        server = grpc.server(pool)
-        named_datasets_pb2_grpc.add_NamedDatasetsServicer_to_server(coordinator, server)
-        address = f"localhost:{server.add_insecure_port('localhost:0')}"
-        server.start()
-        try:
-            with rpc.channel(address) as channel:
-                yield channel
-        finally:
-            server.stop(None).wait()
+@asynccontextmanager
+async def place(tmp_path: Path, digests: Sequence[Digest]) -> AsyncIterator[Place]:
+    async with served(tmp_path) as (server, _client), asyncio.timeout(60):
+        for digest in digests:
+            await server.coordinator.catalogue.register(digest.name, b"", None, parts(digest))
+        found = Place(server.coordinator, f"localhost:{server.bound_port}")
+        found.hold(*digests)
+        while not server.coordinator.caching.met:
+            await asyncio.sleep(0.01)
+        yield found
 
 
-def test_what_was_found_stands_for_a_while(
-    coordinator: Coordinator, channel: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    unfollowed = Unfollowed()
-    followed = told(2) | {"resident_bytes": 7}
-    given = [told(1), followed, told(COUNT)]  # the last one has no name
-    for _ in range(5):
-        first, second, third = unfollowed.known(channel, given, "", "coordinator")
-        assert (first["resident_bytes"], second) == (1000, followed)
-        assert "resident_bytes" not in third
-        coordinator.resident_bytes = 500
-    assert coordinator.looked == ["n1"]
-    monkeypatch.setattr(unfollowed_module, "_STANDS_S", 0.0)
-    assert unfollowed.known(channel, given, "", "coordinator")[0]["resident_bytes"] == 500
+@on_loop
+async def test_what_was_found_stands_for_a_while(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Neither of them has a name."""
+    first, second = (numbered_digest(SHARDS, name) for name in ("first", "second"))
+    async with place(tmp_path, [first, second]) as there:
+        given = await there.listed()
+        assert not any("resident_bytes" in one for one in given)
+        given[1]["resident_bytes"] = 7  # it is followed
+        unfollowed = Unfollowed()
+        for _ in range(5):
+            looked_at, followed = await there.known(unfollowed, given)
+            assert (looked_at["resident_bytes"], followed) == (SHARDS * SHARD_BYTES, given[1])
+            there.hold()  # nothing any more
+        assert there.asked.calls == [[given[0]["digest_id"]]]
+        monkeypatch.setattr(unfollowed_module, "_STANDS_S", 0.0)
+        assert (await there.known(unfollowed, given))[0]["resident_bytes"] == 0
 
 
-def test_no_more_is_looked_at_than_costs_little(coordinator: Coordinator, channel: Any) -> None:
-    many = [told(number) for number in range(COUNT)]
-    found = Unfollowed().known(channel, many, "", "coordinator")
-    assert sum("resident_bytes" in one for one in found) == len(coordinator.looked) == 32
-    coordinator.looked.clear()
-    large = [told(0), told(1, 1 << 20), told(2)]
-    found = Unfollowed().known(channel, large, "", "coordinator")
-    assert ["resident_bytes" in one for one in found] == [True, False, False]
-    assert coordinator.looked == ["n0"]
+@on_loop
+async def test_no_more_is_looked_at_than_costs_little(tmp_path: Path) -> None:
+    async with place(tmp_path, [numbered_digest(SHARDS, str(number)) for number in range(40)]) as there:
+        given = await there.listed()
+        found = await there.known(Unfollowed(), given)
+        assert sum("resident_bytes" in one for one in found) == sum(map(len, there.asked.calls)) == 32
+        given[1]["shards"] = 1 << 20
+        found = await there.known(Unfollowed(), given[:3])
+        assert ["resident_bytes" in one for one in found] == [True, False, False]
+        assert there.asked.calls[1:] == [[given[0]["digest_id"]]]
 
 
 def test_a_coordinator_that_does_not_say_keeps_status_from_nothing() -> None:
     with ThreadPoolExecutor(1) as pool:
-        server = grpc.server(pool)  # older than names
+        server = grpc.server(pool)  # it has no such call
         address = f"localhost:{server.add_insecure_port('localhost:0')}"
         server.start()
         try:
             with rpc.channel(address) as channel:
-                assert Unfollowed().known(channel, [told(0)], "", "coordinator") == [told(0)]
+                given = [{"name": "a", "digest_id": "00" * 32, "shards": 1}]
+                assert Unfollowed().known(channel, given, "", "coordinator") == given
         finally:
             server.stop(None).wait()

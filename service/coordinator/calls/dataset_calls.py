@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import AsyncIterator
 from typing import Any
 
@@ -22,6 +23,7 @@ from tfquiver.service.coordinator.places import rules
 from tfquiver.trust.identity import Identity, Role
 from tfquiver.wire.rpc import caller, handled, handled_stream
 
+_MOST_LOOKED_AT = 32
 MAX_OWNED = 2000  # by a name that is not an admin's: no job fills the registry alone
 
 
@@ -80,9 +82,12 @@ class DatasetCalls(Callers):
 
     @handled
     async def ListDatasets(self, request: pb2.ListDatasetsRequest, context: Any) -> pb2.ListDatasetsReply:
-        reply, parts = pb2.ListDatasetsReply(), InParts()
+        checks.between("looked_at", len(request.looked_at), 0, _MOST_LOOKED_AT)
+        reply, parts, looked_at = pb2.ListDatasetsReply(), InParts(), set(request.looked_at)
         for told in await self._coordinator.visible.all(caller(), parts.rest):
             await parts.rest()
+            if looked_at and told.digest_id not in looked_at:
+                continue
             reply.datasets.append(told)
             one = reply.datasets[-1]
             share = self._coordinator.caching.share(one.digest_id)
@@ -91,6 +96,11 @@ class DatasetCalls(Callers):
                 one.chunks, one.resident_chunks = share.chunks, share.resident_chunks
                 one.resident_age_ms = int(1000 * share.age_s)
             self._coordinator.caching.placed.tell(one)
+        for one in reply.datasets:
+            if looked_at and not one.HasField("resident_bytes"):
+                with contextlib.suppress(errors.NotFoundError):  # it has just been removed
+                    if (resident_bytes := await self._coordinator.named.resident_bytes(one.digest_id)) is not None:
+                        one.resident_bytes = resident_bytes
         return reply
 
     @handled

@@ -9,8 +9,7 @@ from typing import Any
 
 from tfquiver import errors
 from tfquiver.cli import calls
-from tfquiver.cli.datasets import names
-from tfquiver.proto.tfquiver.v1 import named_datasets_pb2_grpc
+from tfquiver.proto.tfquiver.v1 import coordinator_pb2, coordinator_pb2_grpc
 
 # It takes the coordinator a look at each shard: a second for millions.
 _MOST, _MOST_SHARDS = 32, 1 << 20
@@ -18,7 +17,7 @@ _STANDS_S = 30.0  # what was found is shown for so long: who watches looks every
 
 
 class Unfollowed:
-    """Of one cluster. Those that have names are looked at; of others, and of more than that, nothing is known."""
+    """Of one cluster. Some are looked at; of more than that nothing is known."""
 
     def __init__(self) -> None:
         self._found: dict[str, tuple[float, int | None]] = {}  # by digest id: when, and how many bytes
@@ -31,23 +30,20 @@ class Unfollowed:
         if unknown:
             self._found |= {one["digest_id"]: (now, None) for one in unknown}
             with contextlib.suppress(errors.TfquiverError):
-                self._look(named_datasets_pb2_grpc.NamedDatasetsStub(channel), unknown, now, token, whom)
+                self._look(coordinator_pb2_grpc.CoordinatorStub(channel), unknown, now, token, whom)
         return [self._with(one, now) for one in datasets]
 
     def _look(self, stub: Any, unknown: Sequence[dict[str, Any]], now: float, token: str, whom: str) -> None:
-        def ask(method: Any, request: Any) -> Any:
-            return calls.ask(method, request, token, whom)
-
-        called = {one.dataset.digest_id.hex(): one.spec.name for one in names.all_named(ask, stub)}
-        left = _MOST_SHARDS
-        for one in [one for one in unknown if one["digest_id"] in called][:_MOST]:
+        request, left = coordinator_pb2.ListDatasetsRequest(), _MOST_SHARDS
+        for one in unknown[:_MOST]:
             left -= one["shards"]
             if left < 0:
-                return
-            digest_id = one["digest_id"]
-            found = names.find(ask, stub, called[digest_id])
-            if found and found.HasField("resident_bytes") and found.dataset.digest_id.hex() == digest_id:
-                self._found[digest_id] = (now, found.resident_bytes)
+                break
+            request.looked_at.append(bytes.fromhex(one["digest_id"]))
+        if request.looked_at:
+            for found in calls.ask(stub.ListDatasets, request, token, whom).datasets:
+                if found.HasField("resident_bytes"):
+                    self._found[found.digest_id.hex()] = (now, found.resident_bytes)
 
     def _with(self, one: dict[str, Any], now: float) -> dict[str, Any]:
         at, resident_bytes = self._found.get(one["digest_id"], (now, None))

@@ -303,12 +303,21 @@ Global___DigestPart: _TypeAlias = DigestPart  # noqa: Y015
 class ListDatasetsRequest(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
+    LOOKED_AT_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def looked_at(self) -> _containers.RepeatedScalarFieldContainer[_builtins.bytes]:
+        """These alone, at most 32, each with resident_bytes also where nobody has read it since the coordinator was started, as
+        far as nodes have told: that takes a look at each shard. Empty: all. Coordinators that do not know it reply all.
+        """
+
     def __init__(
         self,
+        *,
+        looked_at: _abc.Iterable[_builtins.bytes] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["looked_at", b"looked_at"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
