@@ -16,7 +16,7 @@ from tfquiver.service.dispatcher.worker_watch import WorkerWatch
 from tfquiver.version import VERSION
 from tfquiver.wire import addresses, rpc
 
-INTERVAL_S = 5.0
+INTERVAL_S = 2.0  # until `tfquiver status` knows that one is gone it takes two of them, or three
 _CALL_S = 2.0
 _MOST_WORKERS = 10_000  # of one report, as of all dispatchers together
 _MOST_LEFT = 4096  # session keys of one report: a coordinator takes no more

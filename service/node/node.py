@@ -29,6 +29,7 @@ from tfquiver.service.node.datasets.scan import Scanner
 from tfquiver.service.node.derived.derived_shards import DerivedShards
 from tfquiver.service.node.directory import CacheDirectory
 from tfquiver.service.node.disk.disk_cache import DiskCache
+from tfquiver.service.node.disk.free_room import Room
 from tfquiver.service.node.ending import draining
 from tfquiver.service.node.memory.hot import HotSet
 from tfquiver.service.node.moves.moves import Moves
@@ -290,7 +291,7 @@ class Node:
         server = rpc.new_server(self._callers)
         servicer = NodeServicer(
             self.status, self._scans, client_stores, self._asked, self._warm, self._clear, self._reach, self._derived,
-            self._helping.scan,
+            self._helping.scan, Room(self._directory.path).bytes,
         )  # fmt: skip
         node_pb2_grpc.add_NodeServicer_to_server(servicer, server)
         HealthService(self._why_not_ready).add_to(server)

@@ -8,12 +8,14 @@ from pathlib import Path
 
 import pytest
 
+import tfquiver
 from tests.golden import make_commit_log
 from tests.support import node_calls, records
 from tests.support.cluster import Server, wait_until
 from tests.support.disks import tmpfs
 from tests.support.privileges import needs_mounts
 from tests.support.reader_client import ReaderClient
+from tfquiver.cli.main import main
 from tfquiver.proto.tfquiver.v1 import types_pb2
 from tfquiver.scanning.cutting import CutPolicy
 from tfquiver.service.coordinator.durable.log_file import ROOM_BYTES, LogFile, framed
@@ -62,6 +64,7 @@ def test_what_is_cached_and_what_is_new_is_read_on_a_disk_that_is_full(tmp_path:
         known = node_calls.ensure(node.ready["control"], old[0], CUT)
         assert read(node, known) == Counter(old[1])
         others = fill(disk)
+        assert "its disk is full" in tfquiver.status(str(disk / "cache"))["problems"][0]
         for _ in range(3):
             assert read(node, known) == Counter(old[1]), "its epochs are in a log that has room of its own"
         made = node_calls.ensure(node.ready["control"], new[0], CUT)
@@ -83,7 +86,9 @@ def test_what_is_cached_and_what_is_new_is_read_on_a_disk_that_is_full(tmp_path:
         assert node.stop() == 0, node.log_tail()
 
 
-def test_a_clusters_node_starts_on_a_disk_that_is_full(tmp_path: Path, disk: Path) -> None:
+def test_a_clusters_node_starts_on_a_disk_that_is_full(
+    tmp_path: Path, disk: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     data = write(tmp_path, "data")
     coordinator = Server(COORDINATOR, ["--port=0", f"--work_dir={tmp_path / 'work'}"], tmp_path / "log").start()
     node = Server(
@@ -99,6 +104,11 @@ def test_a_clusters_node_starts_on_a_disk_that_is_full(tmp_path: Path, disk: Pat
         fill(disk)
         node.start()
         assert read(node, known) == Counter(data[1])
+        source = write(tmp_path, "pinned")[0]
+        made = ["dataset", "create", "train", "--source", str(source), "--pin", "--wait"]
+        for command in (made, ["dataset", "pin", "train"]):
+            assert main([*command, "--service", coordinator.address]) == 0
+            assert "tfquiver: train may not be kept whole: node " in capsys.readouterr().err, "it said yes, and no more"
     finally:
         node.kill()
         coordinator.stop()

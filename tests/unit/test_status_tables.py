@@ -210,6 +210,17 @@ def test_a_directory_where_no_node_runs(tmp_path: Path, capsys: pytest.CaptureFi
     assert '"running": false, "entries": 1, "used_bytes": 1000' in capsys.readouterr().out
 
 
+def test_a_disk_that_is_full_before_its_quota_is_named_with_what_to_do() -> None:
+    well = told("run")
+    node = well["nodes"][0] | {"quota_bytes": 10**12, "used_bytes": 10**11}
+    for room, is_full in ((0, True), (10**9, True), (2 * 10**9, False)):
+        found = status_view.problems(well | {"nodes": [node | {"disk_room_bytes": room}]})
+        assert any("its disk is full" in line and "smaller --quota" in line for line in found) == is_full, room
+    used_up = node | {"used_bytes": 10**12, "disk_room_bytes": 0}
+    for quiet in (node, used_up):  # it is older and does not say; it wants nothing more
+        assert not any("disk" in line for line in status_view.problems(well | {"nodes": [quiet]}))
+
+
 def test_problems_come_first_and_a_cluster_without_any_has_none() -> None:
     sick = told("run")
     sick["nodes"][0] |= {"corrupt_entries": 2, "peer_mismatches": 3, "refused_inserts": 9, "used_bytes": 1}
@@ -272,7 +283,8 @@ def worker(port: int, silent_s: int = 0, idle_s: int = 0) -> dict[str, Any]:
     ("its", "problem", "line"),
     [
         (worker(1), False, "2 workers"),
-        (worker(1, silent_s=6), False, "2 workers"),  # one question unanswered
+        (worker(1, silent_s=4), False, "2 workers"),  # one question unanswered
+        (worker(1, silent_s=6), True, "2 workers, 1 silent"),
         (worker(1, silent_s=37), True, "2 workers, 1 silent"),
         (worker(1, silent_s=601, idle_s=3), True, "2 workers, 1 silent"),
         (worker(1, silent_s=601, idle_s=601), False, "2 workers, 1 silent"),
@@ -284,7 +296,7 @@ def test_a_worker_that_epochs_wait_for_is_a_problem(its: dict[str, Any], problem
     assert len(found) == problem
     if found:
         silent = its["silent_ms"] // 1000
-        assert found[0].startswith(f"worker w:1 of dispatcher head:5050 has not answered for {silent} s: each epoch wa")
+        assert found[0].startswith(f"worker w:1 of dispatcher head:5050 has not answered for {silent} s: an epoch")
     out = io.StringIO()
     status_view.show(status, calls.console(file=out, width=80))
     assert f"\ndispatcher head:5050   {line}\n" in out.getvalue()

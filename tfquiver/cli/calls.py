@@ -92,7 +92,7 @@ def channel(address: str, within_s: float = 0.0, kept: KeptChannels | None = Non
     has_answered = kept is not None and address in kept
     with kept.channel(address) if kept is not None else rpc.channel(address) as made:
         if not has_answered:
-            reaching.await_ready(made, address, within_s or CALL_S, f"coordinator {address}", _say)
+            reaching.await_ready(made, address, within_s or CALL_S, f"coordinator {address}", say)
         yield made
 
 
@@ -100,7 +100,7 @@ def node_channel(address: str, kept: KeptChannels | None = None) -> AbstractCont
     return rpc.channel(address, CONNECT_S) if kept is None else kept.channel(address, CONNECT_S)
 
 
-def _say(line: str) -> None:
+def say(line: str) -> None:
     print(f"tfquiver: {plain_text.plain(line)}", file=sys.stderr, flush=True)
 
 

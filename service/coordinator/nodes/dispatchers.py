@@ -15,6 +15,7 @@ MAX_WORKERS = 10_000  # of all of them: what is listed fits one reply
 MAX_LEFT = 4096  # session keys of one report
 FORGOTTEN_S = 30.0
 SILENT_WORKER_S = 10.0
+_SHOWN_SILENT_S = 5.0  # as `tfquiver status` has it
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +71,7 @@ class Dispatchers:
         return tuple(
             (
                 info.address,
-                *((one.address, one.version, one.silent_ms > 1000 * SILENT_WORKER_S) for one in info.workers),
+                *((one.address, one.version, one.silent_ms >= 1000 * _SHOWN_SILENT_S) for one in info.workers),
             )
             for info in self.live()
         )

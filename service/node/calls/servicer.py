@@ -34,8 +34,10 @@ class NodeServicer(DerivedCalls):
         reach: Callable[[int], Awaitable[pb.ReachPeersReply]],
         derived: DerivedShards,
         scan_files: Callable[[pb.ScanFilesRequest], AsyncGenerator[pb.ScanFilesReply, None]],
+        room: Callable[[], Awaitable[int | None]],
     ) -> None:
         super().__init__(derived, used)
+        self._room = room
         self._status, self._scans, self._client_stores = status, scans, client_stores
         self._warm, self._clear, self._reach, self._scan_files = warm, clear, reach, scan_files
 
@@ -43,6 +45,8 @@ class NodeServicer(DerivedCalls):
     async def Status(self, request: pb.StatusRequest, context: Any) -> pb.StatusReply:
         self._used()
         reply = self._status()
+        if reply.node.quota_bytes and (room_bytes := await self._room()) is not None:
+            reply.disk_room_bytes = room_bytes
         if rpc.caller().role is Role.JOB:  # names in it may be of data sets that others alone may know of
             reply.ClearField("works")
         return reply

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 from pathlib import Path
 
@@ -17,3 +18,30 @@ def look(directory: Path) -> tuple[int, int]:
     found = os.statvfs(directory)
     kept_bytes = min(_MOST_KEPT_BYTES, found.f_blocks * found.f_frsize // _KEPT_SHARE)
     return found.f_bavail * found.f_frsize, kept_bytes
+
+
+class Room:
+    """What `look` finds, for who cannot wait for a disk that hangs. Lives on one event loop."""
+
+    _PATIENCE_S = 0.5
+
+    def __init__(self, directory: Path) -> None:
+        self._directory = directory
+        self._looking: asyncio.Task[int | None] | None = None  # one at a time: each may hold a thread for ever
+        self._found: int | None = None
+
+    async def bytes(self) -> int | None:
+        """That entries may still take, as it was when the disk last said; None: it never has."""
+        if self._looking is None or self._looking.done():
+            self._looking = asyncio.create_task(asyncio.to_thread(self._look), name="room on the disk")
+        done, _ = await asyncio.wait([self._looking], timeout=self._PATIENCE_S)
+        if done:
+            self._found = self._looking.result()
+        return self._found
+
+    def _look(self) -> int | None:
+        try:
+            free_bytes, kept_bytes = look(self._directory)
+        except OSError:
+            return None
+        return max(free_bytes - kept_bytes, 0)

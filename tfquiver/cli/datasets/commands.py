@@ -5,13 +5,14 @@ from __future__ import annotations
 import argparse
 import json
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
 from tfquiver import errors, plain_text
 from tfquiver.cli import calls, warm
 from tfquiver.cli.datasets import states, waiting
+from tfquiver.cli.showing import nodes_view, status
 from tfquiver.cluster_address.service_name import coordinator_address
 from tfquiver.content.digest import Digest
 from tfquiver.proto.tfquiver.v1 import named_datasets_pb2 as pb2
@@ -130,7 +131,10 @@ def _create(arguments: argparse.Namespace) -> int:
             )
         if arguments.wait:
             named, said = waiting.until_done(stub, arguments.name, token, whom)
-    return _say(named, arguments.json, said)
+    code = _say(named, arguments.json, said)
+    if arguments.pin:
+        _warn_of_full_disks(arguments)
+    return code
 
 
 def _check_format(arguments: argparse.Namespace) -> None:
@@ -161,13 +165,24 @@ def _changed(change: Change) -> Callable[[argparse.Namespace], int]:
             named, said = ask(*change(stub, arguments), _CHANGE_S), ""
             if getattr(arguments, "wait", False):
                 named, said = until_done(arguments.name)
-        return _say(named, arguments.json, said)
+        code = _say(named, arguments.json, said)
+        if change is _pin:
+            _warn_of_full_disks(arguments)
+        return code
 
     return run
 
 
 def _pin(stub: Any, arguments: argparse.Namespace) -> tuple[Any, Any]:
     return stub.Pin, pb2.PinDatasetRequest(name=arguments.name, pinned=True)
+
+
+def _warn_of_full_disks(arguments: argparse.Namespace) -> None:
+    """What a quota has room for the disk may not: nodes are asked, for the coordinator knows quotas alone."""
+    with suppress(errors.TfquiverError):
+        told = status.collect(calls.where(arguments), calls.token(arguments), sessions=1)
+        for line in nodes_view.full_disks(told["nodes"]):
+            calls.say(f"{arguments.name} may not be kept whole: {line}")
 
 
 def _unpin(stub: Any, arguments: argparse.Namespace) -> tuple[Any, Any]:

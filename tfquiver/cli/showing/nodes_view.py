@@ -11,6 +11,8 @@ from tfquiver.cli.showing.words import short
 from tfquiver.plain_text import plain
 from tfquiver.wire import addresses
 
+_PARTS, _LEAST_BYTES, _MOST_BYTES = 100, 16 << 20, 1 << 30  # hardly anything: one of so many of its quota, within these
+
 
 def problems(nodes: Sequence[Mapping[str, Any]], lost: Sequence[Mapping[str, Any]]) -> Iterator[str]:
     """A sentence each. `lost`: as `nodes`, with `silent_ms`; those that the coordinator has given up."""
@@ -33,6 +35,18 @@ def problems(nodes: Sequence[Mapping[str, Any]], lost: Sequence[Mapping[str, Any
             f"{node['silent_ms'] // 1000} s; jobs read from the store what it kept alone; start it again, with the "
             "flags that it had"
         )
+
+
+def full_disks(nodes: Sequence[Mapping[str, Any]]) -> Iterator[str]:
+    """A sentence for each node whose disk takes hardly anything more, where its quota would."""
+    for node in nodes:
+        room, left = node.get("disk_room_bytes"), node["quota_bytes"] - node.get("used_bytes", 0)
+        if room is not None and room < min(left, max(_LEAST_BYTES, min(node["quota_bytes"] // _PARTS, _MOST_BYTES))):
+            yield (
+                f"node {short(node['node_id'])}: its disk is full: {decimal(room)} are left there for shards of the "
+                f"{decimal(left)} that its quota still has; what does not fit is read from the store each time: make "
+                "room on that disk, or start the node with a smaller --quota"
+            )
 
 
 def labels(node: Mapping[str, Any]) -> str:

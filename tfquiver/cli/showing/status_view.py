@@ -64,7 +64,7 @@ def saved(totals: Iterable[Mapping[str, int]]) -> dict[str, int]:
 
 def problems(status: Mapping[str, Any]) -> list[str]:
     """What a person should look at, a sentence each, the worst first."""
-    found = [*nodes_view.problems(status["nodes"], status["lost_nodes"])]
+    found = [*nodes_view.problems(status["nodes"], status["lost_nodes"]), *nodes_view.full_disks(status["nodes"])]
     answering = [node for node in status["nodes"] if "error" not in node]
     quota = sum(node["quota_bytes"] for node in status["nodes"])
     if not quota and (started := words.just_started(status.get("coordinator_up_ms", 0))):

@@ -7,7 +7,7 @@ from typing import Any
 
 from tfquiver.plain_text import plain
 
-_SILENT_MS = 10_000  # two questions that it did not answer, and a busy machine
+_SILENT_MS = 5_000  # two questions that it did not answer, and a busy machine
 _GIVEN_UP_MS = 600_000
 
 
@@ -18,8 +18,9 @@ def problems(dispatchers: list[dict[str, Any]]) -> Iterator[str]:
             if is_silent(worker) and not _is_given_up(worker):
                 yield (
                     f"worker {worker['address']} of dispatcher {one['address']} has not answered for "
-                    f"{worker['silent_ms'] // 1000} s: each epoch waits a second or two for it; start it again at that "
-                    "address, or, while nobody trains, the dispatcher with an empty --work_dir"
+                    f"{worker['silent_ms'] // 1000} s: an epoch that it has a part of may stand until the dispatcher "
+                    "gives it up (--worker_timeout_ms, 10 s), and each later epoch waits a second or two for it; start "
+                    "it again at that address, or, while nobody trains, the dispatcher with an empty --work_dir"
                 )
 
 

@@ -90,6 +90,7 @@ class StatusReply(_message.Message):
     REFUSED_BY_DISK_FIELD_NUMBER: _builtins.int
     REFUSED_DAMAGED_FIELD_NUMBER: _builtins.int
     WRITTEN_BYTES_FIELD_NUMBER: _builtins.int
+    DISK_ROOM_BYTES_FIELD_NUMBER: _builtins.int
     COMPUTED_FIELD_NUMBER: _builtins.int
     COMPUTED_BYTES_FIELD_NUMBER: _builtins.int
     VERSION_FIELD_NUMBER: _builtins.int
@@ -149,6 +150,8 @@ class StatusReply(_message.Message):
     """of refused_inserts: bytes from others that did not have the hash; the rest: no room"""
     written_bytes: _builtins.int
     """of entries, onto the disk, those that have gone again too"""
+    disk_room_bytes: _builtins.int
+    """That the disk lets entries take beyond node.used_bytes, whatever the quota; unset: not known, or it keeps nothing."""
     computed: _builtins.int
     """of misses and loads: shards of derived data sets, computed by a trainer, not read"""
     computed_bytes: _builtins.int
@@ -198,17 +201,20 @@ class StatusReply(_message.Message):
         refused_by_disk: _builtins.int = ...,
         refused_damaged: _builtins.int = ...,
         written_bytes: _builtins.int = ...,
+        disk_room_bytes: _builtins.int | None = ...,
         computed: _builtins.int = ...,
         computed_bytes: _builtins.int = ...,
         version: _builtins.str = ...,
         now_ms: _builtins.int = ...,
         works: _abc.Iterable[Global___Work] | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["node", b"node", "totals", b"totals"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_disk_room_bytes", b"_disk_room_bytes", "disk_room_bytes", b"disk_room_bytes", "node", b"node", "totals", b"totals"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["bypass_bytes", b"bypass_bytes", "bypasses", b"bypasses", "computed", b"computed", "computed_bytes", b"computed_bytes", "coordinator_address", b"coordinator_address", "corrupt_entries", b"corrupt_entries", "cross_rack_bytes", b"cross_rack_bytes", "entries", b"entries", "evicted_bytes", b"evicted_bytes", "evictions", b"evictions", "hit_bytes", b"hit_bytes", "hits", b"hits", "hot_bytes", b"hot_bytes", "incarnation", b"incarnation", "loaded_bytes", b"loaded_bytes", "loads", b"loads", "misses", b"misses", "moved", b"moved", "moved_bytes", b"moved_bytes", "node", b"node", "now_ms", b"now_ms", "peer_bytes", b"peer_bytes", "peer_hits", b"peer_hits", "peer_mismatches", b"peer_mismatches", "readers", b"readers", "refused_by_disk", b"refused_by_disk", "refused_damaged", b"refused_damaged", "refused_inserts", b"refused_inserts", "served_bytes", b"served_bytes", "store_bytes", b"store_bytes", "store_requests", b"store_requests", "totals", b"totals", "version", b"version", "works", b"works", "written_bytes", b"written_bytes"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_disk_room_bytes", b"_disk_room_bytes", "bypass_bytes", b"bypass_bytes", "bypasses", b"bypasses", "computed", b"computed", "computed_bytes", b"computed_bytes", "coordinator_address", b"coordinator_address", "corrupt_entries", b"corrupt_entries", "cross_rack_bytes", b"cross_rack_bytes", "disk_room_bytes", b"disk_room_bytes", "entries", b"entries", "evicted_bytes", b"evicted_bytes", "evictions", b"evictions", "hit_bytes", b"hit_bytes", "hits", b"hits", "hot_bytes", b"hot_bytes", "incarnation", b"incarnation", "loaded_bytes", b"loaded_bytes", "loads", b"loads", "misses", b"misses", "moved", b"moved", "moved_bytes", b"moved_bytes", "node", b"node", "now_ms", b"now_ms", "peer_bytes", b"peer_bytes", "peer_hits", b"peer_hits", "peer_mismatches", b"peer_mismatches", "readers", b"readers", "refused_by_disk", b"refused_by_disk", "refused_damaged", b"refused_damaged", "refused_inserts", b"refused_inserts", "served_bytes", b"served_bytes", "store_bytes", b"store_bytes", "store_requests", b"store_requests", "totals", b"totals", "version", b"version", "works", b"works", "written_bytes", b"written_bytes"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    def WhichOneof(self, oneof_group: _Never) -> None: ...
+    _WhichOneofReturnType__disk_room_bytes: _TypeAlias = _typing.Literal["disk_room_bytes"]  # noqa: Y015
+    _WhichOneofArgType__disk_room_bytes: _TypeAlias = _typing.Literal["_disk_room_bytes", b"_disk_room_bytes"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__disk_room_bytes) -> _WhichOneofReturnType__disk_room_bytes | None: ...
 
 Global___StatusReply: _TypeAlias = StatusReply  # noqa: Y015
 
