@@ -18,9 +18,9 @@ from tfquiver import errors
 from tfquiver.clock import Clock, SystemClock
 from tfquiver.logs import about
 from tfquiver.proto.tfquiver.v1.commit_log_pb2 import CommitRecord
-from tfquiver.rare_lines import every_n_seconds
 from tfquiver.service.coordinator.budgets.budgets import Budgets
 from tfquiver.service.coordinator.cache.caching import Caching
+from tfquiver.service.coordinator.caretaker import Caretaker
 from tfquiver.service.coordinator.datasets.catalogue import Catalogue
 from tfquiver.service.coordinator.datasets.claims import Claims
 from tfquiver.service.coordinator.datasets.named_requests import NamedRequests
@@ -55,9 +55,6 @@ from tfquiver.service.coordinator.samplings import Samplings
 from tfquiver.service.coordinator.sessions.decisions import SessionLimits
 from tfquiver.service.coordinator.sessions.sessions import Sessions
 
-_LATE_S, _LATE_WARNING_S = 0.1, 1.0
-_HELD_S = 0.2
-
 
 class Coordinator:
     """`catalogue`: what is done to data sets; `reading`: to sessions. Here: nodes, and what time brings."""
@@ -70,10 +67,6 @@ class Coordinator:
         """
         self.options = options
         self.incarnation = uuid.uuid4().hex
-        self.replaced = ""  # by whom: nobody is to be served any more
-        self.on_replaced: Callable[[], None] = lambda: None
-        self._looking: asyncio.Future[None] | None = None
-        self._excused_until = asyncio.get_running_loop().time()
         self._tasks: list[asyncio.Task[None]] = []
         self._held = WorkDir(work_dir, self.incarnation)
         try:
@@ -155,6 +148,10 @@ class Coordinator:
         self.samplings = Samplings(self._log, self.registry, self.sessions, self._journal, self.weights)
         self.picking = Picking(self.registry, self.sessions, self.samplings, self.weights)
         self.reading = Reading(self._log, self.registry, *parts, self.budgets, self.samplings)
+        self.caretaker = Caretaker(
+            clock, options.node_timeout_s, self._held, self.membership, self.sessions, self.caching, self.budgets,
+            lambda: self.reading.opening, self._node_gone, self._looked_after,
+        )  # fmt: skip
         self.probes = Probes(clock, self.meters, self.probed, self.step_meters)
         self.keeping_past = KeepingPast(self.sessions, self.caching, self.registry, self.meters, self.store)
         self.replanning = None if options.policy == OFF else self._replanning(clock, options)
@@ -217,7 +214,7 @@ class Coordinator:
             self._log.start_compaction()
             logging.info("restored %d sessions from %d records", len(list(self.sessions)), len(records))
         loop = asyncio.get_running_loop()
-        self._tasks.append(loop.create_task(self._take_care()))
+        self._tasks.append(loop.create_task(self.caretaker.run()))
         self._tasks.append(loop.create_task(self.named.run()))
         self._tasks.append(loop.create_task(self.keeping_past.run()))
         if self.replanning:
@@ -301,82 +298,9 @@ class Coordinator:
         self.heartbeats.gone(node_id)
         self.caching.placed.reports.gone(node_id)
 
-    async def _take_care(self) -> None:
-        pause_s = min(1.0, self.options.node_timeout_s / 5)
-        self._excused_until = asyncio.get_running_loop().time()  # reading the log has taken nobody's time to come back
-        while True:
-            await asyncio.sleep(pause_s)
-            try:
-                await self._care(pause_s)
-            except errors.TfquiverError as error:
-                every_n_seconds(logging.ERROR, "%s", 10, error)
-            except Exception:  # noqa: BLE001 - whatever it was: without this task nothing would ever expire again
-                logging.exception("looking after nodes and sessions failed; the next attempt is in %g s", pause_s)
-
-    async def _care(self, paused_s: float) -> None:
-        """Of all that passes between two times only the pause counts as silence of nodes and readers: whatever else has
-        taken long, the loop was held up, or the process stopped, in any of its parts."""
-        await self._look_who_holds()
-        self._excuse(paused_s)
-        await self._give_up_lost()
-        self._excuse()
-        await self._look_after_all()
-        self._excuse()
+    async def _looked_after(self) -> None:
         self.changes.look()
         await self._log.synced()
-
-    async def _look_who_holds(self) -> None:
-        """One look at a time: on a network file system that hangs it lasts as long as that does."""
-        if self._looking is None:
-            self._looking = asyncio.ensure_future(asyncio.to_thread(self._held.check))
-        await asyncio.wait([self._looking], timeout=_HELD_S)
-        if not self._looking.done():
-            return
-        looked, self._looking = self._looking, None
-        match looked.exception():
-            case errors.AlreadyRunningError() as error:
-                self.replaced = str(error)
-                self.on_replaced()
-            case None:
-                pass
-            case error:  # the log, which is there too, says it as well
-                every_n_seconds(logging.WARNING, "%s", 60, error)
-
-    def _excuse(self, expected_s: float = 0.0) -> None:
-        """For longer than was expected since the last time: what was sent in that time may be unread yet."""
-        now = asyncio.get_running_loop().time()
-        late_s, self._excused_until = now - self._excused_until - expected_s, now
-        if late_s > _LATE_S:
-            if late_s > _LATE_WARNING_S:
-                logging.warning("held up for %.1f s: nobody is given up for what was not heard in that time", late_s)
-            self.membership.deaf(late_s)
-            self.sessions.deaf(late_s)
-
-    async def _give_up_lost(self) -> None:
-        """One at a time: a thousand at once take a minute, in which nobody else would be served. Of those who are
-        silent now: as long as it takes, the others are heard of late."""
-        now = self._clock.now()
-        while lost := self.membership.expire(1, now):
-            logging.warning(
-                "node %s is lost: not heard of for %g s",
-                lost[0],
-                self.options.node_timeout_s,
-                extra=about(node=lost[0]),
-            )
-            self._node_gone(lost[0])
-            await asyncio.sleep(0)
-
-    async def _look_after_all(self) -> None:
-        """Part by part: of a thousand jobs all of it takes 10 to 20 ms, and others want to be served."""
-        for _ in self.sessions.expiring():
-            await asyncio.sleep(0)
-        await asyncio.sleep(0)
-        if self.budgets.in_use:
-            self.budgets.tick(self.sessions.jobs_of(), self.caching.loaded_ahead)
-            await asyncio.sleep(0)
-        in_use = {session.digest_id for session in self.sessions.read()}
-        for _ in self.caching.ticking(in_use | self.reading.opening):
-            await asyncio.sleep(0)
 
     def _journal(self, record: CommitRecord) -> None:
         self._log.append(record)

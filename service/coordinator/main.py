@@ -154,9 +154,9 @@ async def _serve() -> None:
         )
         where = stack.enter_context(told)
         serving.announce("coordinator", port=server.bound_port, work_dir=_WORK_DIR.value, metrics=where)
-        server.coordinator.on_replaced = stop.set
+        server.coordinator.caretaker.on_replaced = stop.set
         await stop.wait()
-        if replaced := server.coordinator.replaced:
+        if replaced := server.coordinator.caretaker.replaced:
             raise errors.AlreadyRunningError(replaced)
         logging.info("stopping")
     serving.leave()

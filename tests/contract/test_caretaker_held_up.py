@@ -12,7 +12,7 @@ import pytest
 from tests.support.aio import on_loop
 from tests.support.planning import coordinating
 from tfquiver.clock import ManualClock
-from tfquiver.service.coordinator.coordinator import Coordinator
+from tfquiver.service.coordinator.caretaker import Caretaker
 
 
 @pytest.mark.parametrize("part", ["_look_who_holds", "_look_after_all"])
@@ -20,10 +20,10 @@ from tfquiver.service.coordinator.coordinator import Coordinator
 async def test_what_was_not_heard_between_two_parts_is_excused(
     part: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    clock, whole = ManualClock(), getattr(Coordinator, part)
+    clock, whole = ManualClock(), getattr(Caretaker, part)
 
-    async def held_up(self: Coordinator) -> None:
-        clock.advance(self.options.node_timeout_s - 0.1)
+    async def held_up(self: Caretaker) -> None:
+        clock.advance(self._node_timeout_s - 0.1)
         asyncio.get_running_loop().call_soon(time.sleep, 0.3)
         await asyncio.sleep(0)
         clock.advance(0.2)
@@ -31,12 +31,12 @@ async def test_what_was_not_heard_between_two_parts_is_excused(
 
     async with coordinating(tmp_path, clock=clock, a=1 << 30) as coordinator:
         with monkeypatch.context() as patched:
-            patched.setattr(Coordinator, part, held_up)
-            await coordinator._care(0.0)
-        await coordinator._care(0.0)
+            patched.setattr(Caretaker, part, held_up)
+            await coordinator.caretaker.care(0.0)
+        await coordinator.caretaker.care(0.0)
         assert [node.node_id for node in coordinator.membership.live()] == ["a"]
         clock.advance(0.6)
-        await coordinator._care(0.0)
+        await coordinator.caretaker.care(0.0)
         assert not coordinator.membership.live()
 
 
@@ -49,5 +49,5 @@ async def test_who_is_gone_is_found_though_the_loop_is_late_each_time(tmp_path: 
             times += 1
             asyncio.get_running_loop().call_soon(time.sleep, 0.15)
             clock.advance(1.15)
-            await coordinator._care(0.0)
+            await coordinator.caretaker.care(0.0)
         assert times <= coordinator.options.node_timeout_s + 1

@@ -359,6 +359,6 @@ async def test_nodes_are_told_a_rate_with_the_first_reader_and_keep_to_it_betwee
         session_id = await reads(coordinator, "job", FIRST)
         assert coordinator.budgets.told(FIRST.digest_id) == 1e6
         await coordinator.reading.close_reader(session_id, "job first", False)
-        await coordinator._look_after_all()
+        await coordinator.caretaker._look_after_all()
         assert not coordinator.sessions.jobs_of()
         assert coordinator.budgets.told(FIRST.digest_id) == 1e6

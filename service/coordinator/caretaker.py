@@ -1,0 +1,134 @@
+"""What time brings: nodes that stay away are given up, sessions and data sets that nobody reads let go of; and whoever
+has taken the working directory over meanwhile is noticed.
+
+On the coordinator's event loop. What becomes of a node that is gone is the coordinator's.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Set
+
+from absl import logging
+
+from tfquiver import errors
+from tfquiver.clock import Clock
+from tfquiver.logs import about
+from tfquiver.rare_lines import every_n_seconds
+from tfquiver.service.coordinator.budgets.budgets import Budgets
+from tfquiver.service.coordinator.cache.caching import Caching
+from tfquiver.service.coordinator.durable.work_dir import WorkDir
+from tfquiver.service.coordinator.nodes.membership import Membership
+from tfquiver.service.coordinator.sessions.sessions import Sessions
+
+_LATE_S, _LATE_WARNING_S = 0.1, 1.0
+_HELD_S = 0.2
+
+
+class Caretaker:
+    """`run` it as a task of the loop, once the log has been read."""
+
+    def __init__(
+        self,
+        clock: Clock,
+        node_timeout_s: float,
+        held: WorkDir,
+        membership: Membership,
+        sessions: Sessions,
+        caching: Caching,
+        budgets: Budgets,
+        opening: Callable[[], Set[bytes]],
+        gone: Callable[[str], None],
+        looked: Callable[[], Awaitable[None]],
+    ) -> None:
+        """
+        Args:
+          opening: data sets that somebody is about to read.
+          gone: told of each node that was not heard of for `node_timeout_s`.
+          looked: called when all has been looked after.
+        """
+        self.replaced = ""  # by whom: nobody is to be served any more
+        self.on_replaced: Callable[[], None] = lambda: None
+        self._clock, self._node_timeout_s, self._held = clock, node_timeout_s, held
+        self._membership, self._sessions, self._caching, self._budgets = membership, sessions, caching, budgets
+        self._opening, self._gone, self._looked = opening, gone, looked
+        self._looking: asyncio.Future[None] | None = None
+        self._excused_until = asyncio.get_running_loop().time()
+
+    async def run(self) -> None:
+        pause_s = min(1.0, self._node_timeout_s / 5)
+        self._excused_until = asyncio.get_running_loop().time()  # reading the log has taken nobody's time to come back
+        while True:
+            await asyncio.sleep(pause_s)
+            try:
+                await self.care(pause_s)
+            except errors.TfquiverError as error:
+                every_n_seconds(logging.ERROR, "%s", 10, error)
+            except Exception:  # noqa: BLE001 - whatever it was: without this task nothing would ever expire again
+                logging.exception("looking after nodes and sessions failed; the next attempt is in %g s", pause_s)
+
+    async def care(self, paused_s: float) -> None:
+        """Of all that passes between two times only the pause counts as silence of nodes and readers: whatever else has
+        taken long, the loop was held up, or the process stopped, in any of its parts."""
+        await self._look_who_holds()
+        self._excuse(paused_s)
+        await self._give_up_lost()
+        self._excuse()
+        await self._look_after_all()
+        self._excuse()
+        await self._looked()
+
+    # Inside.
+
+    async def _look_who_holds(self) -> None:
+        """One look at a time: on a network file system that hangs it lasts as long as that does."""
+        if self._looking is None:
+            self._looking = asyncio.ensure_future(asyncio.to_thread(self._held.check))
+        await asyncio.wait([self._looking], timeout=_HELD_S)
+        if not self._looking.done():
+            return
+        looked, self._looking = self._looking, None
+        match looked.exception():
+            case errors.AlreadyRunningError() as error:
+                self.replaced = str(error)
+                self.on_replaced()
+            case None:
+                pass
+            case error:  # the log, which is there too, says it as well
+                every_n_seconds(logging.WARNING, "%s", 60, error)
+
+    def _excuse(self, expected_s: float = 0.0) -> None:
+        """For longer than was expected since the last time: what was sent in that time may be unread yet."""
+        now = asyncio.get_running_loop().time()
+        late_s, self._excused_until = now - self._excused_until - expected_s, now
+        if late_s > _LATE_S:
+            if late_s > _LATE_WARNING_S:
+                logging.warning("held up for %.1f s: nobody is given up for what was not heard in that time", late_s)
+            self._membership.deaf(late_s)
+            self._sessions.deaf(late_s)
+
+    async def _give_up_lost(self) -> None:
+        """One at a time: a thousand at once take a minute, in which nobody else would be served. Of those who are
+        silent now: as long as it takes, the others are heard of late."""
+        now = self._clock.now()
+        while lost := self._membership.expire(1, now):
+            logging.warning(
+                "node %s is lost: not heard of for %g s",
+                lost[0],
+                self._node_timeout_s,
+                extra=about(node=lost[0]),
+            )
+            self._gone(lost[0])
+            await asyncio.sleep(0)
+
+    async def _look_after_all(self) -> None:
+        """Part by part: of a thousand jobs all of it takes 10 to 20 ms, and others want to be served."""
+        for _ in self._sessions.expiring():
+            await asyncio.sleep(0)
+        await asyncio.sleep(0)
+        if self._budgets.in_use:
+            self._budgets.tick(self._sessions.jobs_of(), self._caching.loaded_ahead)
+            await asyncio.sleep(0)
+        in_use = {session.digest_id for session in self._sessions.read()}
+        for _ in self._caching.ticking(in_use | self._opening()):
+            await asyncio.sleep(0)
