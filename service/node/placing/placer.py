@@ -46,7 +46,8 @@ class Placer:
         self._storing = OfMembers(members, _owners)
 
     def place(self, shard: VerifiedShard) -> bool:
-        """Whether its owner keeps it now. If it does not, the shard is fetched again when it is wanted."""
+        """Whether it is kept now: by its owner, or here where that one cannot be reached. If it is not, the shard is
+        fetched again when it is wanted."""
         try:
             owner = self.owner(shard.hash)
             if owner == self._node_id or self._put is None:
@@ -59,8 +60,19 @@ class Placer:
             every_n_seconds(
                 logging.WARNING, "a shard did not get to its owner: %s", 10, error, extra=about(hash=shard.hash)
             )
-            return False
+            return isinstance(error, errors.UnavailableError) and self._keeps(shard)
         return True
+
+    def _keeps(self, shard: VerifiedShard) -> bool:
+        """Whether it is kept here, though another node owns it: that one went away, and the store would be read again.
+        Not where it has no place here."""
+        if any(self._node_id not in places.members for places in self._known.holding(shard.hash)):
+            return False
+        try:
+            self._disk.insert_placed(shard, Why.PASSES)
+        except errors.TfquiverError:
+            return False
+        return shard.hash in self._disk
 
     def hand_over(self, shard: VerifiedShard) -> bool:
         """Whether another node keeps a shard now for which its owner, this node, has no room: hashing fills nodes

@@ -1,0 +1,67 @@
+"""Shards that come by while their owner is away: kept where they are, for the store is not to be read twice."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.support.digests import numbered_digest
+from tfquiver import errors
+from tfquiver.content.prefixes import of_hashes
+from tfquiver.placement.rendezvous import Owners
+from tfquiver.proto.tfquiver.v1 import coordinator_pb2 as pb
+from tfquiver.proto.tfquiver.v1 import types_pb2
+from tfquiver.service.node.disk.disk_cache import DiskCache
+from tfquiver.service.node.memory.verified import VerifiedShard
+from tfquiver.service.node.placing.known_places import KnownPlaces
+from tfquiver.service.node.placing.placer import Placer
+
+MEMBERS = [types_pb2.NodeInfo(node_id=name, quota_bytes=1 << 30) for name in ("here", "away")]
+
+
+def raising(error: errors.TfquiverError) -> Callable[[str, VerifiedShard, bool], None]:
+    def put(node_id: str, shard: VerifiedShard, insist: bool) -> None:
+        raise error
+
+    return put
+
+
+@pytest.fixture
+def shard() -> VerifiedShard:
+    """One that `away` owns."""
+    owners = Owners(["here", "away"])
+    bodies = (b"%d" % number * 100 for number in range(100))
+    made = (VerifiedShard.check(hashlib.sha256(body).digest(), body, "here") for body in bodies)
+    return next(one for one in made if owners.of(of_hashes([one.hash])) == ["away"])
+
+
+@pytest.mark.parametrize(
+    ("error", "kept"),
+    [
+        (errors.UnavailableError("it has closed the connection"), True),
+        (errors.ResourceExhaustedError("it is full"), False),
+        (errors.NotFoundError("its chunk was ordered away"), False),
+    ],
+)
+def test_what_its_owner_cannot_be_given_is_kept_here(
+    tmp_path: Path, shard: VerifiedShard, error: errors.TfquiverError, kept: bool
+) -> None:
+    disk = DiskCache(tmp_path, 1 << 30)
+    placer = Placer("here", disk, lambda: MEMBERS, raising(error))
+    assert placer.place(shard) == kept
+    assert (shard.hash in disk) == kept
+
+
+def test_but_not_where_its_data_set_is_not_to_be(tmp_path: Path) -> None:
+    digest = numbered_digest(1)
+    shard = VerifiedShard(digest.hashes[0].tobytes(), b"x" * 100, 0)
+    disk, known = DiskCache(tmp_path, 1 << 30), KnownPlaces("here")
+    places = types_pb2.Places(replicas=1, groups=[types_pb2.PlaceGroup(node_ids=["away"])])
+    known.use(1, [pb.DatasetPlaces(digest_id=digest.digest_id, places=places, moves=True)])
+    known.has(digest)
+    placer = Placer("here", disk, lambda: MEMBERS, raising(errors.UnavailableError("gone")), known)
+    assert not placer.place(shard)
+    assert shard.hash not in disk
