@@ -206,6 +206,7 @@ class Coordinator:
         if not self.replanning:
             self.catalogue.take_back_decided()
         self.registry.restored()
+        self.catalogue.take_back_chunks_of_bytes()
         self.deriving.restored()
         await self.registry.prune()
         self.sessions.restored()

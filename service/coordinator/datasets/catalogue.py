@@ -213,9 +213,26 @@ class Catalogue:
         """What policies have decided holds no more: nobody would ever take it away for what persons set."""
         for digest_id, setting in list(self._caching.placement.settings.items()):
             if setting.decided_by:
-                record = CommitRecord(cache_set=CacheSet(digest_id=digest_id, setting=types_pb2.CacheSetting()))
-                self._log.append(record)
-                self._caching.apply(record.cache_set)
+                self._take_back(digest_id)
+
+    def take_back_chunks_of_bytes(self) -> None:
+        """Versions before let data sets be set cooperative that have no records: nothing of them is cached then."""
+        for digest_id, setting in list(self._caching.placement.settings.items()):
+            if setting.mode != COOPERATIVE or digest_id not in self._registry:
+                continue
+            found = self._registry.find(digest_id)
+            if found.size_bytes and not found.records:
+                self._take_back(digest_id)
+                logging.warning(
+                    "data set %s is cooperative no more: chunks come and go for readers of records, it has none, and "
+                    "nothing of it would be cached; `tfquiver dataset set-cache` gives it a size",
+                    found.name, extra=about(dataset=found.name, digest=digest_id),
+                )  # fmt: skip
+
+    def _take_back(self, digest_id: bytes) -> None:
+        record = CommitRecord(cache_set=CacheSet(digest_id=digest_id, setting=types_pb2.CacheSetting()))
+        self._log.append(record)
+        self._caching.apply(record.cache_set)
 
     def cache(self, digest_id: bytes) -> types_pb2.CacheSetting:
         self._registry.find(digest_id)

@@ -32,7 +32,8 @@ def step(
     thread is a part of it; threads may make steps side by side. Not for the inside of a `tf.function`.
 
     Args:
-      job: as `tfquiver.dataset(..., job=)` has it; None: the data sets that this process has made.
+      job: as `tfquiver.dataset(..., job=)` has it; None: the data sets that this process has made, of
+        `tfquiver.reader`, `tfquiver.torch` and `tfquiver.grain`, too.
       records: that the step takes: a mini-batch of this process.
       accelerators: of this process; None: those of the distribution strategy whose scope this is, or without one all
         that TensorFlow sees. What the first step says, holds.
