@@ -55,6 +55,7 @@ BAD = [
     (("trace", "jobs", 1, "name"), "a", "trace.jobs[1].name: 'a' is there twice"),
     (("trace", "jobs", 1, "accelerators"), 3, "trace.jobs[1].accelerators"),
     (("trace", "jobs", 1, "submit_s"), -1, "trace.jobs[1].submit_s"),
+    (("trace", "jobs", 1, "curriculum", "step_epochs"), 1e-300, "trace.jobs[1].curriculum.step_epochs"),
     (("trace", "jobs", 1, "curriculum", "growth"), 0.5, "trace.jobs[1].curriculum.growth"),
     (("trace", "generate"), {}, "trace.generate: there are datasets or jobs beside it"),
     (("trace",), {"generate": {"seed": -1}}, "trace.generate.seed"),

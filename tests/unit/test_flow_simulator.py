@@ -211,6 +211,12 @@ def test_a_curriculum_that_samples_next_to_nothing_ends() -> None:
         assert made.store_bytes <= SIZE / 1000, "always the same"
 
 
+def test_steps_too_small_to_be_seen_of_an_epoch_lead_on() -> None:
+    pacing = Pacing(0.1, 2.0, 1e-12 * SIZE)
+    workload = Workload({"data": SIZE}, (SimJob("fine", "data", SPEED, SIZE, pacing=pacing),))
+    assert simulate(workload, Cluster(1, 0, inf), Fixed({}), Fifo()).makespan_s == pytest.approx(EPOCH_S)
+
+
 def test_who_has_not_ended_after_thirty_years_is_named() -> None:
     """A store that gives each job its first epoch in time, and no more."""
     job = SimJob("slow", "data", SPEED, 1000 * SIZE)

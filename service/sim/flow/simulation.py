@@ -254,8 +254,10 @@ class _Simulation:
         before = np.floor(jobs.done[running] / jobs.size[running] + _ROUNDING)
         jobs.done[running] += read
         epochs = jobs.done[running] / jobs.size[running] + _ROUNDING
-        ended = running[np.floor(epochs) > before]
-        exact = running[(epochs - np.floor(epochs)) < 2 * _ROUNDING]
+        over = np.floor(epochs) > before
+        ended = running[over]
+        # Of these alone: who has just begun an epoch would begin it again and again, where steps are as small.
+        exact = running[over & (epochs - np.floor(epochs) < 2 * _ROUNDING)]
         jobs.done[exact] = np.round(jobs.done[exact] / jobs.size[exact]) * jobs.size[exact]
         self._contents.begin_epoch(ended, jobs.dataset[ended])
         self._probing.begin_epoch(ended)

@@ -14,6 +14,7 @@ from tfquiver.service.sim.workloads.workload import Pacing, Recorded, SimJob, St
 
 MOST_JOBS = 1_000_000
 MOST_S = 1e10  # ten billion seconds are 300 years
+_LEAST_STEP_EPOCHS = 1e-6
 _MOST_EPOCHS = 1e9
 _MOST_WEEKS, _MOST_SEED = 520.0, 2**63 - 1
 _MOST = 2**50  # shards, and records
@@ -105,7 +106,7 @@ def _recorded(data: object, where: str) -> Recorded:
 def _pacing(data: object, where: str, size: int) -> Pacing:
     asked = Fields(data, where, ("starting_part", "growth", "step_epochs"))
     starting = asked.number("starting_part", 0.0, 1.0, above=True)
-    step_epochs = asked.number("step_epochs", 0.0, _MOST_EPOCHS, above=True)
+    step_epochs = asked.number("step_epochs", _LEAST_STEP_EPOCHS, _MOST_EPOCHS)
     return Pacing(starting, asked.number("growth", 1.0, 1000.0), step_epochs * size)
 
 
