@@ -44,7 +44,10 @@ KINDS = tuple(_MAINS)
 
 def _prepare(kind: str) -> None:
     if kind == "tensorflow":
-        from tfquiver.ops.library import loader
+        from tfquiver.service.startup.without_keras import without_keras
+
+        with without_keras():  # what it imports of others starts threads
+            from tfquiver.ops.library import loader
 
         loader.load()
     if kind == "tensorflow servers":
