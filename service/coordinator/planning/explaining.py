@@ -16,6 +16,7 @@ from tfquiver import errors
 from tfquiver.clock import Clock
 from tfquiver.plain_text import shortened
 from tfquiver.service.coordinator.cache.caching import Caching
+from tfquiver.service.coordinator.planning import finished
 from tfquiver.service.coordinator.planning.cluster_view import ClusterViews, allocation_of
 from tfquiver.service.coordinator.planning.explain import Explanation, explain
 from tfquiver.service.coordinator.planning.finished import FinishedJob, FinishedJobs
@@ -123,8 +124,9 @@ class Explaining:
         known = list(dict.fromkeys([*live, *(one.name for one in self._finished.all(owns))]))
         there = f"known are {_some(list(map(shortened, known)))}" if known else "nobody reads"
         raise errors.NotFoundError(
-            f"name: {shortened(name)}: no job of that name reads now, or has in the last hour, and no data set of that "
-            f"name is read or pinned: nothing is decided about it; {there}"
+            f"name: {shortened(name)}: no job of that name reads now, or is of the last {finished.MOST_JOBS} that "
+            "ended within an hour, and no data set of that name is read or pinned: nothing is decided about it; "
+            f"{there}"
         )
 
     def _remember(self, key: tuple[str, bytes], seen_at: float, newest: Session | None) -> None:
