@@ -101,6 +101,17 @@ async def test_what_was_found_stands_for_a_while(tmp_path: Path, monkeypatch: py
 
 
 @on_loop
+async def test_a_damaged_digest_hides_nothing_of_other_data_sets(tmp_path: Path) -> None:
+    damaged, sound = (numbered_digest(SHARDS, name) for name in ("damaged", "sound"))
+    async with place(tmp_path, [damaged, sound]) as there:
+        (found,) = tmp_path.rglob(f"{damaged.digest_id.hex()}.tfqd")
+        found.write_bytes(b"damaged")
+        its = {one["name"]: one for one in await there.known(Unfollowed(), await there.listed())}
+        assert "resident_bytes" not in its["damaged"]
+        assert its["sound"]["resident_bytes"] == SHARDS * SHARD_BYTES
+
+
+@on_loop
 async def test_no_more_is_looked_at_than_costs_little(tmp_path: Path) -> None:
     async with place(tmp_path, [numbered_digest(SHARDS, str(number)) for number in range(40)]) as there:
         given = await there.listed()

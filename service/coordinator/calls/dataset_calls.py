@@ -98,7 +98,8 @@ class DatasetCalls(Callers):
             self._coordinator.caching.placed.tell(one)
         for one in reply.datasets:
             if looked_at and not one.HasField("resident_bytes"):
-                with contextlib.suppress(errors.NotFoundError):  # it has just been removed
+                # It has just been removed, or is damaged: of the others it is known all the same.
+                with contextlib.suppress(errors.NotFoundError, errors.CorruptDigestError):
                     if (resident_bytes := await self._coordinator.named.resident_bytes(one.digest_id)) is not None:
                         one.resident_bytes = resident_bytes
         return reply
