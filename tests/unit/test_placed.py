@@ -144,6 +144,7 @@ def test_rules_outlive_a_restart() -> None:
     for record in w.placed.rules.snapshot():
         again.placed.rules.apply(record.placement_set)
     assert again.places() == w.places()
+    again.set(selector="rack in (r1,r2)", stripe=2)
     again.placed.rules.apply(PlacementSet(digest_id=ID))
     assert list(again.placed.rules.snapshot()) == []
 
@@ -258,11 +259,31 @@ def test_copies_are_given_up_before_nothing_is_said_of_them_any_more() -> None:
     assert w.placed.version != version, "nodes are told"
 
 
-def test_a_rule_that_ends_is_not_kept_over_a_new_one_nor_in_what_is_journaled() -> None:
+def test_a_rule_that_is_taken_away_twice_is_still_to_be_carried_out() -> None:
+    w = World()
+    w.set(replicas=2)
+    w.placed.rules.apply(PlacementSet(digest_id=ID))
+    w.placed.rules.apply(PlacementSet(digest_id=ID))
+    assert ID in w.placed.rules.ending
+
+
+def test_a_rule_that_ends_does_so_also_after_a_snapshot_and_a_restart() -> None:
+    w, after = World(), World()
+    w.set(rack_local=True)
+    w.placed.rules.apply(PlacementSet(digest_id=ID))
+    for record in w.placed.rules.snapshot():
+        after.placed.rules.apply(record.placement_set)
+    assert (after.places().members, after.places().replicas) == (set(RACKS), 1)
+    version = after.placed.version
+    assert any(after.placed.take(name, [moved(version, 0)]) for name in RACKS)
+    assert after.placed.places(ID) is None, "it is no rule for good"
+    assert not list(after.placed.rules.snapshot())
+
+
+def test_a_rule_that_ends_is_not_kept_over_a_new_one() -> None:
     w = World()
     w.set(rack_local=True)
     w.placed.rules.apply(PlacementSet(digest_id=ID))
-    assert not list(w.placed.rules.snapshot()), "else it would be a rule for good"
     w.set(selector="rack=r1")
     version = w.placed.version
     for name in RACKS:

@@ -16,6 +16,7 @@ from tfquiver.proto.tfquiver.v1.types_pb2 import CACHE_MODE_COOPERATIVE, CacheSe
 MAX_REPLICAS = 8
 MAX_STRIPE = 10_000
 Labels = Mapping[str, Mapping[str, str]]  # of the nodes that store, by name
+_SEVERAL = PlacementRule(replicas=2)  # for the log: any one that ends when it is taken away
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -84,10 +85,11 @@ class Rules:
     def apply(self, record: PlacementSet) -> None:
         self.changes += 1
         digest_id, before = record.digest_id, self._rules.get(record.digest_id)
+        ending = digest_id in self._ending  # who did not hear the answer asks twice
         self.forget(digest_id)
         if record.HasField("rule"):
             self._set(digest_id, record.rule)
-        elif before is not None and (before.rack_local or before.replicas > 1):
+        elif before is not None and (ending or before.rack_local or before.replicas > 1):
             self._set(digest_id, PlacementRule(replicas=1))
             self._ending.add(digest_id)
 
@@ -115,6 +117,9 @@ class Rules:
         for digest_id, rule in self._rules.items():
             if digest_id not in self._ending:
                 yield CommitRecord(placement_set=PlacementSet(digest_id=digest_id, rule=rule))
+                continue
+            yield CommitRecord(placement_set=PlacementSet(digest_id=digest_id, rule=_SEVERAL))
+            yield CommitRecord(placement_set=PlacementSet(digest_id=digest_id))
 
 
 def check_kept_once(rule: PlacementRule | None, setting: CacheSetting) -> None:
