@@ -300,6 +300,36 @@ async def test_nobody_waits_for_ever_for_a_policy_that_does_not_answer(
 
 
 @on_loop
+async def test_a_policy_that_does_not_answer_is_asked_by_one_thread_at_a_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    done, asked = threading.Event(), threading.Semaphore(0)
+
+    def silent(view: Any, now: float) -> Plan:
+        asked.release()
+        assert done.wait(60)
+        return Plan()
+
+    monkeypatch.setattr(replanning, "MOST_ASKED_S", 0.2)
+    async with coordinating(tmp_path, a=FIRST_BYTES) as coordinator:
+        assert coordinator.replanning
+        monkeypatch.setattr(coordinator.replanning.planner.policy, "plan", silent)
+        await reads(coordinator, "job", FIRST)
+        try:
+            for _ in range(3):
+                with pytest.raises(errors.DeadlineError, match="policy benefit has not answered"):
+                    await coordinator.replanning.explain("job")
+            assert asked.acquire(timeout=10)
+            assert not asked.acquire(blocking=False)
+            with pytest.raises(errors.DeadlineError, match="policy benefit has not answered"):
+                await coordinator.replanning.look()
+        finally:
+            done.set()
+        async with asyncio.timeout(10):
+            await coordinator.choose_policy("none")
+
+
+@on_loop
 async def test_only_the_data_set_that_is_probed_is_read_past_the_cache_also_without_a_job(tmp_path: Path) -> None:
     async with coordinating(tmp_path, a=FIRST_BYTES) as coordinator:
         sessions = [await reads(coordinator, "", FIRST, key="key"), await reads(coordinator, "job", SECOND)]

@@ -138,7 +138,7 @@ class Replanning:
         facts = self._views.facts(), self.planner.policy_name
         if facts == self._planned_for and now < self._due:
             return
-        async with self._planning:
+        async with self._between_plans():
             self._planned_for, self._due = facts, now + self._interval_s
             await self._replan(now + self._unix_s)
 
@@ -156,31 +156,48 @@ class Replanning:
     ) -> Explanation:
         """As Explaining.explain; and raises DeadlineError."""
         self._explaining.note()  # who has just begun is there, too
-        async with self._between_plans():
+        await self._begin()
+        try:
             view, now = await self._views.view(), self._clock.now() + self._unix_s
-            try:
-                async with asyncio.timeout(MOST_ASKED_S):  # it is asked what it would do with more
-                    return await self._explaining.explain(name, view, now, may_read, owns)
-            except TimeoutError:
-                raise errors.DeadlineError(self._silent(MOST_ASKED_S)) from None
+        except BaseException:
+            self._planning.release()
+            raise
+        self._asked_at = asyncio.get_running_loop().time()  # it is asked what it would do with more
+        telling = asyncio.ensure_future(self._explaining.explain(name, view, now, may_read, owns))
+        telling.add_done_callback(self._explained)
+        if not (await asyncio.wait([telling], timeout=MOST_ASKED_S))[0]:
+            raise errors.DeadlineError(self._silent(MOST_ASKED_S))
+        return telling.result()
 
     # Inside.
 
     @asynccontextmanager
     async def _between_plans(self) -> AsyncIterator[None]:
+        """Raises DeadlineError."""
+        await self._begin()
+        try:
+            yield
+        finally:
+            self._planning.release()
+
+    async def _begin(self) -> None:
         """Raises DeadlineError where a third party's policy does not answer: nobody can end its thread."""
         while True:
             try:
                 async with asyncio.timeout(_LOOK_S):
                     await self._planning.acquire()
-                break
+                return
             except TimeoutError:
                 if (asked_s := self._asked_s()) > MOST_ASKED_S:
                     raise errors.DeadlineError(self._silent(asked_s)) from None
-        try:
-            yield
-        finally:
-            self._planning.release()
+
+    def _explained(self, telling: asyncio.Future[Explanation]) -> None:
+        """The policy's thread has ended, whoever has gone meanwhile: until then no other one asks the policy, for it
+        need not bear that, and each would take one of the coordinator's threads, perhaps for ever."""
+        self._asked_at = None
+        self._planning.release()
+        if not telling.cancelled():
+            telling.exception()  # else it is logged as one that nobody has seen, where nobody waits any more
 
     def _asked_s(self) -> float:
         return asyncio.get_running_loop().time() - self._asked_at if self._asked_at is not None else 0.0
