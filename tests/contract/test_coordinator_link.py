@@ -7,7 +7,9 @@ import itertools
 import re
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
+import grpc
 import pytest
 
 import tfquiver.ops
@@ -20,6 +22,7 @@ from tfquiver.service.coordinator.coordinator import Coordinator
 from tfquiver.service.coordinator.options import CoordinatorOptions
 from tfquiver.service.coordinator.server import CoordinatorServer
 from tfquiver.service.node.coordinator import coordinator_link
+from tfquiver.service.node.coordinator.coordinator_calls import TICKET_DEADLINE_S
 from tfquiver.service.node.coordinator.coordinator_link import CoordinatorLink, CoordinatorPatience
 from tfquiver.service.node.coordinator.inventory_reports import InventoryReports
 from tfquiver.trust.identity import Open
@@ -198,3 +201,32 @@ async def test_that_the_coordinator_is_away_is_said_before_a_dispatcher_takes_th
         with pytest.raises(errors.UnavailableError):
             await link.ticket(pb.TicketRequest())
     await link.close()
+
+
+class Stopping(coordinator_pb2_grpc.CoordinatorServicer):
+    """A coordinator that ends each call after a tenth of a second, as one does that is stopped."""
+
+    def __init__(self) -> None:
+        self.left_s: list[float] = []
+
+    async def Ticket(self, request: pb.TicketRequest, context: Any) -> pb.TicketReply:
+        self.left_s.append(context.time_remaining())
+        await asyncio.sleep(0.1)
+        await context.abort(grpc.StatusCode.UNAVAILABLE, "stopping")
+        raise AssertionError("abort raises")
+
+
+@on_loop
+async def test_asking_a_coordinator_again_for_a_ticket_takes_no_longer_in_all(tmp_path: Path) -> None:
+    server, stopping = grpc.aio.server(), Stopping()
+    coordinator_pb2_grpc.add_CoordinatorServicer_to_server(stopping, server)
+    address = f"unix:{tmp_path}/c"
+    server.add_insecure_port(address)
+    await server.start()
+    node = types_pb2.NodeInfo(node_id="n")
+    link = CoordinatorLink(address, "", "1", lambda: node, CoordinatorPatience(), lambda: None, lambda _: None)
+    with pytest.raises((errors.UnavailableError, errors.DeadlineError)):
+        await link.ticket(pb.TicketRequest())
+    await link.close()
+    await server.stop(None)
+    assert max(stopping.left_s[1:], default=0.0) <= TICKET_DEADLINE_S - 0.1

@@ -20,7 +20,7 @@ from tfquiver.wire import rpc
 CALL_TIMEOUT_S = 10.0
 # Less than who asks waits (ops/tf/tickets/ticket_provider.cc): it would take this node for one that hangs, and not ask
 # it for two seconds, when it is the coordinator that is away.
-TICKET_DEADLINE_S = 0.5
+TICKET_DEADLINE_S, _LEAST_TICKET_S = 0.5, 0.1
 _MISSING_DEADLINE_S = 2.0
 _CLAIMS_S = 60.0  # the coordinator may have to read every digest
 PART_BYTES = 1 << 20
@@ -69,8 +69,15 @@ class CoordinatorCalls:
 
     async def ticket(self, request: pb.TicketRequest) -> pb.TicketReply:
         """Soon, or UnavailableError: the dispatcher must not wait."""
-        reply: pb.TicketReply = await self._call(self._stub.Ticket, request, TICKET_DEADLINE_S, TICKET_DEADLINE_S)
-        return reply
+        loop = asyncio.get_running_loop()
+        give_up_at = loop.time() + TICKET_DEADLINE_S
+
+        async def call() -> pb.TicketReply:
+            left_s = max(give_up_at - loop.time(), _LEAST_TICKET_S)  # all attempts together
+            reply: pb.TicketReply = await self._stub.Ticket(request, timeout=left_s, metadata=self._metadata)
+            return reply
+
+        return await rpc.retry(call, f"coordinator {self.address}", TICKET_DEADLINE_S)
 
     # For those who ask who calls.
 
