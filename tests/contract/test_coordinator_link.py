@@ -5,9 +5,10 @@ from __future__ import annotations
 import asyncio
 import itertools
 import re
+import time
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any
 
 import grpc
 import pytest
@@ -209,24 +210,25 @@ class Stopping(coordinator_pb2_grpc.CoordinatorServicer):
     def __init__(self) -> None:
         self.left_s: list[float] = []
 
-    async def Ticket(self, request: pb.TicketRequest, context: Any) -> pb.TicketReply:
+    def Ticket(self, request: pb.TicketRequest, context: grpc.ServicerContext) -> pb.TicketReply:
         self.left_s.append(context.time_remaining())
-        await asyncio.sleep(0.1)
-        await context.abort(grpc.StatusCode.UNAVAILABLE, "stopping")
+        time.sleep(0.1)
+        context.abort(grpc.StatusCode.UNAVAILABLE, "stopping")
         raise AssertionError("abort raises")
 
 
 @on_loop
 async def test_asking_a_coordinator_again_for_a_ticket_takes_no_longer_in_all(tmp_path: Path) -> None:
-    server, stopping = grpc.aio.server(), Stopping()
-    coordinator_pb2_grpc.add_CoordinatorServicer_to_server(stopping, server)
-    address = f"unix:{tmp_path}/c"
-    server.add_insecure_port(address)
-    await server.start()
-    node = types_pb2.NodeInfo(node_id="n")
-    link = CoordinatorLink(address, "", "1", lambda: node, CoordinatorPatience(), lambda: None, lambda _: None)
-    with pytest.raises((errors.UnavailableError, errors.DeadlineError)):
-        await link.ticket(pb.TicketRequest())
-    await link.close()
-    await server.stop(None)
+    with ThreadPoolExecutor(2) as threads:  # not on a loop, where an answer that comes too late is an error
+        server, stopping = grpc.server(threads), Stopping()
+        coordinator_pb2_grpc.add_CoordinatorServicer_to_server(stopping, server)
+        address = f"unix:{tmp_path}/c"
+        server.add_insecure_port(address)
+        server.start()
+        node = types_pb2.NodeInfo(node_id="n")
+        link = CoordinatorLink(address, "", "1", lambda: node, CoordinatorPatience(), lambda: None, lambda _: None)
+        with pytest.raises((errors.UnavailableError, errors.DeadlineError)):
+            await link.ticket(pb.TicketRequest())
+        await link.close()
+        await asyncio.to_thread(server.stop(None).wait)
     assert max(stopping.left_s[1:], default=0.0) <= TICKET_DEADLINE_S - 0.1
