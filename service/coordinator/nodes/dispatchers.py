@@ -14,8 +14,8 @@ MAX_DISPATCHERS = 100
 MAX_WORKERS = 10_000  # of all of them: what is listed fits one reply
 MAX_LEFT = 4096  # session keys of one report
 FORGOTTEN_S = 30.0
-SILENT_WORKER_S = 10.0
-_SHOWN_SILENT_S = 5.0  # as `tfquiver status` has it
+SILENT_WORKER_S = 5.0  # two questions that it did not answer, and a busy machine
+_GIVEN_UP_S = 600.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,6 +23,17 @@ class _Report:
     at: float
     info: DispatcherInfo
     left_keys: frozenset[str]
+
+
+def is_silent(silent_ms: int) -> bool:
+    """Of a worker, as people, metrics and alerts have it."""
+    return silent_ms >= 1000 * SILENT_WORKER_S
+
+
+def is_missed(silent_ms: int, idle_ms: int) -> bool:
+    """It is silent, and somebody may wait for it. A dispatcher never forgets a worker; for one that has been away for
+    long nobody waits."""
+    return is_silent(silent_ms) and min(silent_ms, idle_ms) <= 1000 * _GIVEN_UP_S
 
 
 class Dispatchers:
@@ -71,7 +82,7 @@ class Dispatchers:
         return tuple(
             (
                 info.address,
-                *((one.address, one.version, one.silent_ms >= 1000 * _SHOWN_SILENT_S) for one in info.workers),
+                *((one.address, one.version, is_silent(one.silent_ms)) for one in info.workers),
             )
             for info in self.live()
         )

@@ -6,16 +6,14 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from tfquiver.plain_text import plain
-
-_SILENT_MS = 5_000  # two questions that it did not answer, and a busy machine
-_GIVEN_UP_MS = 600_000
+from tfquiver.service.coordinator.nodes import dispatchers as kept
 
 
 def problems(dispatchers: list[dict[str, Any]]) -> Iterator[str]:
     """A sentence for each worker that epochs wait for in vain."""
     for one in dispatchers:
         for worker in one["workers"]:
-            if is_silent(worker) and not _is_given_up(worker):
+            if kept.is_missed(int(worker["silent_ms"]), int(worker["idle_ms"])):
                 yield (
                     f"worker {worker['address']} of dispatcher {one['address']} has not answered for "
                     f"{worker['silent_ms'] // 1000} s: an epoch that it has a part of may stand until the dispatcher "
@@ -32,9 +30,4 @@ def line(dispatcher: Mapping[str, Any]) -> str:
 
 
 def is_silent(worker: Mapping[str, Any]) -> bool:
-    return int(worker["silent_ms"]) >= _SILENT_MS
-
-
-def _is_given_up(worker: Mapping[str, Any]) -> bool:
-    """The dispatcher never forgets a worker; but nobody has had to wait for this one for long."""
-    return int(worker["silent_ms"]) > _GIVEN_UP_MS and int(worker["idle_ms"]) > _GIVEN_UP_MS
+    return kept.is_silent(int(worker["silent_ms"]))
