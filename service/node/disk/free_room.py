@@ -32,11 +32,11 @@ class Room:
 
     async def bytes(self) -> int | None:
         """That entries may still take, as it was when the disk last said; None: it never has."""
-        if self._looking is None or self._looking.done():
-            self._looking = asyncio.create_task(asyncio.to_thread(self._look), name="room on the disk")
-        done, _ = await asyncio.wait([self._looking], timeout=self._PATIENCE_S)
-        if done:
-            self._found = self._looking.result()
+        if (looking := self._looking) is None or looking.done():
+            looking = self._looking = asyncio.create_task(asyncio.to_thread(self._look), name="room on the disk")
+        await asyncio.wait([looking], timeout=self._PATIENCE_S)
+        if looking.done():  # another may be under way by now, for one who asked meanwhile
+            self._found = looking.result()
         return self._found
 
     def _look(self) -> int | None:
