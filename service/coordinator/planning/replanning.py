@@ -72,6 +72,7 @@ class Replanning:
         self._due = 0.0
         self._planning = asyncio.Lock()
         self._asked_at: float | None = None  # of the loop's clock: the policy has not answered yet
+        self._asked_name = ""
 
     def restored(self) -> None:
         """The log has been read: what the policy had decided is in force, and the one that was chosen goes on."""
@@ -144,9 +145,15 @@ class Replanning:
 
     async def switch(self, policy: str) -> None:
         """From now on; the caller makes it durable. Raises InvalidArgumentError, DeadlineError."""
-        async with self._between_plans():
-            await asyncio.to_thread(self.planner.switch, policy, self._clock.now() + self._unix_s)
-            self._journal(self.chosen.choose(policy))
+        await self._begin()
+        self._asks(policy)  # it is made, and another package's need not come to an end with that
+        switching = asyncio.ensure_future(
+            asyncio.to_thread(self.planner.switch, policy, self._clock.now() + self._unix_s)
+        )
+        switching.add_done_callback(lambda _: self._switched(policy, switching))
+        if not (await asyncio.wait([switching], timeout=MOST_ASKED_S))[0]:
+            raise errors.DeadlineError(f"{self._silent(MOST_ASKED_S)}; once it answers, it decides")
+        switching.result()
 
     async def explain(
         self,
@@ -162,7 +169,7 @@ class Replanning:
         except BaseException:
             self._planning.release()
             raise
-        self._asked_at = asyncio.get_running_loop().time()  # it is asked what it would do with more
+        self._asks(self.planner.policy_name)  # what it would do with more
         telling = asyncio.ensure_future(self._explaining.explain(name, view, now, may_read, owns))
         telling.add_done_callback(self._explained)
         if not (await asyncio.wait([telling], timeout=MOST_ASKED_S))[0]:
@@ -191,6 +198,14 @@ class Replanning:
                 if (asked_s := self._asked_s()) > MOST_ASKED_S:
                     raise errors.DeadlineError(self._silent(asked_s)) from None
 
+    def _switched(self, policy: str, switching: asyncio.Future[None]) -> None:
+        """The thread has ended, whoever has gone meanwhile: until then nobody else chooses, and what it has done is
+        kept for the next start."""
+        self._asked_at = None
+        self._planning.release()
+        if not switching.cancelled() and switching.exception() is None:
+            self._journal(self.chosen.choose(policy))
+
     def _explained(self, telling: asyncio.Future[Explanation]) -> None:
         """The policy's thread has ended, whoever has gone meanwhile: until then no other one asks the policy, for it
         need not bear that, and each would take one of the coordinator's threads, perhaps for ever."""
@@ -199,18 +214,21 @@ class Replanning:
         if not telling.cancelled():
             telling.exception()  # else it is logged as one that nobody has seen, where nobody waits any more
 
+    def _asks(self, policy: str) -> None:
+        self._asked_at, self._asked_name = asyncio.get_running_loop().time(), policy
+
     def _asked_s(self) -> float:
         return asyncio.get_running_loop().time() - self._asked_at if self._asked_at is not None else 0.0
 
     def _silent(self, asked_s: float) -> str:
         return (
-            f"policy {self.planner.policy_name} has not answered for {asked_s:.0f} s; the plan in force stays; "
+            f"policy {self._asked_name} has not answered for {asked_s:.0f} s; the plan in force stays; "
             "if it never does, start the coordinator with another --policy"
         )
 
     async def _asked(self, view: ClusterView, now: float) -> Outcome:
         """What the planner makes of it, in a thread, however long that takes."""
-        self._asked_at = asyncio.get_running_loop().time()
+        self._asks(self.planner.policy_name)
         try:
             answer = asyncio.ensure_future(asyncio.to_thread(self.planner.replan, view, now))
             while not (await asyncio.wait([answer], timeout=MOST_ASKED_S))[0]:
