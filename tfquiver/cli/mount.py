@@ -93,7 +93,7 @@ def _mount(arguments: argparse.Namespace) -> int:
     cache_dir, service = _where(arguments)
     _check_extra()
     if not arguments.foreground:
-        mount_points.prepare(arguments.mount_point)
+        mount_points.prepare(arguments.mount_point, arguments.allow_other)
         if service:  # what the process in the background says while it waits goes to its log
             with calls.channel(service, _COORDINATOR_S):
                 pass

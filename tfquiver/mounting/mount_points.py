@@ -16,7 +16,10 @@ from tfquiver.plain_text import shortened
 
 TYPE = "fuse.tfquiver"
 DEVICE = Path("/dev/fuse")
+FUSE_CONF = Path("/etc/fuse.conf")
 _MOUNTS = Path("/proc/self/mountinfo")
+_STATUS = Path("/proc/self/status")
+_CAP_SYS_ADMIN = 1 << 21
 _ANSWERS_S = 2.0
 _UNMOUNT_S = 20.0
 _HIDDEN = re.compile(r"\\([0-7]{3})")
@@ -77,13 +80,16 @@ def resolved(given: str | os.PathLike[str]) -> Path:
         raise errors.InvalidArgumentError(f"mount point {shortened(str(given))}: {error.strerror}") from error
 
 
-def prepare(given: str | os.PathLike[str]) -> tuple[Path, bool]:
-    """An empty directory to mount on, and whether a stale mount was taken away from it.
+def prepare(given: str | os.PathLike[str], allow_other: bool = False) -> tuple[Path, bool]:
+    """An empty directory to mount on, and whether a stale mount was taken away from it. Files may be scanned for hours
+    between this and the mount, so what it would be refused for is looked for here.
 
     Raises InvalidArgumentError (no directory, not empty), AlreadyRunningError (in use), PermissionError_,
-    NotFoundError (no /dev/fuse), each with what to do.
+    NotFoundError (no /dev/fuse, no fusermount3), each with what to do.
     """
     _check_device()
+    if helped := not _mounts_itself():
+        _check_helper(allow_other)
     path, was_stale = resolved(given), False
     while (mount := at(path)) is not None:
         wrong = trouble(mount)
@@ -108,6 +114,11 @@ def prepare(given: str | os.PathLike[str]) -> tuple[Path, bool]:
         raise errors.from_os_error(error, f"mount point {path}") from error
     if path.is_mount():
         raise errors.AlreadyRunningError(f"mount point {path}: another file system is mounted there")
+    if helped and not os.access(path, os.W_OK):
+        raise errors.PermissionError_(
+            f"mount point {path}: this user may not write there, and who is not root mounts only where that is so; "
+            "give a directory of this user's"
+        )
     return path, was_stale
 
 
@@ -153,6 +164,33 @@ def _check_device() -> None:
         )
     if not os.access(DEVICE, os.R_OK | os.W_OK):
         raise errors.PermissionError_(f"{DEVICE}: this user may not open it; `chmod 666 {DEVICE}` as root lets all")
+
+
+def _mounts_itself() -> bool:
+    """Who may not asks fusermount3, which is root's, and has rules of its own."""
+    if os.geteuid() == 0:
+        return True
+    try:
+        found = re.search(r"^CapEff:\s*([0-9a-f]+)$", _STATUS.read_text(), re.MULTILINE)
+    except OSError:  # no Linux
+        return False
+    return found is not None and bool(int(found[1], 16) & _CAP_SYS_ADMIN)
+
+
+def _check_helper(allow_other: bool) -> None:
+    if not shutil.which("fusermount3"):
+        raise errors.NotFoundError("fusermount3, by which users who are not root mount: apt-get install fuse3")
+    if not allow_other:
+        return
+    try:
+        lines = FUSE_CONF.read_text(errors="replace").splitlines()
+    except OSError:  # it may be elsewhere: libfuse finds it
+        return
+    if "user_allow_other" not in (line.partition("#")[0].strip() for line in lines):
+        raise errors.PermissionError_(
+            f"--allow_other: {FUSE_CONF} does not let users who are not root have it; as root: `echo user_allow_other "
+            f">> {FUSE_CONF}`"
+        )
 
 
 def _shown(text: str) -> str:

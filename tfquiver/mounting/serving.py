@@ -73,7 +73,7 @@ def serve(options: MountOptions, progress: Progress, mounted: Callable[[types_pb
     Raises, before `mounted` is called: as mount_points.prepare; InvalidArgumentError (files that cannot be shown as
     such), NotFoundError (no such source), and what registering raises.
     """
-    point, was_stale = mount_points.prepare(options.mount_point)
+    point, was_stale = mount_points.prepare(options.mount_point, options.allow_other)
     if was_stale:
         logging.warning("%s: a stale mount was there; it is taken away", point)
     asked = named(options.sources, options.name, options.format)
@@ -98,7 +98,12 @@ def serve(options: MountOptions, progress: Progress, mounted: Callable[[types_pb
         if accesses:
             reaching.use(accesses, endpoint)
             reaching.reads(dataset.digest_id)
-        trio.run(_serve, options, point, dataset, digest, tree, located, mounted)
+        try:
+            trio.run(_serve, options, point, dataset, digest, tree, located, mounted)
+        except BaseExceptionGroup as group:  # of the nursery, also of one
+            if len(group.exceptions) == 1 and isinstance(error := group.exceptions[0], errors.TfquiverError):
+                raise error from error.__cause__
+            raise
 
 
 def _mount(operations: Operations, options: MountOptions, point: Path, name: str) -> None:
@@ -109,8 +114,9 @@ def _mount(operations: Operations, options: MountOptions, point: Path, name: str
         pyfuse3.init(operations, str(point), chosen)
     except RuntimeError as error:
         raise errors.PermissionError_(
-            f"mount point {point}: {error}; what libfuse says of it is in the lines before. Who is not root needs "
-            "fusermount3 (apt-get install fuse3), and for --allow_other `user_allow_other` in /etc/fuse.conf"
+            f"mount point {point}: {error}; what libfuse says of it is in the lines before (of log/mount.log of the "
+            "cache directory, but for --foreground). Who is not root needs fusermount3 (apt-get install fuse3), and "
+            "for --allow_other `user_allow_other` in /etc/fuse.conf"
         ) from error
 
 
