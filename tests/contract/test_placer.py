@@ -1,4 +1,4 @@
-"""Shards that come by while their owner is away: kept where they are, for the store is not to be read twice."""
+"""Shards that come by while their owner is away or full: kept where they are, for the store is not to be read twice."""
 
 from __future__ import annotations
 
@@ -38,11 +38,21 @@ def shard() -> VerifiedShard:
     return next(one for one in made if owners.of(of_hashes([one.hash])) == ["away"])
 
 
+@pytest.mark.parametrize("error", [errors.UnavailableError("gone"), errors.ResourceExhaustedError("it is full")])
+def test_nowhere_where_there_is_no_room_here_either(
+    tmp_path: Path, shard: VerifiedShard, error: errors.TfquiverError
+) -> None:
+    disk = DiskCache(tmp_path, 100)
+    assert not Placer("here", disk, lambda: MEMBERS, raising(error)).place(shard)
+    assert shard.hash not in disk
+
+
 @pytest.mark.parametrize(
     ("error", "kept"),
     [
         (errors.UnavailableError("it has closed the connection"), True),
-        (errors.ResourceExhaustedError("it is full"), False),
+        (errors.ResourceExhaustedError("it is full"), True),
+        (errors.NeverFitsError("it is larger than its quota"), True),
         (errors.NotFoundError("its chunk was ordered away"), False),
     ],
 )

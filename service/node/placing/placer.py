@@ -46,15 +46,21 @@ class Placer:
         self._storing = OfMembers(members, _owners)
 
     def place(self, shard: VerifiedShard) -> bool:
-        """Whether it is kept now: by its owner, or here where that one cannot be reached. If it is not, the shard is
-        fetched again when it is wanted."""
+        """Whether it is kept now: by its owner, or here where that one has no room or cannot be reached. If it is not,
+        the shard is fetched again when it is wanted."""
+        owner = self.owner(shard.hash)
         try:
-            owner = self.owner(shard.hash)
             if owner == self._node_id or self._put is None:
                 self._disk.insert_placed(shard, Why.PASSES)
             elif self._disk.wanted(shard.hash, Why.PASSES):
                 self._put(owner, shard, False)
-        except errors.ResourceExhaustedError:
+        except errors.ResourceExhaustedError as error:
+            if owner != self._node_id and self._keeps(shard):
+                return True
+            every_n_seconds(
+                logging.INFO, "what came by is not kept, and is read again when it is wanted: node %s: %s", 60, owner,
+                error, extra=about(hash=shard.hash, node=owner),
+            )  # fmt: skip
             return False
         except errors.TfquiverError as error:
             every_n_seconds(
@@ -64,8 +70,8 @@ class Placer:
         return True
 
     def _keeps(self, shard: VerifiedShard) -> bool:
-        """Whether it is kept here, though another node owns it: that one went away, and the store would be read again.
-        Not where it has no place here."""
+        """Whether it is kept here, though another node owns it: that one went away or is full, and the store would be
+        read again. Not where it has no place here."""
         if any(self._node_id not in places.members for places in self._known.holding(shard.hash)):
             return False
         try:
