@@ -141,9 +141,13 @@ async def test_a_job_without_a_name_is_explained_by_the_one_that_is_shown(
         await client.call("OpenReader", request)
         where = ["--service", f"unix:{tmp_path}/socket"]
         assert await asyncio.to_thread(main, ["explain", "program-0123", *where]) == 0
-        assert f"job job-{digits}, by policy benefit" in capsys.readouterr().out
+        assert "job program-0123, by policy benefit" in capsys.readouterr().out
+        assert await asyncio.to_thread(main, ["explain", "train", *where]) == 0
+        assert "\n  program-0123: not probed yet" in capsys.readouterr().out
+        assert await asyncio.to_thread(main, ["explain", "program-0123", "--json", *where]) == 0
+        assert json.loads(capsys.readouterr().out)["name"] == f"job-{digits}", "what other calls take"
         assert await asyncio.to_thread(main, ["explain", "program-4567", *where]) == 1
-        assert f"known are 'job-{digits}', 'train (" in capsys.readouterr().err
+        assert "known are 'program-0123', 'train (" in capsys.readouterr().err
 
 
 @on_loop

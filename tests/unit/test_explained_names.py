@@ -33,3 +33,10 @@ def test_a_job_is_found_by_the_name_that_its_own_code_has() -> None:
     assert explained_names.meant("run1", sessions) == {"sweep/run1"}
     assert explained_names.meant("run2", sessions) == {"sweep/run2", "other/run2"}, "which is said to be unknown"
     assert explained_names.meant("un1", sessions) == set()
+
+
+def test_a_job_without_a_name_is_called_as_the_tables_call_it() -> None:
+    digits = "0123456789ab"
+    sessions = [{"job": f"job-{digits}", "session_key": f"{digits}{'0' * 20}-program"}, session("sweep/a")]
+    text = f"job-{digits}: not probed; job-{'f' * 12} has gone, and 'myjob-{digits}x' and sweep/a have names"
+    assert explained_names.as_shown(text, sessions) == text.replace(f"job-{digits}:", "program-0123:")

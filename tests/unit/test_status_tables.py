@@ -51,6 +51,18 @@ def test_names_of_others_break_nothing(name: str) -> None:
     assert max(map(len, tables)) <= 80
 
 
+def test_what_a_gateway_is_is_said_where_there_is_one() -> None:
+    def printed() -> str:
+        out = io.StringIO()
+        status_view.show(status, calls.console(file=out, width=200))
+        return out.getvalue()
+
+    status = told("name")
+    assert "gateway" not in printed()
+    status["nodes"][0]["quota_bytes"] = 0
+    assert "gateway: a node that keeps nothing" in printed()
+
+
 def test_no_heading_and_no_figure_is_cut_in_80_columns() -> None:
     out, most = io.StringIO(), told("j" * 40)
     sizes = dict.fromkeys(("used_bytes", "quota_bytes", "store_bytes"), 999 * 10**9)

@@ -48,7 +48,12 @@ def _run(arguments: argparse.Namespace) -> int:
             known = explained_names.known(stub, token, whom)
             print(json.dumps(known) if arguments.json else "\n".join(explained_names.lines(known)))
             return 0
-        told = _ask(stub, arguments.name, token, whom)
+        try:
+            told = _ask(stub, arguments.name, token, whom)
+        except errors.NotFoundError as error:
+            raise errors.NotFoundError(explained_names.shown(str(error), stub, token, whom)) from error
+        if not arguments.json:
+            told = explained_names.shown(told, stub, token, whom)
     if arguments.json:
         print(told)
     else:

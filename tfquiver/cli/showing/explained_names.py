@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from tfquiver import plain_text
 from tfquiver.cli import calls
 from tfquiver.cli.showing import words
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2
+from tfquiver.wire import pages
+
+_UNNAMED = re.compile(r"\bjob-[0-9a-f]{12}\b")
 
 
 def known(stub: Any, token: str, whom: str) -> dict[str, list[str]]:
@@ -32,6 +36,21 @@ def meant(name: str, sessions: Sequence[Mapping[str, Any]]) -> set[str]:
         for one in sessions
         if one["job"] != name and (words.job(one) == name or one["job"].endswith(f"/{name}"))
     }
+
+
+def shown(text: str, stub: Any, token: str, whom: str) -> str:
+    """`text` with jobs without a name called what `tfquiver status` calls them. Raises the typed error."""
+    if not _UNNAMED.search(text):
+        return text
+    sessions = pages.sessions(
+        lambda page: calls.ask(stub.ListSessions, page, token, whom), coordinator_pb2.ListSessionsRequest()
+    )
+    return as_shown(text, [{"job": one.job, "session_key": one.session_key} for one in sessions])
+
+
+def as_shown(text: str, sessions: Iterable[Mapping[str, Any]]) -> str:
+    names = {one["job"]: words.job(one) for one in sessions}
+    return _UNNAMED.sub(lambda found: names.get(found[0], found[0]), text)
 
 
 def unread(stub: Any, name: str, token: str, whom: str) -> dict[str, Any] | None:

@@ -21,6 +21,7 @@ _NODES_LEGEND = (
     "ratio: hits and peers, of all three. store: all bytes read there, those of a first use's scan, too. A shard is a "
     "run of records, about 2 MB."
 )
+_GATEWAY_LEGEND = " gateway: a node that keeps nothing, such as a dispatcher has for itself."
 _LABELS_LEGEND = "What each node was started with (tfquiver-node --labels): placements choose nodes by them."
 _DATASETS_LEGEND = (
     "here: so much of it is cached, and of how many of its chunks all is there; ~: as it was when it was last read, or "
@@ -165,7 +166,8 @@ def show(status: Mapping[str, Any], console: Console, legends: bool = True, expl
         read = size(node["store_bytes"])
         figures = (short(node["node_id"]), cut(node["host"], 40), size(node["used_bytes"]))
         nodes.add_row(*figures, quota, *counts, read)
-    tell(nodes, _NODES_LEGEND, status["nodes"])
+    gateways = any(not node["quota_bytes"] for node in status["nodes"] if "error" not in node)
+    tell(nodes, _NODES_LEGEND + (_GATEWAY_LEGEND if gateways else ""), status["nodes"])
     # Beside the figures there is no room for them in 80 columns.
     labels = table("node", "labels")
     labels.columns[1].justify, labels.columns[1].overflow = "left", "ellipsis"
