@@ -144,9 +144,10 @@ def test_rules_outlive_a_restart() -> None:
     for record in w.placed.rules.snapshot():
         again.placed.rules.apply(record.placement_set)
     assert again.places() == w.places()
-    again.set(selector="rack in (r1,r2)", stripe=2)
-    again.placed.rules.apply(PlacementSet(digest_id=ID))
-    assert list(again.placed.rules.snapshot()) == []
+    once = World()
+    once.set(selector="rack in (r1,r2)", stripe=2)
+    once.placed.rules.apply(PlacementSet(digest_id=ID))
+    assert list(once.placed.rules.snapshot()) == []
 
 
 def test_of_several_holders_the_nearest_is_named() -> None:
@@ -291,6 +292,39 @@ def test_a_rule_that_ends_is_not_kept_over_a_new_one() -> None:
     assert w.places().members == {"a", "b"}
     w.placed.rules.apply(PlacementSet(digest_id=ID))
     assert w.placed.places(ID) is None, "each shard is kept once already"
+
+
+@pytest.mark.parametrize("restarted", [False, True])
+@pytest.mark.parametrize("between", [1, 2])
+def test_copies_that_two_rules_after_one_another_do_not_ask_for_are_still_given_back(
+    between: int, restarted: bool
+) -> None:
+    w = World()
+    w.set(rack_local=True)
+    for replicas in range(between, 0, -1):
+        w.set(replicas=replicas)
+    if restarted:
+        before, w = w, World()
+        for record in before.placed.rules.snapshot():
+            w.placed.rules.apply(record.placement_set)
+        assert w.placed.rules.find(ID) == types_pb2.PlacementRule(replicas=1)
+    w.placed.rules.apply(PlacementSet(digest_id=ID))
+    assert ID in w.placed.rules.ending
+    version = w.placed.version
+    assert any(w.placed.take(name, [moved(version, 0)]) for name in RACKS)
+    assert w.placed.places(ID) is None
+
+
+def test_a_rule_that_is_carried_out_leaves_no_copies_to_be_given_back() -> None:
+    w = World()
+    w.set(replicas=2)
+    w.set(replicas=1)
+    version = w.placed.version
+    for name in RACKS:
+        w.placed.take(name, [moved(version, 0)])
+    assert len(list(w.placed.rules.snapshot())) == 1
+    w.placed.rules.apply(PlacementSet(digest_id=ID))
+    assert w.placed.places(ID) is None
 
 
 def test_a_rule_ends_at_once_where_nothing_moves() -> None:

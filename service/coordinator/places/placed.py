@@ -103,10 +103,10 @@ class Placed:
     def take(self, node_id: str, reports: Collection[MoveReport]) -> bool:
         """What a node has to move, as it says; whether the rule of some data set has come to its end."""
         self.reports.take(node_id, reports)
-        before = self.rules.changes
+        before, unfinished = self.rules.changes, self.rules.unfinished if reports else ()
         for report in reports:
-            if report.digest_id in self.rules.ending and self._is_over(report.digest_id):
-                self.rules.ends(report.digest_id)
+            if report.digest_id in unfinished and self._is_over(report.digest_id):
+                self.rules.carried_out(report.digest_id)
         return self.rules.changes != before
 
     def _is_over(self, digest_id: bytes) -> bool:

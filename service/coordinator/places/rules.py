@@ -32,12 +32,14 @@ class Rules:
     """By digest id. `check` says what cannot be, the caller journals, `apply` performs.
 
     What was kept several times, and is to be no more, has the rule that any node keeps each shard once until the other
-    copies are given up (`ends`): without a rule nobody would give them up.
+    copies are given up (`ends`): without a rule nobody would give them up. So, too, where one copy was asked for
+    meanwhile, until that rule was carried out (`carried_out`).
     """
 
     def __init__(self) -> None:
         self._rules: dict[bytes, PlacementRule] = {}
         self._ending = set[bytes]()
+        self._several = set[bytes]()  # of the rest: copies may be left of what a rule before asked for
         self._selectors: dict[bytes, Selector] = {}
         self.changes = 0
         self._grouped: dict[tuple[str, bool], Grouped] = {}  # of the nodes in `_grouped_of`, by selector and rack_local
@@ -85,11 +87,14 @@ class Rules:
     def apply(self, record: PlacementSet) -> None:
         self.changes += 1
         digest_id, before = record.digest_id, self._rules.get(record.digest_id)
-        ending = digest_id in self._ending  # who did not hear the answer asks twice
+        # Of one that is ending already, too: who did not hear the answer asks twice.
+        several = before is not None and (digest_id in self.unfinished or before.rack_local or before.replicas > 1)
         self.forget(digest_id)
         if record.HasField("rule"):
             self._set(digest_id, record.rule)
-        elif before is not None and (ending or before.rack_local or before.replicas > 1):
+            if several:
+                self._several.add(digest_id)
+        elif several:
             self._set(digest_id, PlacementRule(replicas=1))
             self._ending.add(digest_id)
 
@@ -98,28 +103,39 @@ class Rules:
         """Those whose rule is taken away, and goes when that is carried out."""
         return self._ending
 
+    @property
+    def unfinished(self) -> Set[bytes]:
+        """Those, and all of which copies may be left that the rule in force does not ask for."""
+        return self._ending | self._several
+
     def ends(self, digest_id: bytes) -> None:
         """It is carried out, or cannot be."""
         if digest_id in self._ending:
             self.forget(digest_id)
+
+    def carried_out(self, digest_id: bytes) -> None:
+        """The rule in force, as far as there is room."""
+        self._several.discard(digest_id)
+        self.ends(digest_id)
 
     def _set(self, digest_id: bytes, rule: PlacementRule) -> None:
         self._rules[digest_id], self._selectors[digest_id] = rule, Selector.parse(rule.selector)
 
     def forget(self, digest_id: bytes) -> None:
         self._ending.discard(digest_id)
+        self._several.discard(digest_id)
         if self._rules.pop(digest_id, None) is not None:
             self.changes += 1
             del self._selectors[digest_id]
             self._striped.pop(digest_id, None)
 
     def snapshot(self) -> Iterator[CommitRecord]:
+        unfinished = self.unfinished
         for digest_id, rule in self._rules.items():
-            if digest_id not in self._ending:
-                yield CommitRecord(placement_set=PlacementSet(digest_id=digest_id, rule=rule))
-                continue
-            yield CommitRecord(placement_set=PlacementSet(digest_id=digest_id, rule=_SEVERAL))
-            yield CommitRecord(placement_set=PlacementSet(digest_id=digest_id))
+            if digest_id in unfinished:
+                yield CommitRecord(placement_set=PlacementSet(digest_id=digest_id, rule=_SEVERAL))
+            ends = digest_id in self._ending
+            yield CommitRecord(placement_set=PlacementSet(digest_id=digest_id, rule=None if ends else rule))
 
 
 def check_kept_once(rule: PlacementRule | None, setting: CacheSetting) -> None:
