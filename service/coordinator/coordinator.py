@@ -227,6 +227,7 @@ class Coordinator:
         self._in_thread.stop()
         self.node_orders.release_waiters()
         self.changes.release_waiters()
+        self.catalogue.release_waiters()
         self.named.release_waiters()
         self.deriving.release_waiters()
         self.reading.release_waiters()

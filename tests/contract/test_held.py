@@ -6,12 +6,16 @@ from __future__ import annotations
 import asyncio
 from pathlib import Path
 
+import pytest
+
 from tests.support.aio import on_loop
 from tests.support.coordinator_here import DIGEST, beat, started
 from tests.support.named_here import until_done
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2
 from tfquiver.proto.tfquiver.v1 import named_datasets_pb2 as pb
 from tfquiver.service.coordinator.coordinator import Coordinator
+from tfquiver.service.coordinator.datasets import held as held_module
+from tfquiver.service.coordinator.datasets.held import Held
 from tfquiver.trust.identity import EVERYBODY
 
 SIZE_BYTES = int(DIGEST.lengths.sum())
@@ -72,3 +76,32 @@ async def test_one_that_is_deleted_meanwhile_stays_deleted(tmp_path: Path) -> No
         tell(coordinator, 2, [hash.tobytes() for hash in DIGEST.hashes])
         assert not await report, "it is no task any more"
         assert coordinator.named.find(EVERYBODY, "set").state == pb.NamedDataset.STATE_DELETING
+
+
+@on_loop
+async def test_a_coordinator_that_stops_waits_for_nobody_who_has_not_told(tmp_path: Path) -> None:
+    async with started(tmp_path) as coordinator:
+        report = await scan_over(coordinator)
+        await asyncio.wait([report], timeout=0.1)
+        assert not report.done()
+        coordinator.release_waiters()
+        async with asyncio.timeout(4):
+            assert await report
+
+
+@on_loop
+async def test_a_look_that_takes_long_is_waited_for_no_longer_than_nodes_wait_for_an_answer(tmp_path: Path) -> None:
+    """They would ask again, and again wait in vain: a data set that was scanned would never be ready."""
+    async with started(tmp_path) as coordinator:
+        held, looking = Held(coordinator.registry, coordinator.membership, coordinator.caching), asyncio.Event()
+
+        async def for_ever(digest_id: bytes) -> int:
+            looking.set()
+            return await asyncio.Event().wait() or 0
+
+        held.resident_bytes = for_ever  # type: ignore[method-assign]
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(held_module, "_PATIENCE_S", 0.1)
+            beat(coordinator, "owner")
+            await held.told(DIGEST.digest_id, "n")
+        assert looking.is_set()

@@ -153,7 +153,7 @@ async def test_a_data_set_of_which_the_digest_is_damaged_is_left_out_of_plans_wi
         (tmp_path / "work" / "digests" / f"{SECOND.digest_id.hex()}.tfqd").write_bytes(b"nothing")
     async with coordinating(tmp_path, a=FIRST_BYTES + 1000) as coordinator:
         await coordinator.start()
-        coordinator.caching._met_at = 0.0
+        coordinator.caching._restored_at = None
         await reads(coordinator, "job", FIRST)
         planning = await plans(coordinator)
         assert is_whole(coordinator)
@@ -220,7 +220,7 @@ async def test_after_a_restart_nothing_is_planned_for_those_nodes_alone_that_cam
         await coordinator.start()
         await plans(coordinator)
         assert is_whole(coordinator)
-        coordinator.caching._met_at = 0.0
+        coordinator.caching._restored_at = None
         await plans(coordinator)
         assert cached(coordinator, FIRST).allocation_bytes == FIRST_BYTES // 3, "the other is gone for good"
 

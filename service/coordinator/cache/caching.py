@@ -27,7 +27,10 @@ from tfquiver.service.coordinator.rotation.rotations import ChunkPlan, Rotations
 from tfquiver.service.coordinator.sessions.sessions import Sessions
 
 _KEPT_S = 60.0  # a rotation remembers between two epochs who had finished what
-MEETING_S = 3.0  # in which the nodes that there were before a restart are heard of
+# In which the nodes that there were before a restart are heard of. Signs of life of each of a thousand are up to 5 s
+# apart: for as long as one node comes after the other there are more to come.
+MEETING_S, LONGEST_MEETING_S = 3.0, 12.0
+_LAST_CAME_S = 1.0
 
 
 class Caching:
@@ -51,7 +54,7 @@ class Caching:
         self.placed.ready, self.placed.settings_set = lambda: self.met, lambda: self.settings_set
         self._clock, self._membership, self._sessions, self._wake = clock, membership, sessions, wake
         self._made, self._budgets = MadeOrders(run, wake), budgets if budgets is not None else Budgets(clock)
-        self._met_at = 0.0
+        self._restored_at: float | None = None  # None: whoever there was has been met
         self._plans: dict[bytes, ChunkPlan] = {}
         self._used_at: dict[bytes, float] = {}
         self._last = LastShares()
@@ -192,12 +195,17 @@ class Caching:
 
     def restored(self) -> None:
         """There was a coordinator before this one, whose nodes are still to be heard of."""
-        self._met_at = self._clock.now() + MEETING_S
+        self._restored_at = self._clock.now()
 
     @property
     def met(self) -> bool:
         """The nodes that there were before a restart have been heard of, or will not be."""
-        return self._clock.now() >= self._met_at
+        if self._restored_at is not None:
+            now = self._clock.now()
+            still_come = now < self._membership.joined_at + _LAST_CAME_S and now < self._restored_at + LONGEST_MEETING_S
+            if now >= self._restored_at + MEETING_S and not still_come:
+                self._restored_at = None
+        return self._restored_at is None
 
     def changed(self, changes: Iterable[Change], loaded: bool = False) -> None:
         """Residency has. `loaded`: what is resident now has just come from the store."""

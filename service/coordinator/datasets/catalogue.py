@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import AsyncIterable, Mapping, Sequence
 
 from absl import logging
@@ -14,7 +15,7 @@ from tfquiver.proto.tfquiver.v1 import types_pb2
 from tfquiver.proto.tfquiver.v1.commit_log_pb2 import CacheSet, CommitRecord, DatasetRemoved, PlacementSet
 from tfquiver.rare_lines import every_n_seconds
 from tfquiver.scanning.listing_terms import ListingTerms
-from tfquiver.service.coordinator.cache.caching import MEETING_S, Caching
+from tfquiver.service.coordinator.cache.caching import LONGEST_MEETING_S, Caching
 from tfquiver.service.coordinator.cache.placement import COOPERATIVE, NONE, UNIFORM
 from tfquiver.service.coordinator.datasets.ownership import Ownership
 from tfquiver.service.coordinator.datasets.registry import Registry
@@ -42,7 +43,11 @@ class Catalogue:
     ) -> None:
         self._log, self._registry, self._ownership = log, registry, ownership
         self._membership, self._caching, self._sessions, self._waiting = membership, caching, sessions, waiting
-        self._setting = asyncio.Lock()
+        self._setting, self._stopping = asyncio.Lock(), asyncio.Event()
+
+    def release_waiters(self) -> None:
+        """Who waits is told so at once, from now on."""
+        self._stopping.set()
 
     async def register(
         self,
@@ -108,11 +113,16 @@ class Catalogue:
         return []
 
     async def nodes_met(self) -> None:
-        """Those that there were before a restart have said what is read there without a session, or will not."""
+        """Those that there were before a restart have said what is read there without a session, or will not. Raises
+        UnavailableError: the coordinator stops."""
         loop = asyncio.get_running_loop()
-        until_s = loop.time() + MEETING_S
+        until_s = loop.time() + LONGEST_MEETING_S
         while not self._caching.met and loop.time() < until_s:
-            await asyncio.sleep(_MET_LOOK_S)
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(_MET_LOOK_S):
+                    await self._stopping.wait()
+            if self._stopping.is_set():
+                raise errors.UnavailableError("the coordinator stops before its nodes have come back: try again")
 
     async def deleted(self, digest_id: bytes) -> None:
         """There is none such: returns when that is durable, which a `delete` that failed half-way has left undone."""

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 
 from tfquiver.service.coordinator.cache.caching import Caching
-from tfquiver.service.coordinator.cache.resident_share import ResidentShare
 from tfquiver.service.coordinator.datasets.registry import Registry
 from tfquiver.service.coordinator.nodes.membership import Membership
-from tfquiver.service.coordinator.residency.residency import Table
+from tfquiver.service.coordinator.residency.here import bytes_here
 
-_PATIENCE_S = 5.0  # two heartbeats of every node, as far apart as they are by default
+# Two heartbeats of every node, as far apart as those of a thousand are; less than nodes wait for an answer.
+_PATIENCE_S = 8.0
 _FIRST_PAUSE_S = 0.02
 _HEARTBEATS = 2  # the next one may have been on its way before the entry stood
 
@@ -20,6 +21,11 @@ class Held:
 
     def __init__(self, registry: Registry, membership: Membership, caching: Caching) -> None:
         self._registry, self._membership, self._caching = registry, membership, caching
+        self._stopping = asyncio.Event()
+
+    def release_waiters(self) -> None:
+        """Who waits goes on at once with what is known, from now on."""
+        self._stopping.set()
 
     async def resident_bytes(self, digest_id: bytes) -> int | None:
         """Of a registered data set; raw bytes. None: not all nodes have told."""
@@ -30,33 +36,30 @@ class Held:
         digest = await self._registry.digest(digest_id)
         for _ in self._caching.residency.merge():
             await asyncio.sleep(0)
-        opening = self._caching.residency.opening()
-        try:
-
-            def looked() -> int:
-                table = Table(digest)
-                table.enter(opening)
-                return ResidentShare.of(table, None).resident_bytes
-
-            return await asyncio.to_thread(looked)
-        finally:
-            self._caching.residency.finish(opening)
+        return await asyncio.to_thread(bytes_here, digest, list(self._caching.residency.held().values()))
 
     async def told(self, digest_id: bytes, scanner: str) -> None:
         """Returns when what a scan has brought is known: `scanner`, which says that it is over, has told what it holds,
         and the owners of the other shards do so with their heartbeats. At once where all of it is there; after some
-        seconds in any case."""
-        size_bytes = self._registry.find(digest_id).size_bytes
-        before = self._heard(scanner)
+        seconds in any case, however long it takes to look."""
+        if before := self._heard(scanner):
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(_PATIENCE_S):
+                    await self._all_told(digest_id, scanner, before)
+
+    async def _all_told(self, digest_id: bytes, scanner: str, before: dict[str, int]) -> None:
+        size_bytes, pause_s, looked_at = self._registry.find(digest_id).size_bytes, _FIRST_PAUSE_S, tuple[int, ...]()
         loop = asyncio.get_running_loop()
-        give_up_s, pause_s = loop.time() + _PATIENCE_S, _FIRST_PAUSE_S
-        while before and loop.time() < give_up_s:
-            if (await self.resident_bytes(digest_id) or 0) >= size_bytes:
+        while not self._stopping.is_set():
+            began_s, told = loop.time(), self._membership.told()
+            if told != looked_at and (await self.resident_bytes(digest_id) or 0) >= size_bytes:
                 return
-            now = self._heard(scanner)
+            looked_at, now = told, self._heard(scanner)
             if all(now.get(node_id, count + _HEARTBEATS) >= count + _HEARTBEATS for node_id, count in before.items()):
                 return
-            await asyncio.sleep(pause_s)
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(max(pause_s, loop.time() - began_s)):
+                    await self._stopping.wait()
             pause_s *= 2
 
     def _heard(self, scanner: str) -> dict[str, int]:

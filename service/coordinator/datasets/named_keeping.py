@@ -177,6 +177,7 @@ class NamedKeeping:
 
     def release_waiters(self) -> None:
         self._stopping = True
+        self._held.release_waiters()
         self._bump()
 
     async def look(self) -> None:

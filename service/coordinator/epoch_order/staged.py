@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from tfquiver.content.drawn_shards import DrawnShards
 from tfquiver.service.coordinator.epoch_order.sampler import NOWHERE, Place, ResidentFirst
-from tfquiver.service.coordinator.epoch_order.slots import Slots
+from tfquiver.service.coordinator.epoch_order.slots import Slots, distinct
 
 
 class Staged:
@@ -74,7 +74,7 @@ class Staged:
         self._now.remove(self._of_now(gone))
 
     def residency_changed(self, shards: Sequence[int] | npt.NDArray[np.integer]) -> None:
-        changed = np.unique(np.asarray(shards, np.uint32))
+        changed = distinct(np.asarray(shards, np.uint32))
         firsts, ends = (np.searchsorted(self._shards, changed, side) for side in ("left", "right"))
         some = ends > firsts
         if not some.any():

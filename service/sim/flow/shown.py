@@ -13,6 +13,7 @@ from itertools import repeat
 
 import numpy as np
 
+from tfquiver.service.coordinator.epoch_order.slots import distinct
 from tfquiver.service.coordinator.policies.columns import Rows
 from tfquiver.service.coordinator.policies.interface import (
     MODES,
@@ -100,7 +101,7 @@ class Views:
         lately = np.flatnonzero(now - jobs.ended_s < self._sight.gone_s)  # perhaps between two epochs
         numbers = np.union1d(jobs.running, lately)
         shown = tuple(self.meters.shown(number, now, self._probing.result(number)) for number in numbers.tolist())
-        read, contents = np.unique(jobs.dataset[numbers]), self._contents
+        read, contents = distinct(jobs.dataset[numbers]), self._contents
         datasets = self._rows_of_datasets(read, self._resident_bytes(read), contents.mode[read], contents.given[read])
         return Shown(ClusterView(self._cluster.cache_bytes, None, tuple(datasets), shown), read, numbers)
 

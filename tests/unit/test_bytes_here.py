@@ -1,0 +1,54 @@
+"""How much is here of a data set that nobody follows, against the table that is made of one that is followed."""
+
+from __future__ import annotations
+
+import ast
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import tfquiver
+from tests.support.digests import digest_of
+from tfquiver.content.prefixes import of_hashes
+from tfquiver.service.coordinator.residency import here
+from tfquiver.service.coordinator.residency.here import bytes_here
+from tfquiver.service.coordinator.residency.residency import Residency, Table
+
+HASHES = [n.to_bytes(1, "little") * 32 for n in range(12)]
+hashes = st.lists(st.sampled_from(HASHES), max_size=8)
+
+
+@given(hashes, st.lists(hashes, max_size=6), st.sampled_from([1, 3, 500_000]))
+@settings(deadline=None)
+def test_it_is_what_a_table_would_say(shards: list[bytes], held: list[list[bytes]], at_once: int) -> None:
+    """A hash may be that of several shards, and several nodes may hold one."""
+    digest, residency = digest_of(shards), Residency()
+    for number, values in enumerate(held):
+        residency.added(f"n{number}", of_hashes(values))
+    table = Table(digest)
+    table.enter(residency.opening())
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(here, "_LOOKED_UP_AT_ONCE", at_once)
+        assert bytes_here(digest, list(residency.held().values())) == table.resident_bytes
+
+
+@pytest.mark.parametrize("shards", [1, 5])
+def test_few_shards_are_looked_for_at_each_node_and_many_hashes_in_the_data_set(shards: int) -> None:
+    """Both ways it is the same."""
+    digest = digest_of(HASHES[:shards])
+    held = [of_hashes(HASHES[4:]), np.sort(of_hashes(HASHES[:2]))]
+    assert bytes_here(digest, held) == {1: 100, 5: 300}[shards]
+
+
+def test_nobody_asks_numpy_for_each_number_once() -> None:
+    """It takes 35 times as long as sorting them (numpy 2.4), and of millions the loop waits for seconds: `distinct`,
+    of epoch_order/slots.py, does not. Where more is asked for, numpy sorts."""
+    root, found = Path(tfquiver.__file__).parent, []
+    for path in (*root.rglob("*.py"), *(root / "service").resolve().rglob("*.py")):
+        for call in ast.walk(ast.parse(path.read_text())):
+            if isinstance(call, ast.Call) and ast.unparse(call.func) == "np.unique" and not call.keywords:
+                found.append(f"{path}:{call.lineno}")
+    assert not found
