@@ -26,6 +26,7 @@ import hypothesis
 import pytest
 
 from tests.support import cluster, examples, leaks, own_mounts, turns, warm
+from tfquiver.daemon import starting
 
 # A pause of the machine is not a slow example; pytest-timeout bounds the whole test.
 hypothesis.settings.register_profile("tfquiver", deadline=None)
@@ -45,10 +46,13 @@ os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 # Where the environment says that no bytecode is kept, as containers' do, each of them would compile what it imports.
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 sys.dont_write_bytecode = False
+# Until all modules are imported: collections that look through what lasts were a part of what that took.
+gc.disable()
 WITH_TENSORFLOW = ("ops", "integration", "fault", "bench")
 # Every process that a test starts, and every one that those start, carries it: also when it has become a daemon.
 os.environ[leaks.MARK] = secrets.token_hex(8)
 cluster.starts = warm.server
+starting.starts = warm.Popen
 
 
 def pytest_report_header() -> str:
@@ -81,6 +85,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 def pytest_collection_finish() -> None:
     """All modules are imported. What they hold lasts: that no later collection looks through it saves a tenth."""
+    gc.enable()
     gc.collect()
     gc.freeze()
 

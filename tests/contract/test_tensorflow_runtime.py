@@ -8,6 +8,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+from tests.support import warm
+
 _HELD = """
 import base64, ctypes, sys
 maps = open("/proc/self/maps").read().split()
@@ -35,15 +37,15 @@ except tensorflow_runtime.StartError as error:
 
 
 def test_every_operation_and_kernel_is_there_without_tensorflows_python() -> None:
-    whole = _held("from tfquiver.ops.library import loader\nloader.load()\n")
-    bare = _held(_SERVER)
+    whole = _held("from tfquiver.ops.library import loader\nloader.load()\n", "tensorflow")
+    bare = _held(_SERVER, "tensorflow servers")
     assert (whole[0], bare[0]) == ("python", "bare")
     assert "QuiverDataset" in bare[1]
     assert bare[1:] == whole[1:]
 
 
 def test_what_tensorflow_refuses_is_an_error_and_not_the_end_of_the_process() -> None:
-    done = _run(_REFUSED)
+    done = _forked(_REFUSED, "tensorflow servers")
     assert done.returncode == 1
     assert "refused: No credentials factory has been registered for protocol none" in done.stderr
 
@@ -56,21 +58,27 @@ def test_one_that_has_plugins_is_imported_whole(tmp_path: Path) -> None:
 
 
 def test_tensorflow_can_be_imported_behind_it() -> None:
-    done = _run(f"{_SERVER}\nimport tensorflow as tf\nprint(tf.reduce_sum(tf.range(4)).numpy())")
+    done = _forked(
+        f"{_SERVER}\nimport tensorflow as tf\nprint(tf.reduce_sum(tf.range(4)).numpy())", "tensorflow servers"
+    )
     assert done.stdout == "6\n", done.stderr
 
 
-def _held(code: str) -> tuple[str, list[str], list[tuple[str, str, str, str]]]:
+def _held(code: str, kind: str) -> tuple[str, list[str], list[tuple[str, str, str, str]]]:
     """Whether TensorFlow's Python is there after `code`; the operations, and the kernels."""
     from tensorflow.core.framework import kernel_def_pb2, op_def_pb2
 
-    done = _run(code + _HELD)
+    done = _forked(code + _HELD, kind)
     assert done.returncode == 0, done.stderr
     how, operations, kernels = done.stdout.splitlines()
     ops = op_def_pb2.OpList.FromString(base64.b64decode(operations)).op
     all_kernels = kernel_def_pb2.KernelList.FromString(base64.b64decode(kernels)).kernel
     names = sorted((one.op, one.device_type, one.label, str(one.constraint)) for one in all_kernels)
     return how, sorted(one.name for one in ops), names
+
+
+def _forked(code: str, kind: str) -> subprocess.CompletedProcess[str]:
+    return warm.run([sys.executable, "-c", code], warm_kind=kind, capture_output=True, text=True, timeout=120)
 
 
 def _run(code: str) -> subprocess.CompletedProcess[str]:

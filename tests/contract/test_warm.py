@@ -13,6 +13,7 @@ import psutil
 import pytest
 
 from tests.support import leaks, warm
+from tfquiver.daemon import starting
 
 _SAYS = """
 import json, os, random, sys, tempfile
@@ -86,3 +87,40 @@ def test_what_is_read_at_pythons_start_can_be_another() -> None:
         start(command, env=env, capture_output=True, text=True, timeout=60) for start in (warm.run, subprocess.run)
     )
     assert forked.stdout == anew.stdout
+
+
+_DAEMON = """
+import os, signal, sys
+session = os.stat(f"/proc/{os.getsid(0)}") and os.getsid(0) != int(sys.argv[1])
+print(session, sys.stdin.read(), os.getcwd(), sys.argv[2:], [signal.getsignal(one) for one in (2, 3, 15)], flush=True)
+signal.pause()
+"""
+
+
+def test_a_daemon_is_nobodys_child_in_a_session_of_its_own(tmp_path: Path) -> None:
+    said, before = [], leaks.look()
+    for start in (subprocess.Popen, warm.Popen):
+        command = starting.by_shell([sys.executable, "-c", _DAEMON, str(os.getsid(0)), "argument"])
+        with start(
+            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, start_new_session=True,
+            cwd="/",
+        ) as shell:  # fmt: skip
+            assert shell.stdout is not None
+            said.append(shell.stdout.readline())
+        assert shell.returncode == 0, "nobody asks how it ended"
+        ((daemon, _),) = leaks._processes() - before.processes
+        assert psutil.Process(daemon).ppid() not in (shell.pid, os.getpid())
+        psutil.Process(daemon).kill()
+        assert leaks.await_gone(before) == []
+    assert said[0] == said[1] != b""
+
+
+@pytest.mark.parametrize("code", ["raise SystemExit(3)", "import os; os.kill(os.getpid(), 9)"])
+def test_how_a_daemon_ended_is_told_alike(code: str) -> None:
+    ended = []
+    for start in (subprocess.Popen, warm.Popen):
+        command = starting.by_shell([sys.executable, "-c", code])
+        with start(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, start_new_session=True) as shell:
+            shell.communicate(b"\n", timeout=60)
+        ended.append(shell.returncode)
+    assert ended[0] == ended[1] in (3, 137)

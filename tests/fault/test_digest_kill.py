@@ -11,19 +11,20 @@ from pathlib import Path
 import psutil
 import pytest
 
+from tests.support import warm
 from tests.support.gcs_emulator import GcsEmulator, gcs_emulator
 from tests.support.records import stream
 from tfquiver.content.digest import Digest
 
 CHUNKS = 5  # of 4 MiB a file
-RECORD = bytes(1008)  # 1 KiB framed: a chunk is 4096 of them
+RECORD = bytes(8176)  # 8 KiB framed: a chunk is 512 of them
 
 
 def build(emulator: GcsEmulator, output: Path, workers: int) -> subprocess.Popen[bytes]:
     command = ["digest", "build", "gs://bucket/f-*", "-o", str(output), f"--workers={workers}"]
     sizes = ["--min_shard=1", "--target_shard=1", "--max_shard=1"]
     environment = os.environ | {"STORAGE_EMULATOR_HOST": emulator.address}
-    return subprocess.Popen([sys.executable, "-m", "tfquiver.cli.main", *command, *sizes], env=environment)
+    return warm.Popen([sys.executable, "-m", "tfquiver.cli.main", *command, *sizes], env=environment)
 
 
 @pytest.mark.parametrize("workers", [1, 2])
@@ -42,7 +43,7 @@ def test_killed_builds_go_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, wo
 
         client = storage.Client()
         for number in range(2):
-            data = stream([bytes([number]) + RECORD[1:]] * 4096 * CHUNKS)
+            data = stream([bytes([number]) + RECORD[1:]] * 512 * CHUNKS)
             client.bucket("bucket").blob(f"f-{number}").upload_from_string(data)
         client.close()
         # Two looks at the first bytes, then chunks; the hanging one is well inside.
@@ -70,5 +71,5 @@ def test_killed_builds_go_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, wo
         fresh = tmp_path / "fresh.tfqd"
         assert build(emulator, fresh, 1).wait(90) == 0
     one, other = Digest.open(output), Digest.open(fresh)
-    assert one.num_records == 2 * 4096 * CHUNKS
+    assert one.num_records == 2 * 512 * CHUNKS
     assert (one.content_root, one.digest_id) == (other.content_root, other.digest_id)

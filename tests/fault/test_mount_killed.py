@@ -6,13 +6,13 @@ import errno
 import os
 import random
 import signal
-import subprocess
 import threading
 from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
+from tests.support import warm
 from tests.support.mounted import ENDS_S, command, mounted, sums
 from tests.support.privileges import needs_fuse
 from tfquiver.mounting import mount_points
@@ -73,12 +73,12 @@ def test_readers_are_told_and_the_next_mount_is_whole(tmp_path: Path, source: Pa
             assert found is not None
             assert mount_points.trouble(found) == "stale"
             if unmounts:  # while those who were told have not closed their files
-                done = subprocess.run(command("unmount", point), capture_output=True, text=True)
+                done = warm.run(command("unmount", point), capture_output=True, text=True)
                 assert done.returncode == 0, done.stderr
                 assert mount_points.at(point) is None
                 assert not list(point.iterdir())
             again = command("mount", f"--cache_dir={cache_dir}", source, point)
-            done = subprocess.run(again, capture_output=True, text=True)
+            done = warm.run(again, capture_output=True, text=True)
             assert done.returncode == 0, done.stderr
             assert len([one for one in mount_points.mounts() if one.path == str(point)]) == 1
             assert sums(point) == sums(source)
@@ -89,6 +89,6 @@ def test_readers_are_told_and_the_next_mount_is_whole(tmp_path: Path, source: Pa
             for reader in readers:
                 with suppress(OSError):  # closed all the same
                     os.close(reader.fd)
-        done = subprocess.run(command("unmount", point), capture_output=True, text=True)
+        done = warm.run(command("unmount", point), capture_output=True, text=True)
         assert done.returncode == 0, done.stderr
         mount.process.returncode = 0

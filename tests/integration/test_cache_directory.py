@@ -16,6 +16,7 @@ from pathlib import Path
 import psutil
 import pytest
 
+from tests.support import warm
 from tests.support.cluster import Server, wait_until
 from tests.support.daemons import daemons, end_daemons
 from tests.support.reader_client import Connection
@@ -60,9 +61,7 @@ def test_a_link_in_the_place_of_a_file_is_named_and_not_followed(tmp_path: Path,
         target.mkdir(mode=0o755)
         target.chmod(0o755)
     (cache / file).symlink_to(target)
-    done = subprocess.run(
-        [sys.executable, "-m", NODE, f"--cache_dir={cache}"], capture_output=True, text=True, timeout=30
-    )
+    done = warm.run([sys.executable, "-m", NODE, f"--cache_dir={cache}"], capture_output=True, text=True, timeout=30)
     assert done.returncode == 1
     assert str(cache / file) in done.stderr
     assert "symbolic link" in done.stderr
@@ -96,7 +95,7 @@ def test_a_link_where_a_daemon_is_started_is_named_and_not_followed(tmp_path: Pa
 
 
 def test_no_directory_at_all_is_refused(tmp_path: Path) -> None:
-    done = subprocess.run(
+    done = warm.run(
         [sys.executable, "-m", NODE, "--cache_dir="], capture_output=True, text=True, timeout=30, cwd=tmp_path
     )
     assert done.returncode != 0
@@ -135,7 +134,7 @@ def test_a_volume_of_the_group_works_without_being_its_owner(tmp_path: Path, mou
     volume.chmod(0o2775)
     for directory in (volume, volume / "below"):
         with (tmp_path / "log").open("wb") as log:
-            process = subprocess.Popen(
+            process = warm.Popen(
                 [sys.executable, "-c", AS_SOMEBODY, f"--cache_dir={directory}", "--quota=1MiB"],
                 stdout=subprocess.PIPE, stderr=log,
             )  # fmt: skip
@@ -160,7 +159,7 @@ def _running_as_somebody(directory: Path, log_path: Path, *flags: str) -> Iterat
     """The ready line of a node that runs there as user and group 1000."""
     with log_path.open("wb") as log:
         command = [sys.executable, "-c", AS_SOMEBODY, f"--cache_dir={directory}", "--quota=1MiB", *flags]
-        process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=log)
+        process = warm.Popen(command, stdout=subprocess.PIPE, stderr=log)
     assert process.stdout
     try:
         line = process.stdout.readline()
@@ -244,7 +243,7 @@ def test_a_daemon_whose_starter_is_gone_serves_without_complaint(cache_dir: Path
     read_end, write_end = os.pipe()
     os.close(read_end)
     with (cache_dir / "stderr").open("wb") as log:
-        process = subprocess.Popen(
+        process = warm.Popen(
             [sys.executable, "-m", NODE, f"--cache_dir={cache_dir}", "--quota=1MiB"], stdout=write_end, stderr=log
         )
     os.close(write_end)

@@ -7,8 +7,6 @@ import mmap
 import os
 import random
 import signal
-import subprocess
-import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
@@ -17,7 +15,7 @@ from pathlib import Path
 import pytest
 
 import tfquiver
-from tests.support import numbered
+from tests.support import numbered, warm
 from tests.support.daemons import daemons, end_daemons
 from tests.support.mounted import command, forget_pages, mounted, sums
 from tests.support.privileges import needs_fuse, needs_mounts
@@ -33,9 +31,9 @@ BDI = "/sys/class/bdi/{}:{}/read_ahead_kb"
 
 @pytest.fixture
 def source(tmp_path: Path) -> Path:
-    numbered.write(tmp_path / "data" / "a", 2, 3000, 1000)
-    numbered.write(tmp_path / "data" / "b" / "c", 2, 3000, 1000, seed=1)  # equal files would share their shards
-    text = b"".join(tfrecord.frame(b"number %d " % number * 100) for number in range(3000))  # its entries are zstd
+    numbered.write(tmp_path / "data" / "a", 2, 1500, 1000)
+    numbered.write(tmp_path / "data" / "b" / "c", 2, 1500, 1000, seed=1)  # equal files would share their shards
+    text = b"".join(tfrecord.frame(b"number %d " % number * 100) for number in range(1500))  # its entries are zstd
     (tmp_path / "data" / "b" / "text.tfrecord").write_bytes(text)
     (tmp_path / "data" / "empty.tfrecord").touch()
     return tmp_path / "data"
@@ -194,23 +192,23 @@ def test_a_stale_mount_is_recognised_and_taken_away(tmp_path: Path, source: Path
         found = mount_points.at(point)
         assert found is not None
         assert mount_points.trouble(found) == "stale"
-        status = subprocess.run(command("status", tmp_path / "cache"), capture_output=True, text=True, check=True)
+        status = warm.run(command("status", tmp_path / "cache"), capture_output=True, text=True, check=True)
         assert f"the mount at {point} " in status.stdout
         assert "is stale" in status.stdout
-        done = subprocess.run(command("unmount", point), capture_output=True, text=True, check=True)
+        done = warm.run(command("unmount", point), capture_output=True, text=True, check=True)
         assert "is unmounted" in done.stdout
         assert mount_points.at(point) is None
-        again = subprocess.run(
+        again = warm.run(
             command("mount", f"--cache_dir={tmp_path / 'cache'}", *every(source), point), capture_output=True, text=True
         )
         assert again.returncode == 0, again.stderr
         assert sums(point) == sums(source)
-        subprocess.run(command("unmount", point), check=True, capture_output=True)
+        warm.run(command("unmount", point), check=True, capture_output=True)
         mount.process.returncode = 0
 
 
 def refused(*arguments: object) -> str:
-    done = subprocess.run(command("mount", *arguments), capture_output=True, text=True, timeout=90)
+    done = warm.run(command("mount", *arguments), capture_output=True, text=True, timeout=90)
     assert done.returncode == 1, done.stdout
     lines = done.stderr.splitlines()
     assert len(lines) == 1, lines
@@ -227,22 +225,18 @@ def test_what_cannot_be_mounted_on(tmp_path: Path, source: Path) -> None:
     with mounted(tmp_path / "mnt", tmp_path / "cache", files) as mount:
         assert "mounted there already" in refused(cache, files[0], mount.point)
         with (mount.point / Path(files[0]).relative_to(source)).open("rb"):
-            done = subprocess.run(command("unmount", mount.point), capture_output=True, text=True)
+            done = warm.run(command("unmount", mount.point), capture_output=True, text=True)
             assert done.returncode == 1
             assert "in use" in done.stderr
     empty = tmp_path / "empty"
     empty.mkdir()
-    assert (
-        "no data set is mounted there"
-        in subprocess.run(command("unmount", empty), capture_output=True, text=True).stderr
-    )
+    assert "no data set is mounted there" in warm.run(command("unmount", empty), capture_output=True, text=True).stderr
 
 
 def test_a_compressed_file_is_refused_with_the_reason(tmp_path: Path) -> None:
     paths = numbered.write(tmp_path / "data", 1, 10, 1000)
     packed = tmp_path / "data" / "packed.tfrecord.gz"
-    subprocess.run([sys.executable, "-c", "import gzip, sys; gzip.open(sys.argv[2], 'wb').write("
-                    "open(sys.argv[1], 'rb').read())", str(paths[0]), str(packed)], check=True)  # fmt: skip
+    packed.write_bytes(gzip.compress(paths[0].read_bytes()))
     point = tmp_path / "mnt"
     point.mkdir()
     try:
@@ -279,7 +273,7 @@ def test_what_is_cached_is_next(tmp_path: Path, source: Path) -> None:
     cache_dir = tmp_path / "cache"
     with mounted(tmp_path / "mnt", cache_dir, every(source)):
         pass
-    subprocess.run(command("clear", cache_dir), check=True, capture_output=True)
+    warm.run(command("clear", cache_dir), check=True, capture_output=True)
     with mounted(tmp_path / "mnt", cache_dir, every(source), "--read_ahead=0") as mount:
         ahead = mount.point / ".tfquiver" / "next"
         names = {str(Path(path).relative_to(source)) for path in every(source)}
@@ -354,7 +348,7 @@ class Files:
 def digest_file(tmp_path: Path, source: Path) -> Path:
     files = [str(path) for path in source.rglob("*") if path.is_file()]
     path = tmp_path / "images.tfqd"
-    subprocess.run(command("digest", "build", "--format=bytes", "-o", path, *files), check=True, capture_output=True)
+    warm.run(command("digest", "build", "--format=bytes", "-o", path, *files), check=True, capture_output=True)
     return path
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import grpc
 import pytest
 
-from tests.support import node_calls, numbered
+from tests.support import node_calls, numbered, warm
 from tests.support.cluster import Cluster
 from tests.support.mounted import command, mounted, sums
 from tests.support.privileges import needs_fuse
@@ -32,12 +32,12 @@ def test_through_a_clusters_node_by_files_and_by_name(tmp_path: Path) -> None:
                 tmp_path / "mnt", cluster.cache_dir, sources, service, "--name=numbers", own_daemon=False
             ) as mount:
                 assert sums(mount.point) == sums(tmp_path / "data")
-        status = subprocess.run(
+        status = warm.run(
             command("status", cluster.coordinator.address, "--json"), capture_output=True, text=True, check=True
         )
         assert '"mounts": []' in status.stdout
         point = tmp_path / "mnt"
-        done = subprocess.run(
+        done = warm.run(
             command("mount", service, f"--cache_dir={tmp_path / 'elsewhere'}", "numbers", point),
             capture_output=True,
             text=True,
@@ -57,7 +57,7 @@ def test_what_is_mounted_is_neither_deleted_nor_forgotten_when_it_is_refreshed(t
         service = f"--service={cluster.coordinator.address}"
 
         def dataset(*words: object) -> subprocess.CompletedProcess[str]:
-            return subprocess.run(command("dataset", *words, service), capture_output=True, text=True, timeout=120)
+            return warm.run(command("dataset", *words, service), capture_output=True, text=True, timeout=120)
 
         def is_old_there(name: str) -> bool:
             told = json.loads(dataset("show", name, "--json").stdout)

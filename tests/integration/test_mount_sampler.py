@@ -18,6 +18,7 @@ from typing import Any, Generic, TypeVar
 
 import pytest
 
+from tests.support import warm
 from tests.support.mounted import command, mounted
 from tests.support.privileges import needs_fuse
 
@@ -82,7 +83,7 @@ def cache_dir(tmp_path: Path, images: Path) -> Path:
     directory = tmp_path / "cache"
     with mounted(tmp_path / "mnt", directory, [str(images)]):
         pass
-    subprocess.run(command("clear", directory), check=True, capture_output=True)
+    warm.run(command("clear", directory), check=True, capture_output=True)
     return directory
 
 

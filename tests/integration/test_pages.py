@@ -12,9 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.support import page_blocks
+from tests.support import page_blocks, warm
 from tests.support.cluster import die_with_parent, tensorflow_env
-from tests.support.page_forks import PageForks
 from tests.support.privileges import cannot_mount_fuse
 
 pytestmark = [pytest.mark.long, pytest.mark.timeout(600)]
@@ -26,13 +25,6 @@ PAGES = [
     if page_blocks.RUN.search(path.read_text())
 ]
 _PAGE_S = 500.0  # some start twenty processes, one after the other
-
-
-@pytest.fixture(scope="module")
-def forks(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PageForks]:
-    home = tmp_path_factory.mktemp("forks")
-    with PageForks(environment(home, home), home / "log") as made:
-        yield made
 
 
 @pytest.fixture(scope="module")
@@ -75,7 +67,7 @@ def test_there_are_pages() -> None:
 
 
 @pytest.mark.parametrize("path", PAGES, ids=lambda path: path.stem)
-def test_a_page_does_what_it_says(tmp_path: Path, path: Path, forks: PageForks, cluster: dict[str, str]) -> None:
+def test_a_page_does_what_it_says(tmp_path: Path, path: Path, cluster: dict[str, str]) -> None:
     for module in page_blocks.NEEDS.findall(path.read_text()):
         if find_spec(module) is None:
             pytest.skip(f"{path.name} needs {module}, which is not installed: pip install 'tfquiver[{module}]'")
@@ -84,10 +76,13 @@ def test_a_page_does_what_it_says(tmp_path: Path, path: Path, forks: PageForks, 
     beside = cluster if page_blocks.CLUSTER.search(path.read_text()) else {}
     home = tmp_path / "home"
     home.mkdir()
-    printed = tmp_path / "printed"
     try:
-        code = forks.run(path, home, environment(home, tmp_path) | beside, printed, _PAGE_S)
-        assert code == 0, printed.read_text(errors="replace")[-8000:]
+        done = warm.run(
+            [sys.executable, "-m", "tests.support.pages", str(path)], warm_kind="keras", stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace", timeout=_PAGE_S, cwd=home,
+            env=environment(home, tmp_path) | beside,
+        )  # fmt: skip
+        assert done.returncode == 0, done.stdout[-8000:]
     finally:
         for node in home.rglob("node.json"):
             command = [sys.executable, "-m", "tfquiver.cli.main", "stop", str(node.parent), "--force"]

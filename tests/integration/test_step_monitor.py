@@ -7,7 +7,6 @@ import json
 import logging
 import os
 import signal
-import subprocess
 import sys
 import time
 from collections import defaultdict
@@ -25,7 +24,7 @@ import tensorflow as tf
 
 import tfquiver
 import tfquiver.keras
-from tests.support import numbered
+from tests.support import numbered, warm
 from tfquiver.cli import calls
 from tfquiver.cli.showing import explain, status, status_view
 from tfquiver.client.step_times import accelerators, step_monitor, step_reports
@@ -162,7 +161,8 @@ def test_a_run_says_what_was_saved_however_it_ends(
 ) -> None:
     """As short as it is: shorter than the time between two reports. With the logging that everybody has."""
     command = [sys.executable, "-c", FIT, f"{paths[0].parent}/*", str(cache_dir), verbose, ends]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=200, env=os.environ | {"COLUMNS": "80"})
+    env = os.environ | {"COLUMNS": "80"}
+    done = warm.run(command, warm_kind="keras", capture_output=True, text=True, timeout=200, env=env)
     assert (done.returncode == 0) == (ends == "well"), done.stderr
     where = done.stdout if verbose != "0" else done.stderr
     lines = [line for line in where.splitlines() if line.startswith("tfquiver: of the ")]

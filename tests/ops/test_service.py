@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import itertools
-import os
-import subprocess
 import sys
 import threading
 import time
@@ -19,7 +17,7 @@ import tensorflow as tf
 from tensorflow.python.eager import cancellation
 
 from tests.ops.conftest import MakeNode, numbered
-from tests.support import tf_service
+from tests.support import tf_service, warm
 from tests.support.op_source import OpSource, records_of
 from tests.support.reader_wire import ERROR, frame
 from tests.support.scripted_node import await_ends_told
@@ -30,10 +28,13 @@ ALL = Counter(itertools.chain(*SHARDS))
 _protocol = "grpc"
 
 
-@pytest.fixture(autouse=True, params=tf_service.PROTOCOLS)
+@pytest.fixture(params=tf_service.PROTOCOLS)
 def protocol(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """By which elements leave workers."""
     monkeypatch.setattr(sys.modules[__name__], "_protocol", request.param)
+
+
+by_each_protocol = pytest.mark.usefixtures("protocol")
 
 
 @contextmanager
@@ -57,6 +58,7 @@ def distributed(target: str, dataset: tf.data.Dataset) -> tf.data.Dataset:
     return tf_service.distributed(dataset, dynamic, target, _protocol)
 
 
+@by_each_protocol
 @pytest.mark.parametrize("options", [{}, {"batch_size": 8}, {"hold_back": 4}], ids=str)
 def test_workers_share_an_epoch(make_node: MakeNode, options: dict[str, object]) -> None:
     node = make_node(SHARDS)
@@ -70,6 +72,7 @@ def test_workers_share_an_epoch(make_node: MakeNode, options: dict[str, object])
     assert len({opened.reader_id for opened in node.opens}) == len(node.opens)
 
 
+@by_each_protocol
 def test_repeat_before_distribute_is_one_session_an_epoch(make_node: MakeNode) -> None:
     node = make_node(SHARDS)
     with service(1) as target:
@@ -78,6 +81,7 @@ def test_repeat_before_distribute_is_one_session_an_epoch(make_node: MakeNode) -
     assert {ticket[2] for ticket in node.tickets} >= {0, 1}
 
 
+@by_each_protocol
 def test_a_provider_that_gets_no_answer_is_asked_again(make_node: MakeNode) -> None:
     node = make_node(SHARDS)
     refusals = [b"\x0e\x00\x00" + b"\x05\x00later"] * 3
@@ -91,6 +95,7 @@ def test_a_provider_that_gets_no_answer_is_asked_again(make_node: MakeNode) -> N
     assert not refusals
 
 
+@by_each_protocol
 def test_zip_has_two_providers(make_node: MakeNode) -> None:
     make_node(SHARDS)
     with service(1) as target:
@@ -99,6 +104,7 @@ def test_zip_has_two_providers(make_node: MakeNode) -> None:
     assert Counter(left) == Counter(right) == ALL
 
 
+@by_each_protocol
 def test_a_node_error_that_is_final_reaches_the_trainer(make_node: MakeNode) -> None:
     """tf.data service's client repeats UNAVAILABLE for ever: a final one must come as something else."""
     node = make_node(SHARDS)
@@ -112,6 +118,7 @@ def test_a_node_error_that_is_final_reaches_the_trainer(make_node: MakeNode) -> 
         records_of(distributed(target, OpSource(connect_ms=300)))
 
 
+@by_each_protocol
 def test_restored_providers_say_so(make_node: MakeNode, tmp_path: object) -> None:
     node = make_node(SHARDS)
     work_dir = {"port": 0, "work_dir": str(tmp_path), "fault_tolerant_mode": True}
@@ -166,10 +173,11 @@ def test_servers_in_a_trainers_process_end_in_mid_epoch(make_node: MakeNode, end
     node.on_shard = lambda connection, shard: shard > 0
     command = [sys.executable, "-c", IN_ONE_PROCESS, str(node.path), end]
     root = Path(__file__).resolve().parents[2]
-    done = subprocess.run(command, cwd=root, env=os.environ | {"PYTHONPATH": str(root)}, timeout=90, check=False)
+    done = warm.run(command, warm_kind="tensorflow", cwd=root, timeout=90)
     assert done.returncode == 0
 
 
+@by_each_protocol
 def test_a_worker_with_a_waiting_iterator_stops(make_node: MakeNode) -> None:
     """TensorFlow's worker joins, without cancelling, threads that wait in the op."""
     node = make_node(SHARDS)

@@ -25,7 +25,9 @@ from typing import Any
 
 from tests.support import leaks
 from tests.support.cluster import die_with_parent, tensorflow_env
+from tfquiver.daemon import starting
 
+_PYTHON = sys.executable  # a test may put another in its place
 _MOST_ANSWER = 1 << 16
 _ROOM = "-" * 4096
 # What is read before a child is forked: by Python, for which one is started anew, and by TensorFlow, which is imported
@@ -43,16 +45,19 @@ class _Warm:
         self._lock = threading.Lock()
         self._control, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         with theirs:
-            command = [sys.executable, "-m", "tests.support.warm_process", str(theirs.fileno()), kind, _ROOM]
+            command = [_PYTHON, "-m", "tests.support.warm_process", str(theirs.fileno()), kind, _ROOM]
             self._process = subprocess.Popen(command, stdin=subprocess.DEVNULL, pass_fds=[theirs.fileno()], env=env)
         atexit.register(self._end)
         leaks.lasting(self._process.pid, self._control.fileno())
-        if (said := self._answer()) != {"threads": 1}:
+        if (said := self._answer())["threads"]:
             raise RuntimeError(f"a process that is to be forked has other threads: {said}")
 
-    def fork(self, command: Sequence[str], env: Mapping[str, str], cwd: str, descriptors: Sequence[int]) -> int:
+    def fork(
+        self, command: Sequence[str], env: Mapping[str, str], cwd: str, descriptors: Sequence[int], **more: Any
+    ) -> int:
+        """`more`: see `_become` there."""
         os.umask(umask := os.umask(0))
-        request = {"command": list(command), "env": dict(env), "cwd": cwd, "umask": umask}
+        request = {"command": list(command), "env": dict(env), "cwd": cwd, "umask": umask, **more}
         with self._lock:
             socket.send_fds(self._control, [json.dumps(request).encode()], descriptors)
             return int(self._answer()["pid"])
@@ -87,7 +92,8 @@ def _warm(kind: str, read_at_import: frozenset[tuple[str, str]]) -> _Warm:
 
 
 class Popen(subprocess.Popen[Any]):
-    """As subprocess.Popen; `warm_kind`: what is imported, "plain", "tensorflow" or "tensorflow servers"."""
+    """As subprocess.Popen; `warm_kind`: what is imported, "plain", "tensorflow" (without Keras), "keras" or "tensorflow
+    servers". Also of the shell that starts a daemon (tfquiver/daemon/starting.py), and behind `ip netns exec NAME`."""
 
     def __init__(self, command: Sequence[str], *, warm_kind: str = "plain", **more: Any) -> None:
         self._kind = warm_kind
@@ -102,10 +108,15 @@ class Popen(subprocess.Popen[Any]):
         p2cread, _, _, c2pwrite, _, errwrite = pipes
         env = dict(os.environ if env is None else env)
         own = _own_env()
-        ours = [sys.executable, "-m"], [sys.executable, "-c"]
+        ours, command = ([_PYTHON, "-m"], [_PYTHON, "-c"]), [str(word) for word in args]
+        if daemon := command[:4] == starting.by_shell([]):
+            command = command[4:]
+        netns = ""
+        if command[:3] == ["ip", "netns", "exec"]:
+            netns, command = command[3], command[4:]
         early = {name for name in env.keys() | own.keys() if name.startswith(_READ_AT_START)} - {"PYTHONPATH"}
         if (
-            list(args[:2]) not in ours or shell or pass_fds or self._other_user_or_session(more)
+            command[:2] not in ours or shell or pass_fds or self._other_user_or_session(more, daemon)
             or preexec_fn not in (None, die_with_parent) or any(env.get(name) != own.get(name) for name in early)
         ):  # fmt: skip
             super()._execute_child(  # type: ignore[misc]
@@ -118,14 +129,14 @@ class Popen(subprocess.Popen[Any]):
         else:
             warm = _warm(self._kind, frozenset())
         standard = [own if given == -1 else given for own, given in enumerate((p2cread, c2pwrite, errwrite))]
-        self.pid = warm.fork([str(word) for word in args], env, str(Path(cwd or ".").absolute()), standard)
+        self.pid = warm.fork(command, env, str(Path(cwd or ".").absolute()), standard, daemon=daemon, netns=netns)
         self._forked_by, self._child_created = warm, True
         self._close_pipe_fds(*pipes)  # type: ignore[attr-defined]
 
     @staticmethod
-    def _other_user_or_session(more: Sequence[Any]) -> bool:
-        _, gid, gids, uid, umask, *session = more
-        return (gid, gids, uid, umask) != (None, None, None, -1) or any(one not in (False, -1) for one in session)
+    def _other_user_or_session(more: Sequence[Any], own_session: bool) -> bool:
+        _, gid, gids, uid, umask, session, *group = more
+        return (gid, gids, uid, umask, session) != (None, None, None, -1, own_session) or group not in ([], [-1])
 
     def _internal_poll(self, _deadstate: int | None = None, **_: Any) -> int | None:
         if self._forked_by is None:
@@ -141,7 +152,9 @@ class Popen(subprocess.Popen[Any]):
         if self._internal_poll() is None:
             descriptor = os.pidfd_open(self.pid)
             try:
-                select.select([descriptor], [], [], timeout)
+                ends = select.poll()  # select() knows descriptors below 1024 only
+                ends.register(descriptor, select.POLLIN)
+                ends.poll(None if timeout is None else max(0.0, timeout * 1000))
             finally:
                 os.close(descriptor)
         if self._internal_poll() is None:

@@ -16,6 +16,7 @@ from __future__ import annotations
 import ast
 import ctypes
 import gc
+import importlib
 import importlib.util
 import json
 import os
@@ -37,9 +38,12 @@ _MOST_REQUEST = 1 << 20
 _MAINS = {
     "plain": ("service.node.main", "service.coordinator.main", "service.dispatcher.main", "cli.main"),
     "tensorflow": (),
+    "keras": (),
     "tensorflow servers": ("service.dispatcher.main", "service.worker.main"),
 }
 KINDS = tuple(_MAINS)
+_FORK_WELL = {"jemalloc_bg_thd"}  # pyarrow's allocator, which starts it again in the child
+_CLONE_NEWNET = 0x40000000
 
 
 def _prepare(kind: str) -> None:
@@ -50,6 +54,9 @@ def _prepare(kind: str) -> None:
             from tfquiver.ops.library import loader
 
         loader.load()
+    if kind == "keras":
+        for module in ("tensorflow", "keras", "tfquiver.keras", "tests.support.page_data"):
+            importlib.import_module(module)
     if kind == "tensorflow servers":
         from tfquiver.service.startup import tensorflow_runtime
 
@@ -60,6 +67,13 @@ def _prepare(kind: str) -> None:
         whole = ast.parse(Path(spec.origin).read_text())
         imports = [one for one in whole.body if isinstance(one, ast.Import | ast.ImportFrom)]
         exec(compile(ast.Module(imports, []), spec.origin, "exec"), {"__name__": main})
+
+
+def _lost_by_forks() -> list[str]:
+    """Threads that a child would lack."""
+    own = str(os.getpid())
+    names = {(task / "comm").read_text().strip() for task in Path("/proc/self/task").iterdir() if task.name != own}
+    return sorted(names - _FORK_WELL)
 
 
 def _serve(control: socket.socket) -> Callable[[], None] | None:
@@ -97,6 +111,10 @@ def _become(request: dict[str, Any], descriptors: list[int]) -> None:
         os.close(descriptor)
     os.chdir(request["cwd"])
     os.umask(request["umask"])
+    if request["netns"]:
+        _enter(Path("/run/netns", request["netns"]))
+    if request["daemon"]:
+        _begin_daemon()
     os.environ.clear()
     os.environ.update(request["env"])
     time.tzset()
@@ -115,6 +133,26 @@ def _become(request: dict[str, Any], descriptors: list[int]) -> None:
         exec(compile(what, "<string>", "exec"), main.__dict__)
 
 
+def _enter(space: Path) -> None:
+    with space.open() as file:
+        if ctypes.CDLL(None, use_errno=True).setns(file.fileno(), _CLONE_NEWNET):
+            raise OSError(ctypes.get_errno(), f"setns {space}")
+
+
+def _begin_daemon() -> None:
+    """As the shell does that starts one (tfquiver/daemon/starting.py): returns in the daemon alone."""
+    os.setsid()
+    if pid := os.fork():
+        os.closerange(1, 3)
+        if not os.read(0, 1):
+            os._exit(0)
+        code = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+        os._exit(code if code >= 0 else 128 - code)
+    os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
+    for number in (signal.SIGINT, signal.SIGQUIT):
+        signal.signal(number, signal.SIG_IGN)
+
+
 def _tell_command(command: list[str]) -> None:
     fields = Path("/proc/self/stat").read_text().rpartition(") ")[2].split()
     begin, end = int(fields[45]), int(fields[46])
@@ -128,7 +166,7 @@ def main() -> None:
     _prepare(sys.argv[2])
     gc.collect()
     gc.freeze()  # no child's collections look at it
-    control.send(json.dumps({"threads": len(list(Path("/proc/self/task").iterdir()))}).encode())
+    control.send(json.dumps({"threads": _lost_by_forks()}).encode())
     if become := _serve(control):
         become()
 

@@ -9,7 +9,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import BinaryIO
 
@@ -23,6 +23,8 @@ _ENDS_S = 5.0  # a process that has closed its output
 # The shell is the daemon's parent until it is ready: it says how it ended, when it is asked. Then it ends, so that the
 # daemon is nobody's child: no zombie here when it leaves, no end when we end.
 _PARENT = '"$@" </dev/null & exec >&- 2>&-; read -r asked || exit 0; wait $!; exit $?'
+# How that shell begins. Tests put in its place what begins it sooner (tests/support/warm.py).
+starts: Callable[..., subprocess.Popen[bytes]] = subprocess.Popen
 
 
 def _opened_log(directory: Path) -> BinaryIO:
@@ -68,12 +70,16 @@ def start(directory: Path, quota_bytes: int | None, idle_exit_s: int, give_up_at
         raise kind(f"the node for cache_dir {directory} {what}; {last}")
 
 
+def by_shell(command: Sequence[str]) -> list[str]:
+    return ["/bin/sh", "-c", _PARENT, "sh", *command]
+
+
 def _run(
     command: Sequence[str], stderr: BinaryIO, environment: Mapping[str, str], give_up_at: float
 ) -> tuple[bytes, str]:
     """The first line that a daemon prints, and how it ended when it did so before that."""
-    with subprocess.Popen(
-        ["/bin/sh", "-c", _PARENT, "sh", *command], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+    with starts(
+        by_shell(command), stdin=subprocess.PIPE, stdout=subprocess.PIPE,
         stderr=stderr, start_new_session=True, cwd="/", env=environment,
     ) as shell:  # fmt: skip
         assert shell.stdin is not None and shell.stdout is not None
