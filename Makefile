@@ -7,7 +7,7 @@ PYTEST := $(BIN)/python -m pytest
 # What is developed with. TENSORFLOW='tensorflow-cpu==2.21.*' will do, too.
 TENSORFLOW ?= tensorflow==2.21.*
 # Two processes a core: one computes while the other waits. JOBS=0: one after the other, in one process.
-# EXAMPLES=10: ten times the Hypothesis examples.
+# EXAMPLES=10: ten times the Hypothesis examples. `test` and `test-quick` draw a third of them, `test-all` all.
 JOBS ?= $(shell expr 2 \* $$(nproc))
 SIDE_BY_SIDE := -n $(JOBS) --dist loadfile --no-loadscope-reorder
 KINDS := unit contract ops integration fault golden
@@ -36,7 +36,8 @@ $(VENV)/.test: $(SOURCES) | $(VENV)/bin/python
 demo: $(VENV)/.demo
 	$(BIN)/tfquiver demo $(ARGS)
 
-test test-all test-%: export TFQUIVER_TEST_EXAMPLES = $(EXAMPLES)
+test-all test-%: export TFQUIVER_TEST_EXAMPLES = $(EXAMPLES)
+test test-quick: export TFQUIVER_TEST_EXAMPLES = $(or $(EXAMPLES),0.3)
 
 # Within two minutes: what needs no servers, and little of TensorFlow.
 test-quick: $(VENV)/.test
