@@ -108,7 +108,7 @@ def test_many_small_files_are_waited_for_at_the_same_time(tmp_path: Path, placed
 
 
 def test_few_files_and_large_ones_are_not(tmp_path: Path, placed: list[bytes]) -> None:
-    for number, (files, size_bytes) in enumerate(((100, 100), (600, 256 << 10))):
+    for number, (files, size_bytes) in enumerate(((100, 100), (100, 256 << 10))):
         root = tmp_path / str(number)
         root.mkdir()
         store = Slow(AT_ONCE)
@@ -121,7 +121,7 @@ def test_none_is_begun_of_a_scan_that_is_over(tmp_path: Path, placed: list[bytes
     roots = [tmp_path / name for name in ("over", "next")]
     for root in roots:
         root.mkdir()
-        written(root, 4000, 100)
+        written(root, 2000, 100)
     store = Held()
 
     async def run() -> None:
@@ -138,14 +138,14 @@ def test_none_is_begun_of_a_scan_that_is_over(tmp_path: Path, placed: list[bytes
             await asyncio.wait([over])
             following = scan(roots[1])
             store.let_go.set()
-            assert (await following).num_shards == 4000
+            assert (await following).num_shards == 2000
         finally:
             store.let_go.set()
             await scanner.close()
 
     asyncio.run(run())
     assert [uri for uri, afterwards in store.asked if afterwards and str(roots[0]) in uri] == []
-    assert len(placed) == 4000
+    assert len(placed) == 2000
 
 
 def test_small_files_take_few_threads_and_few_transactions(

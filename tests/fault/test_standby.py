@@ -16,7 +16,7 @@ from tests.support.cluster import Server, wait_until
 from tests.support.node_calls import sessions
 from tfquiver.wire import addresses
 
-FILES, RECORDS, RECORD_BYTES = 8, 6000, 4096  # several times what is leased and read ahead
+FILES, RECORDS, RECORD_BYTES = 8, 3000, 4096  # several times what is leased and read ahead
 TOTAL = FILES * RECORDS
 TAKEOVER_S = 10.0
 

@@ -26,7 +26,7 @@ DIGEST = numbered_digest(800)
 ENTRY_BYTES = int(most_disk_bytes(DIGEST.lengths)[0])
 SIZE_BYTES = DIGEST.num_shards * ENTRY_BYTES
 QUOTA_BYTES = SIZE_BYTES // 5
-EPOCHS = 3
+EPOCHS = 2
 
 
 class Node:
@@ -82,7 +82,7 @@ class Node:
 
 
 async def job(client: CoordinatorClient, node: Node, name: str) -> Counter[int]:
-    """Reads three epochs; the shards it got in all."""
+    """Reads `EPOCHS` epochs; the shards it got in all."""
     read: Counter[int] = Counter()
     for epoch in range(EPOCHS):
         session = await client.ticket(DIGEST, f"{name}:{epoch}")

@@ -126,7 +126,7 @@ def test_two_nodes_share_a_data_set_and_one_goes_on_alone(tmp_path: Path, coordi
         wait_until(lambda: len(node_calls.nodes(coordinator.address)) == 2, "both are members")
         dataset, made = data(tmp_path, first)
         rotating.set_cache(coordinator.address, dataset, "cooperative", chunks=40)
-        epochs = 5
+        epochs = 4
         job = Job(first.ready["socket"], dataset, "job", epochs, 0.002)
         job.start()
         wait_until(lambda: job.shards > 2 * SHARDS, "two epochs are read", 60)

@@ -44,8 +44,8 @@ def fill(disk: Path) -> Path:
             return path
 
 
-def write(directory: Path, name: str, count: int = 2000) -> tuple[Path, list[bytes]]:
-    made = [b"%s %06d " % (name.encode(), n) + b"x" * (n % 300) for n in range(count)]
+def write(directory: Path, name: str, count: int = 2000, most: int = 300) -> tuple[Path, list[bytes]]:
+    made = [b"%s %06d " % (name.encode(), n) + b"x" * (n % most) for n in range(count)]
     (directory / name).write_bytes(records.stream(made))
     return directory / name, made
 
@@ -118,7 +118,7 @@ def test_a_quota_larger_than_the_disk_leaves_room_for_what_the_entries_are_for(t
     node = Server(NODE, [f"--cache_dir={disk / 'cache'}", "--quota=1TiB", "--codec=raw"], tmp_path / "log").start()
     try:
         for name in ("a", "b", "c"):
-            data = write(tmp_path, name, 80_000)
+            data = write(tmp_path, name, 8_000, 3_000)  # 12 MB
             dataset = node_calls.ensure(node.ready["control"], data[0], CUT)
             assert read(node, dataset) == Counter(data[1])
         status = node_calls.status(node.ready["control"])

@@ -180,24 +180,24 @@ def test_a_deterministic_iterator_is_restored_exactly(make_node: MakeNode, tmp_p
 
 
 @pytest.mark.parametrize("symbolic", [False, True], ids=["plain", "symbolic"])
-@pytest.mark.parametrize("saved_after", [600, 1200, 1201, 3000])
+@pytest.mark.parametrize("saved_after", [200, 400, 401, 1000])
 def test_epochs_after_a_restore_are_those_that_come_next(
     make_node: MakeNode, tmp_path: Path, saved_after: int, symbolic: bool
 ) -> None:
     """Whatever the job, or another of its processes, has read since the checkpoint."""
-    node = make_node(SHARDS)
+    node = make_node(numbered(40, 10, size=60))
     deterministic(node)
     options = OPTIONS | {"with_position": False}
 
     def pipeline(job: str) -> tf.data.Dataset:
-        return with_symbolic(OpSource(1200, job=job, **options).repeat(4), symbolic)
+        return with_symbolic(OpSource(400, job=job, **options).repeat(4), symbolic)
 
     whole = list(pipeline("whole").as_numpy_iterator())
-    assert len({tuple(whole[at : at + 1200]) for at in range(0, 4800, 1200)}) == 4
+    assert len({tuple(whole[at : at + 400]) for at in range(0, 1600, 400)}) == 4
     iterator = iter(pipeline("job"))
     found = [record.numpy() for record in itertools.islice(iterator, saved_after)]
     prefix = tf.train.Checkpoint(iterator=iterator).write(str(tmp_path / "checkpoint"))
-    list(itertools.islice(iterator, 1500))
+    list(itertools.islice(iterator, 500))
     for job in ("job", "another"):
         iterator = iter(pipeline(job))
         tf.train.Checkpoint(iterator=iterator).read(prefix).assert_consumed()

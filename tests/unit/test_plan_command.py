@@ -16,7 +16,7 @@ SCENARIO = {
     "policies": ["benefit"],
     "trace": {
         "datasets": {"images": "2GiB"},
-        "jobs": [{"name": name, "dataset": "images", "reads_per_s": "20MB", "epochs": 1000} for name in "ab"],
+        "jobs": [{"name": name, "dataset": "images", "reads_per_s": "20MB", "epochs": 100} for name in "ab"],
     },
 }
 
