@@ -23,6 +23,7 @@ import psutil
 
 READY_S = 60.0
 STOP_S = 5.0
+_IDLE, _MOST_IDLE_S = 6.0, 0.3  # between two looks, of what a look takes
 _PR_SET_PDEATHSIG = 1
 _LIBC = ctypes.CDLL(None)
 # How a server's process begins. Tests put in its place what begins it sooner (tests/support/warm.py).
@@ -31,12 +32,20 @@ _TENSORFLOW_ENV = {"CUDA_VISIBLE_DEVICES": "", "TF_CPP_MIN_LOG_LEVEL": "1", "TF_
 
 
 def wait_until(condition: Callable[[], bool], what: str, deadline_s: float = 30.0, every_s: float = 0.02) -> None:
-    """Polls a condition of another process. Raises TimeoutError that says `what` did not come."""
+    """Polls a condition of another process. Raises TimeoutError that says `what` did not come.
+
+    One that takes long to look at, as what servers are asked for, is looked at less often: looking was most of what
+    some tests did.
+    """
     give_up_at = time.monotonic() + deadline_s
-    while not condition():
-        if time.monotonic() > give_up_at:
+    while True:
+        looked_at = time.monotonic()
+        if condition():
+            return
+        now = time.monotonic()
+        if now > give_up_at:
             raise TimeoutError(f"{what}: not within {deadline_s:.0f} s")
-        time.sleep(every_s)
+        time.sleep(max(every_s, min(_IDLE * (now - looked_at), _MOST_IDLE_S)))
 
 
 def tensorflow_env() -> dict[str, str]:

@@ -52,7 +52,7 @@ def look(sockets: bool = True) -> Held:
 
 def await_gone(before: Held, grace_s: float = _GRACE_S) -> list[str]:
     """What is still there, beyond `before`, when `grace_s` are over, in words. Ends processes that are left."""
-    give_up_at = time.monotonic() + grace_s
+    give_up_at, pause_s = time.monotonic() + grace_s, 0.01
     while left := _more_than(before):
         if time.monotonic() > give_up_at:
             for pid, _ in _processes() - before.processes:
@@ -60,7 +60,8 @@ def await_gone(before: Held, grace_s: float = _GRACE_S) -> list[str]:
                     os.kill(pid, signal.SIGKILL)
             return left
         gc.collect()  # closes what only a cycle holds; a reference that lasts keeps its descriptor, and fails
-        time.sleep(0.01)
+        time.sleep(pause_s)
+        pause_s = min(1.5 * pause_s, 0.15)  # that collection takes a tenth of a second beside TensorFlow
     return []
 
 
