@@ -31,14 +31,15 @@ from tests.support.cluster import Server, wait_until
 from tests.support.reader_client import ReaderClient
 from tfquiver import stores
 from tfquiver.content.digest import Digest
+from tfquiver.frames import reader_frames as frames
+from tfquiver.listing import listing
 from tfquiver.proto.tfquiver.v1 import node_pb2, node_pb2_grpc
 from tfquiver.registering.registration import Registrar
-from tfquiver.scanning import digest_build, listing, tfrecord
+from tfquiver.scanning import digest_build, tfrecord
 from tfquiver.scanning.cutting import CutPolicy
 from tfquiver.stores import ObjectStore
 from tfquiver.stores.credentials.resolved import Access
 from tfquiver.testing.emulated_store import EmulatedStore, StoreClient
-from tfquiver.wire import reader_frames as frames
 from tfquiver.wire import rpc
 
 LATENCY_S, BYTES_PER_S, RATE_BAR, WARM_RATE_BAR, REQUESTS_BAR = 0.060, 200e6, 0.9, 0.8, 0.25

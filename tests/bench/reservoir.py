@@ -28,13 +28,13 @@ from tests.support import node_calls
 from tests.support.cluster import Server
 from tests.support.reader_client import ReaderClient
 from tfquiver.content.digest import Digest
+from tfquiver.frames import reader_frames as frames
 from tfquiver.proto.tfquiver.v1.coordinator_pb2 import AskSamplingRequest
 from tfquiver.registering.registration import Registrar
 from tfquiver.service.coordinator.sampling.drawing import drawn
 from tfquiver.service.coordinator.sampling.interface import Population
 from tfquiver.service.coordinator.sampling.reservoir import Reservoir
 from tfquiver.testing.emulated_store import EmulatedStore
-from tfquiver.wire import reader_frames as frames
 
 BYTES_PER_S = 50e6  # few enough that a busy machine is not what limits them
 PARTS, QUICK_PARTS, RATE_BAR, BYTES_BAR = (0.25, 0.5, 0.9), (0.5, 0.9), 0.9, 1.03

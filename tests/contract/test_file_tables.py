@@ -16,7 +16,7 @@ from tests.support.gcs_emulator import gcs_emulator, status
 from tests.support.store_node import StoreNode, is_shard, write_files
 from tfquiver import errors
 from tfquiver.content.file_entry import FileEntry
-from tfquiver.scanning import listing
+from tfquiver.listing import listing
 from tfquiver.scanning.cutting import CutPolicy
 from tfquiver.scanning.file_scan import ScannedFile
 from tfquiver.scanning.listing_terms import ListingTerms

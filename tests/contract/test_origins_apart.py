@@ -24,7 +24,8 @@ from tests.support.privileges import needs_dead_mounts
 from tests.support.store_node import build, write_files
 from tfquiver import errors
 from tfquiver.content.digest import Digest
-from tfquiver.scanning import digest_build, listing
+from tfquiver.listing import listing
+from tfquiver.scanning import digest_build
 from tfquiver.scanning.cutting import CutPolicy
 from tfquiver.service.node.memory.verified import VerifiedShard
 from tfquiver.service.node.origin.client_stores import ClientStores

@@ -16,9 +16,9 @@ from tests.support.aio import on_loop
 from tests.support.store_node import Members, StoreNode, build, is_shard, write_files
 from tfquiver import errors
 from tfquiver.content.digest import Digest
+from tfquiver.listing import listing
 from tfquiver.placement import rendezvous
 from tfquiver.proto.tfquiver.v1 import types_pb2
-from tfquiver.scanning import listing
 from tfquiver.scanning.cutting import CutPolicy
 from tfquiver.service.node.disk import entry
 from tfquiver.service.node.memory.verified import VerifiedShard

@@ -17,7 +17,8 @@ from tests.support.aio import on_loop
 from tests.support.gcs_emulator import Fault, GcsEmulator, answer, gcs_emulator, status
 from tfquiver import errors
 from tfquiver.content.digest import Digest
-from tfquiver.scanning import digest_build, listing
+from tfquiver.listing import listing
+from tfquiver.scanning import digest_build
 from tfquiver.scanning.cutting import CutPolicy
 from tfquiver.service.node.memory.verified import VerifiedShard
 from tfquiver.service.node.origin.fetcher import Fetcher

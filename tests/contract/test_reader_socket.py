@@ -16,6 +16,7 @@ from tests.support.aio import on_loop
 from tests.support.digests import numbered_digest
 from tfquiver.content.drawn_shards import DrawnShards
 from tfquiver.content.record_picks import RecordPicks
+from tfquiver.frames import reader_frames as frames
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2 as pb
 from tfquiver.service.node.reader_socket import session_server
 from tfquiver.service.node.reader_socket.session_server import SessionServer
@@ -26,7 +27,6 @@ from tfquiver.service.node.readers.reader_calls import ReaderCalls
 from tfquiver.service.node.readers.reader_session import ReaderLimits, ReaderSession
 from tfquiver.service.node.readers.reader_shell import REPORT_MS, ReaderShell
 from tfquiver.service.node.readers.shard_fetches import ShardFetches
-from tfquiver.wire import reader_frames as frames
 
 
 @on_loop

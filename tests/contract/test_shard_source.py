@@ -21,7 +21,8 @@ from tests.support.store_node import StoreNode, build, is_shard, raw_of, write_f
 from tfquiver import errors
 from tfquiver.content.digest import Digest
 from tfquiver.content.file_entry import FileEntry
-from tfquiver.scanning import digest_build, listing
+from tfquiver.listing import listing
+from tfquiver.scanning import digest_build
 from tfquiver.scanning.cutting import CutPolicy
 from tfquiver.service.node.disk import codec
 from tfquiver.service.node.memory.ready_shard import SEALED_MEMORY

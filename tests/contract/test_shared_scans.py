@@ -19,9 +19,9 @@ from tests.support.steps import steps
 from tfquiver import errors, stores
 from tfquiver.content.digest import Digest
 from tfquiver.content.file_entry import FileEntry
+from tfquiver.listing import listing
 from tfquiver.proto.tfquiver.v1 import named_datasets_pb2, node_pb2_grpc, types_pb2
 from tfquiver.proto.tfquiver.v1 import node_pb2 as pb
-from tfquiver.scanning import listing
 from tfquiver.scanning.file_scan import ScannedFile, scanned_of
 from tfquiver.scanning.listing_terms import ListingTerms
 from tfquiver.service.node.datasets.file_tables import FileTables

@@ -11,7 +11,7 @@ import pytest
 from tfquiver import errors
 from tfquiver.content.digest import Digest
 from tfquiver.content.file_entry import FileEntry
-from tfquiver.scanning import listing
+from tfquiver.listing import listing
 from tfquiver.scanning.cutting import CutPolicy
 from tfquiver.scanning.listing_terms import ListingTerms
 from tfquiver.service.node.datasets.file_tables import FileTables

@@ -12,7 +12,7 @@ from tests.support.coordinator_here import beat
 from tests.support.coordinator_served import served
 from tfquiver import errors
 from tfquiver.cli import warm
-from tfquiver.cli.showing import words
+from tfquiver.cli.status_tables import words
 from tfquiver.wire import rpc
 
 

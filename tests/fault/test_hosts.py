@@ -21,10 +21,11 @@ from tests.support.gcs_emulator import GcsEmulator, gcs_emulator
 from tests.support.hosts import Hosts, HostsError
 from tests.support.rotating import Job
 from tfquiver.content.digest import Digest
+from tfquiver.listing import listing
 from tfquiver.placement import rendezvous
 from tfquiver.proto.tfquiver.v1 import node_pb2, node_pb2_grpc, types_pb2
 from tfquiver.registering.registration import Registrar
-from tfquiver.scanning import digest_build, listing
+from tfquiver.scanning import digest_build
 from tfquiver.scanning.cutting import CutPolicy
 from tfquiver.service.node.origin.ranges.hedging import SHARE
 from tfquiver.stores.gcs import GcsStore

@@ -12,7 +12,8 @@ from pathlib import Path
 from tests.support.records import SMALL_SHARDS, MemoryStore, stream
 from tfquiver.content import formats
 from tfquiver.content.digest import Digest
-from tfquiver.scanning import digest_build, listing
+from tfquiver.listing import listing
+from tfquiver.scanning import digest_build
 from tfquiver.scanning.cutting import CutPolicy
 
 HERE = Path(__file__).parent

@@ -7,8 +7,8 @@ from tests.support.records import stream
 from tfquiver.content import formats
 from tfquiver.content.digest import Digest
 from tfquiver.content.file_entry import FileEntry
+from tfquiver.listing.listing import listing_key
 from tfquiver.scanning.cutting import CutPolicy
-from tfquiver.scanning.listing import listing_key
 
 
 def test_todays_code_reads_the_old_digest() -> None:

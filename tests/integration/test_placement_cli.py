@@ -13,7 +13,7 @@ from tests.support.cluster import wait_until
 from tests.support.racked import Racked
 from tests.support.reader_client import ReaderClient
 from tfquiver.cli.main import main
-from tfquiver.cli.showing import words
+from tfquiver.cli.status_tables import words
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2 as pb
 from tfquiver.proto.tfquiver.v1 import types_pb2
 

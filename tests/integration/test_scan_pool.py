@@ -12,7 +12,8 @@ import pytest
 
 from tests.support.records import SMALL_SHARDS, stream
 from tfquiver import errors
-from tfquiver.scanning import digest_build, listing
+from tfquiver.listing import listing
+from tfquiver.scanning import digest_build
 
 
 @pytest.fixture(autouse=True)

@@ -26,7 +26,8 @@ import tfquiver
 import tfquiver.keras
 from tests.support import numbered, warm
 from tfquiver.cli import calls
-from tfquiver.cli.showing import explain, status, status_view
+from tfquiver.cli.showing import explain, status
+from tfquiver.cli.status_tables import status_view
 from tfquiver.client.step_times import accelerators, step_monitor, step_reports
 from tfquiver.daemon import endpoints
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2, coordinator_pb2_grpc

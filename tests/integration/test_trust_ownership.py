@@ -19,11 +19,11 @@ from tests.support.trusted import Trusted, code_of
 from tfquiver.cli.simulating import reading_jobs
 from tfquiver.content.digest import Digest
 from tfquiver.content.file_entry import FileEntry
+from tfquiver.listing.listing import expand
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2 as pb
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2_grpc, node_pb2, node_pb2_grpc, types_pb2
 from tfquiver.registering.registration import Registrar
 from tfquiver.scanning.cutting import CutPolicy
-from tfquiver.scanning.listing import expand
 from tfquiver.scanning.listing_terms import ListingTerms
 from tfquiver.stores.gcs import GcsStore
 from tfquiver.wire import rpc

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 from tests.support.records import SMALL_SHARDS, stream
 from tfquiver import errors, stores
-from tfquiver.scanning import digest_build, listing
+from tfquiver.listing import listing
+from tfquiver.scanning import digest_build
 from tfquiver.scanning.digest_verify import check_content
 from tfquiver.stores.gfile import GfileStore
 

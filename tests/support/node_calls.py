@@ -8,6 +8,7 @@ from typing import Any
 
 from tfquiver import stores
 from tfquiver.content.file_entry import FileEntry
+from tfquiver.listing import listing
 from tfquiver.proto.tfquiver.v1 import (
     coordinator_pb2,
     coordinator_pb2_grpc,
@@ -15,7 +16,6 @@ from tfquiver.proto.tfquiver.v1 import (
     node_pb2_grpc,
     types_pb2,
 )
-from tfquiver.scanning import listing
 from tfquiver.scanning.cutting import CutPolicy
 from tfquiver.scanning.listing_terms import ListingTerms
 from tfquiver.stores import ObjectStore

@@ -12,8 +12,9 @@ from tests.support import records
 from tfquiver import stores
 from tfquiver.content.digest import Digest
 from tfquiver.content.file_entry import FileEntry
+from tfquiver.listing import listing
 from tfquiver.proto.tfquiver.v1 import types_pb2
-from tfquiver.scanning import digest_build, listing
+from tfquiver.scanning import digest_build
 from tfquiver.scanning.cutting import CutPolicy
 from tfquiver.scanning.listing_terms import ListingTerms
 from tfquiver.service.node.datasets.file_tables import FileTables

@@ -15,7 +15,8 @@ from tfquiver import errors
 from tfquiver.content import formats
 from tfquiver.content.digest import Digest
 from tfquiver.content.file_entry import FileEntry
-from tfquiver.scanning import digest_build, listing
+from tfquiver.listing import listing
+from tfquiver.scanning import digest_build
 from tfquiver.scanning.bytes_cut import cut_bytes
 from tfquiver.scanning.cut_shard import CutShard
 from tfquiver.scanning.cutting import CutPolicy

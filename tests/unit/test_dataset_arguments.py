@@ -19,7 +19,7 @@ import tfquiver
 from tfquiver import errors
 from tfquiver.dataset_arguments.checks import directory
 from tfquiver.dataset_arguments.dataset_options import checked_options, default_hold_back
-from tfquiver.scanning.listing import expand
+from tfquiver.listing.listing import expand
 
 A_SCREEN_LINES = 50
 

@@ -14,7 +14,8 @@ from tests.support.records import SMALL_SHARDS, MemoryStore, length_header, stre
 from tfquiver import errors
 from tfquiver.content.digest import Digest
 from tfquiver.content.file_entry import FileEntry
-from tfquiver.scanning import digest_build, listing, tfrecord
+from tfquiver.listing import listing
+from tfquiver.scanning import digest_build, tfrecord
 from tfquiver.scanning.cutting import CutPolicy
 from tfquiver.scanning.digest_verify import check_content
 

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from tfquiver import errors
-from tfquiver.scanning.directories import beneath
-from tfquiver.scanning.listing import expand
+from tfquiver.listing.directories import beneath
+from tfquiver.listing.listing import expand
 
 
 @pytest.mark.parametrize("called", ["plain", "a[1]", "what?", "all*", "a]b[", "[!x]"])

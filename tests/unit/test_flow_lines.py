@@ -9,7 +9,7 @@ import numpy.typing as npt
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tfquiver.service.sim.flow.lines import ByKey, BySubmission
+from tfquiver.service.sim.job_queue.lines import ByKey, BySubmission
 
 
 @dataclass

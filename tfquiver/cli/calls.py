@@ -16,7 +16,7 @@ from rich.table import Table
 
 from tfquiver import errors, plain_text
 from tfquiver.cli.settings import cache_setting
-from tfquiver.cli.showing import words
+from tfquiver.cli.status_tables import words
 from tfquiver.cluster_address import running, service_name
 from tfquiver.content import formats
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2, types_pb2

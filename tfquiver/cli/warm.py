@@ -18,7 +18,7 @@ from rich.progress import Progress, TaskID
 from tfquiver import errors, plain_text
 from tfquiver.cli import calls
 from tfquiver.cli.datasets import waiting
-from tfquiver.cli.showing import words
+from tfquiver.cli.status_tables import words
 from tfquiver.cluster_address.service_name import directory_to_use
 from tfquiver.daemon import daemon, endpoints
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2, coordinator_pb2_grpc, node_pb2, node_pb2_grpc, types_pb2

@@ -18,10 +18,10 @@ from tfquiver.dataset_arguments.dataset_options import checked_options
 from tfquiver.dataset_arguments.option_groups import Connection, FirstUse, Progress, Reading, check_group
 from tfquiver.dataset_arguments.orders import Order, Shuffled
 from tfquiver.dataset_arguments.sampled import Sampled
+from tfquiver.listing.listing import Source
 from tfquiver.proto.tfquiver.v1 import types_pb2
 from tfquiver.registering.described import describe
 from tfquiver.registering.registration import Registrar
-from tfquiver.scanning.listing import Source
 from tfquiver.trust import own_token
 
 if TYPE_CHECKING:

@@ -22,7 +22,7 @@ from tfquiver.cache_directory.node_endpoint import NodeEndpoint, read_endpoint
 from tfquiver.daemon import log_file
 from tfquiver.daemon.greeting import greeted
 from tfquiver.daemon.starting import LOG, POLL_S, start
-from tfquiver.wire import greeting_frames as frames
+from tfquiver.frames import greeting_frames as frames
 from tfquiver.wire import unreached
 from tfquiver.wire.reminders import Reminders
 

@@ -25,7 +25,7 @@ from tfquiver.cache_directory.node_endpoint import NodeEndpoint
 from tfquiver.clock import Clock, SystemClock
 from tfquiver.daemon.daemon import find
 from tfquiver.daemon.greeting import greeted
-from tfquiver.wire import greeting_frames as frames
+from tfquiver.frames import greeting_frames as frames
 from tfquiver.wire.outages import Outage
 
 _CONNECT_S = 10.0

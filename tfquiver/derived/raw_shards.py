@@ -13,7 +13,7 @@ from collections.abc import Callable
 from tfquiver import errors
 from tfquiver.content.digest import Digest
 from tfquiver.daemon.greeting import greeted
-from tfquiver.wire import reader_frames as frames
+from tfquiver.frames import reader_frames as frames
 
 _CONNECT_S, _ANSWER_S = 10.0, 150.0  # a node gives a shard up after two minutes
 _PAUSE_S, _LONGEST_PAUSE_S = 0.1, 2.0

@@ -15,12 +15,12 @@ from tfquiver.content import formats
 from tfquiver.content.digest import Digest
 from tfquiver.content.file_entry import FileEntry
 from tfquiver.dataset_arguments.option_groups import Progress
+from tfquiver.listing.directories import beneath
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2, coordinator_pb2_grpc, types_pb2
 from tfquiver.registering.listed import accesses_of, default_name, listed
 from tfquiver.registering.registration import Registrar
 from tfquiver.scanning import tfrecord
 from tfquiver.scanning.cutting import CutPolicy
-from tfquiver.scanning.directories import beneath
 from tfquiver.scanning.listing_terms import ListingTerms
 from tfquiver.stores.credentials.resolved import Access, place_of
 from tfquiver.wire import rpc

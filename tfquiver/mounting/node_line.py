@@ -18,7 +18,7 @@ from absl import logging
 
 from tfquiver import errors
 from tfquiver.content.digest import Digest
-from tfquiver.wire import reader_frames as frames
+from tfquiver.frames import reader_frames as frames
 
 MOST_ASKED = 128  # half of what a node takes
 _HELLO_S = 10.0

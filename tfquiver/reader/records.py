@@ -17,6 +17,7 @@ from tfquiver.dataset_arguments.checks import directory, size
 from tfquiver.dataset_arguments.dataset_options import SourceOptions, checked_options
 from tfquiver.dataset_arguments.option_groups import Connection, FirstUse, Reading, check_group
 from tfquiver.dataset_arguments.orders import Order, Shuffled
+from tfquiver.listing.listing import Source
 from tfquiver.reader import native
 from tfquiver.reader.batch import Batch
 from tfquiver.reader.epoch import Epoch
@@ -25,7 +26,6 @@ from tfquiver.registering.described import describe
 from tfquiver.registering.made_datasets import MadeDataset
 from tfquiver.registering.progress_bar import ProgressBar
 from tfquiver.registering.registration import Registrar
-from tfquiver.scanning.listing import Source
 from tfquiver.trust import own_token
 
 

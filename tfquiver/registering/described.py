@@ -9,12 +9,12 @@ from pathlib import Path
 
 from tfquiver import errors
 from tfquiver.dataset_arguments.option_groups import FirstUse, Progress
+from tfquiver.listing.listing import Source
 from tfquiver.proto.tfquiver.v1 import types_pb2
 from tfquiver.registering.listed import accesses_of, listed
 from tfquiver.registering.named import may_be_name
 from tfquiver.registering.registration import Registrar
 from tfquiver.scanning.cutting import CutPolicy
-from tfquiver.scanning.listing import Source
 from tfquiver.scanning.listing_terms import ListingTerms
 from tfquiver.stores.credentials.resolved import Access, place_of
 

@@ -10,7 +10,7 @@ from contextlib import ExitStack, closing, contextmanager
 
 from tfquiver import stores
 from tfquiver.content.file_entry import FileEntry
-from tfquiver.scanning.listing import Source, expand
+from tfquiver.listing.listing import Source, expand
 from tfquiver.stores.credentials.resolved import Access, resolve
 
 _MAX_NAME = 64

@@ -14,9 +14,9 @@ from tfquiver.cluster_address import naming
 from tfquiver.dataset_arguments.checks import check_integer
 from tfquiver.dataset_arguments.option_groups import Connection, FirstUse, Reading
 from tfquiver.dataset_arguments.orders import FILES, Order, Shuffled
+from tfquiver.listing.listing import Source
 from tfquiver.reader.batch import Batch
 from tfquiver.reader.records import records
-from tfquiver.scanning.listing import Source
 from tfquiver.torch import participants
 from tfquiver.torch.elements import Elements
 from tfquiver.torch.epochs import Iterations

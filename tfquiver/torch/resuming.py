@@ -15,12 +15,12 @@ from dataclasses import dataclass, replace
 
 from tfquiver import errors
 from tfquiver.daemon.greeting import greeted
+from tfquiver.frames import reader_frames as frames
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2
 from tfquiver.reader.native import Opening
 from tfquiver.reader.records import Records
 from tfquiver.registering.registration import Registrar
 from tfquiver.torch import positions
-from tfquiver.wire import reader_frames as frames
 
 _SAID_S = 60.0  # until what was said is known at the coordinator
 _ALL_S = 600.0  # until all have come: ranks may start minutes apart

@@ -10,11 +10,11 @@ from concurrent.futures import ThreadPoolExecutor
 from tfquiver import errors
 from tfquiver.content.digest import Digest
 from tfquiver.content.file_entry import FileEntry
+from tfquiver.listing import listing
+from tfquiver.listing.directories import beneath
 from tfquiver.proto.tfquiver.v1 import named_datasets_pb2 as pb
 from tfquiver.proto.tfquiver.v1 import types_pb2
-from tfquiver.scanning import listing
 from tfquiver.scanning.cutting import CutPolicy
-from tfquiver.scanning.directories import beneath
 from tfquiver.scanning.listing_terms import ListingTerms, format_name
 from tfquiver.service.node.datasets.ensure import MAX_FILES, DatasetScans, ScanFiles
 from tfquiver.service.node.datasets.scan import Scanner, ScanReport

@@ -12,13 +12,13 @@ from dataclasses import dataclass
 
 from tfquiver import errors
 from tfquiver.errors import ProtocolError, TfquiverError
+from tfquiver.frames import frame_header
+from tfquiver.frames.frame_fields import Fields, text
+from tfquiver.frames.frame_fields import clipped as clipped
+from tfquiver.frames.frame_header import HEADER_BYTES as HEADER_BYTES
+from tfquiver.frames.frame_header import MAGIC as MAGIC
 from tfquiver.service.node.disk import entry
 from tfquiver.service.node.shards import reach
-from tfquiver.wire import frame_header
-from tfquiver.wire.frame_fields import Fields, text
-from tfquiver.wire.frame_fields import clipped as clipped
-from tfquiver.wire.frame_header import HEADER_BYTES as HEADER_BYTES
-from tfquiver.wire.frame_header import MAGIC as MAGIC
 
 VERSION = 2
 MAX_PAYLOAD_BYTES = 1 << 20

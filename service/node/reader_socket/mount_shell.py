@@ -14,14 +14,14 @@ from absl import logging
 
 from tfquiver import errors
 from tfquiver.content.digest import Digest
+from tfquiver.frames import mount_frames
+from tfquiver.frames import reader_frames as frames
 from tfquiver.service.node.memory import sealed_memory
 from tfquiver.service.node.memory.ready_shard import ReadyShard
 from tfquiver.service.node.reader_socket.shell import Shell
 from tfquiver.service.node.reader_socket.shown_by_mounts import ShownByMounts
 from tfquiver.service.node.readers.numbered_shards import shard_name
 from tfquiver.service.node.shards.shard_source import ShardSource
-from tfquiver.wire import mount_frames
-from tfquiver.wire import reader_frames as frames
 
 MAX_ASKED = 256
 _MOST_SHOWN = 16

@@ -12,6 +12,7 @@ from absl import logging
 
 from tfquiver import errors
 from tfquiver.content.digest import Digest
+from tfquiver.frames import reader_frames as frames
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2 as pb
 from tfquiver.rare_lines import every_n_seconds
 from tfquiver.service.node.reader_socket.delivery_shell import Deliveries
@@ -28,7 +29,6 @@ from tfquiver.service.node.shards.shard_source import ShardSource
 from tfquiver.service.node.streams.streams import Streams
 from tfquiver.service.tracing.shard_spans import ShardSpans
 from tfquiver.trust.local_peer import peer_groups, peer_uid
-from tfquiver.wire import reader_frames as frames
 
 Peer = ReaderShell | TicketProvider | Deliveries | MountShell | StreamShell
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from tfquiver import errors
+from tfquiver.frames import reader_frames as frames
 from tfquiver.service.node.readers.frame_socket import FrameSocket, want_no_descriptors
-from tfquiver.wire import reader_frames as frames
 
 
 class Shell:

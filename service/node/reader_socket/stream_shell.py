@@ -8,12 +8,12 @@ import itertools
 import os
 
 from tfquiver import errors
+from tfquiver.frames import reader_frames as frames
+from tfquiver.frames import stream_frames
 from tfquiver.service.node.reader_socket.shell import Shell
 from tfquiver.service.node.readers.frame_socket import want_no_descriptors
 from tfquiver.service.node.streams.one_pass import Sum
 from tfquiver.service.node.streams.streams import MOST_CHECKPOINT_BYTES, Stream, Streams
-from tfquiver.wire import reader_frames as frames
-from tfquiver.wire import stream_frames
 
 MAKER_SILENT_S = 20.0  # it says PING every few seconds, whatever its pipeline does
 _SEALED = fcntl.F_SEAL_WRITE | fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW

@@ -10,10 +10,10 @@ import asyncio
 from typing import Protocol
 
 from tfquiver import errors
+from tfquiver.frames import reader_frames as frames
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2 as pb
 from tfquiver.service.node.reader_socket.shell import Shell
 from tfquiver.service.node.readers.reader_calls import order_of
-from tfquiver.wire import reader_frames as frames
 
 
 class TicketOffice(Protocol):

@@ -17,8 +17,8 @@ from collections import deque
 from collections.abc import Callable
 
 from tfquiver.errors import ProtocolError
+from tfquiver.frames import reader_frames as frames
 from tfquiver.version import VERSION
-from tfquiver.wire import reader_frames as frames
 
 _MAX_DESCRIPTORS = 4  # room for what a confused peer sends; one is ever asked for
 _CONTROL_BYTES = socket.CMSG_SPACE(_MAX_DESCRIPTORS * array.array("i").itemsize)

@@ -14,6 +14,7 @@ from tfquiver import errors
 from tfquiver.content import formats
 from tfquiver.content.digest import Digest
 from tfquiver.content.drawn_shards import KEY_MARK, MOST_DRAWS, drawn_shards
+from tfquiver.frames import reader_frames as frames
 from tfquiver.logs import about
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2 as pb
 from tfquiver.service.metrics.instruments import STALL
@@ -27,7 +28,6 @@ from tfquiver.service.node.readers.reader_stalls import ReaderStalls
 from tfquiver.service.node.readers.shard_fetches import ShardFetches
 from tfquiver.service.node.shards.shard_source import ShardSource
 from tfquiver.service.tracing.shard_spans import ReaderSpans, ShardSpans
-from tfquiver.wire import reader_frames as frames
 
 REPORT_MS = 1000
 MAX_BITMAP_BYTES = 4 << 20

@@ -17,18 +17,18 @@ from tfquiver import errors
 from tfquiver.service.coordinator.job_schedulers.gavel import equal_bytes_per_s
 from tfquiver.service.coordinator.job_schedulers.interface import Capacity, Scheduler
 from tfquiver.service.coordinator.policies.interface import Policy
+from tfquiver.service.sim.deciding.planner import Planner
+from tfquiver.service.sim.deciding.probing import TICK_S, Probing
+from tfquiver.service.sim.deciding.sight import SIGHTS, Sight
 from tfquiver.service.sim.flow import steps
-from tfquiver.service.sim.flow.contents import COOPERATIVE, LRU, Contents
-from tfquiver.service.sim.flow.jobs import Jobs, Queue
-from tfquiver.service.sim.flow.lru_window import LruWindow
 from tfquiver.service.sim.flow.outcome import MOST_YEARS, YEAR_S, Outcome, Sample
-from tfquiver.service.sim.flow.planner import Planner
-from tfquiver.service.sim.flow.probing import TICK_S, Probing
-from tfquiver.service.sim.flow.rates import Rates, Store, rates
-from tfquiver.service.sim.flow.sharing import Floats
-from tfquiver.service.sim.flow.sight import SIGHTS, Sight
-from tfquiver.service.sim.flow.windows import Windows
+from tfquiver.service.sim.job_queue.jobs import Jobs, Queue
+from tfquiver.service.sim.resident.contents import COOPERATIVE, LRU, Contents
+from tfquiver.service.sim.resident.lru_window import LruWindow
 from tfquiver.service.sim.shard_by_shard.engine import Engine
+from tfquiver.service.sim.store_bandwidth.rates import Rates, Store, rates
+from tfquiver.service.sim.store_bandwidth.sharing import Floats
+from tfquiver.service.sim.store_bandwidth.windows import Windows
 from tfquiver.service.sim.workloads.workload import Cluster, Workload
 
 _ROUNDING = 1e-9

@@ -6,11 +6,11 @@ from math import inf
 
 import numpy as np
 
-from tfquiver.service.sim.flow.contents import COOPERATIVE, LRU, NONE, UNIFORM, Contents
-from tfquiver.service.sim.flow.jobs import Jobs
-from tfquiver.service.sim.flow.lru_window import LruWindow
-from tfquiver.service.sim.flow.rates import Rates
-from tfquiver.service.sim.flow.sharing import Bools, Floats, Ints
+from tfquiver.service.sim.job_queue.jobs import Jobs
+from tfquiver.service.sim.resident.contents import COOPERATIVE, LRU, NONE, UNIFORM, Contents
+from tfquiver.service.sim.resident.lru_window import LruWindow
+from tfquiver.service.sim.store_bandwidth.rates import Rates
+from tfquiver.service.sim.store_bandwidth.sharing import Bools, Floats, Ints
 
 PART_A_STEP = 1 / 64  # of what several jobs still have to bring in, or of what a curriculum samples
 _SAME = 1e-9

@@ -13,7 +13,8 @@ from pathlib import Path
 from tests.support import numbered
 from tfquiver.content.digest import Digest
 from tfquiver.content.entry_size import most_disk_bytes
-from tfquiver.scanning import digest_build, listing
+from tfquiver.listing import listing
+from tfquiver.scanning import digest_build
 from tfquiver.scanning.cutting import CutPolicy
 from tfquiver.stores.gcs import GcsStore
 from tfquiver.testing.emulated_store import EmulatedStore

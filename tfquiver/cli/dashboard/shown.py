@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from tfquiver.cli.settings import cache_setting
-from tfquiver.cli.showing import activity, words
+from tfquiver.cli.status_tables import activity, words
 
 MOST_NODES, MOST_DATASETS, MOST_JOBS, MOST_PROBLEMS = 10_000, 2000, 2000, 200
 _NODE = ("used_bytes", "quota_bytes", "readers", "hits", "peer_hits", "misses", "store_bytes", "served_bytes")

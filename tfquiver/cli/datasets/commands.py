@@ -12,7 +12,8 @@ from typing import Any
 from tfquiver import errors, plain_text
 from tfquiver.cli import calls, warm
 from tfquiver.cli.datasets import states, waiting
-from tfquiver.cli.showing import nodes_view, status
+from tfquiver.cli.showing import status
+from tfquiver.cli.status_tables import nodes_view
 from tfquiver.cluster_address.service_name import coordinator_address
 from tfquiver.content.digest import Digest
 from tfquiver.proto.tfquiver.v1 import named_datasets_pb2 as pb2

@@ -14,7 +14,7 @@ from tfquiver import errors
 from tfquiver.cli import calls
 from tfquiver.cli.datasets import states
 from tfquiver.cli.settings import cache_setting
-from tfquiver.cli.showing import words
+from tfquiver.cli.status_tables import words
 from tfquiver.proto.tfquiver.v1 import named_datasets_pb2 as pb2
 
 _GONE_S = 30.0

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from typing import Any
 
-from tfquiver.cli.showing import words
+from tfquiver.cli.status_tables import words
 from tfquiver.content import formats
 from tfquiver.proto.tfquiver.v1 import named_datasets_pb2 as pb2
 from tfquiver.proto.tfquiver.v1 import types_pb2

@@ -11,7 +11,7 @@ from tfquiver import errors
 from tfquiver.cli import calls
 from tfquiver.cli.doctor import versions
 from tfquiver.cli.doctor.finding import Finding, Verdict, fail, ok, skip, warn
-from tfquiver.cli.showing import words
+from tfquiver.cli.status_tables import words
 from tfquiver.plain_text import of_error, plain
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2, coordinator_pb2_grpc, node_pb2, node_pb2_grpc, types_pb2
 from tfquiver.version import VERSION

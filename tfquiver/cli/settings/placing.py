@@ -12,7 +12,7 @@ from rich.filesize import decimal
 
 from tfquiver import errors
 from tfquiver.cli import calls
-from tfquiver.cli.showing.words import short
+from tfquiver.cli.status_tables.words import short
 from tfquiver.placement import selector
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2, types_pb2
 

@@ -14,7 +14,8 @@ from rich.filesize import decimal
 from tfquiver import errors
 from tfquiver.cli import calls
 from tfquiver.cli.calls import cut, table
-from tfquiver.cli.showing import explained_names, words
+from tfquiver.cli.showing import explained_names
+from tfquiver.cli.status_tables import words
 from tfquiver.cluster_address.service_name import coordinator_address
 from tfquiver.plain_text import plain
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2, coordinator_pb2_grpc

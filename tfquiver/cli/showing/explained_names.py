@@ -8,7 +8,7 @@ from typing import Any
 
 from tfquiver import plain_text
 from tfquiver.cli import calls
-from tfquiver.cli.showing import words
+from tfquiver.cli.status_tables import words
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2
 from tfquiver.wire import pages
 

@@ -16,10 +16,11 @@ from typing import Any
 from tfquiver import errors
 from tfquiver.cli import calls
 from tfquiver.cli.calls import plain
-from tfquiver.cli.showing import activity, cold, money, mounts_view, status_view, watching, words
+from tfquiver.cli.showing import cold, watching
 from tfquiver.cli.showing.lookout import Lookout
-from tfquiver.cli.showing.status_view import saved
 from tfquiver.cli.showing.unfollowed import Unfollowed
+from tfquiver.cli.status_tables import activity, money, mounts_view, status_view, words
+from tfquiver.cli.status_tables.status_view import saved
 from tfquiver.cluster_address.running import named_or_running, one_named_or_running
 from tfquiver.cluster_address.service_name import coordinator_address
 from tfquiver.plain_text import plain as printable

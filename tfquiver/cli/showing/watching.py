@@ -22,7 +22,7 @@ from rich.text import Text
 
 from tfquiver import errors, plain_text
 from tfquiver.cli import calls
-from tfquiver.cli.showing import status_view
+from tfquiver.cli.status_tables import status_view
 
 Ask = Callable[[], Mapping[str, Any] | None]  # None: it is what it was
 _KEY_READ_BYTES = 64

@@ -17,9 +17,9 @@ from tfquiver.cli import calls
 from tfquiver.cli.simulating import plan_now, plan_view, sim, sim_view
 from tfquiver.cli.simulating.plan_view import Point
 from tfquiver.service.coordinator.job_schedulers import registry as schedulers
+from tfquiver.service.sim.deciding.shipping import Shipping
+from tfquiver.service.sim.deciding.sight import SIGHTS
 from tfquiver.service.sim.flow.outcome import bound, check_end
-from tfquiver.service.sim.flow.shipping import Shipping
-from tfquiver.service.sim.flow.sight import SIGHTS
 from tfquiver.service.sim.flow.simulation import simulate
 from tfquiver.service.sim.workloads.workload import Cluster
 

@@ -18,9 +18,9 @@ from tfquiver.cli.simulating.sim_view import Run
 from tfquiver.plain_text import shortened
 from tfquiver.service.coordinator.job_schedulers import registry as schedulers
 from tfquiver.service.coordinator.policies import registry as policies
+from tfquiver.service.sim.deciding.shipping import Shipping
+from tfquiver.service.sim.deciding.sight import SIGHTS
 from tfquiver.service.sim.flow.outcome import Bound, bound, check_end
-from tfquiver.service.sim.flow.shipping import Shipping
-from tfquiver.service.sim.flow.sight import SIGHTS
 from tfquiver.service.sim.flow.simulation import simulate
 from tfquiver.service.sim.workloads import files
 from tfquiver.service.sim.workloads.files import Scenario

@@ -12,8 +12,8 @@ from tfquiver.client.one_stream.maker import Maker
 from tfquiver.client.one_stream.memory import read_all
 from tfquiver.client.one_stream.pipeline import Made
 from tfquiver.client.one_stream.shared import Shared
-from tfquiver.wire import reader_frames as frames
-from tfquiver.wire import stream_frames
+from tfquiver.frames import reader_frames as frames
+from tfquiver.frames import stream_frames
 
 _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.05, 1.0
 _SETTLES_S = 30.0  # whether this process makes the batches

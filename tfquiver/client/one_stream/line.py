@@ -12,8 +12,8 @@ from typing import NoReturn
 
 from tfquiver import errors
 from tfquiver.daemon import endpoints
-from tfquiver.wire import reader_frames as frames
-from tfquiver.wire import stream_frames
+from tfquiver.frames import reader_frames as frames
+from tfquiver.frames import stream_frames
 
 _HELLO_S = 10.0
 _CONTROL_BYTES = socket.CMSG_SPACE(4 * array.array("i").itemsize)

@@ -13,8 +13,8 @@ from tfquiver.client.one_stream.line import StreamLine, refuse
 from tfquiver.client.one_stream.memory import read_all, sealed
 from tfquiver.client.one_stream.pipeline import Made
 from tfquiver.client.one_stream.shared import Shared
-from tfquiver.wire import reader_frames as frames
-from tfquiver.wire import stream_frames
+from tfquiver.frames import reader_frames as frames
+from tfquiver.frames import stream_frames
 
 _PING_S = 3.0
 _FIRST_EVERY, _MOST_EVERY = 8, 4096  # batches from one checkpoint to the next

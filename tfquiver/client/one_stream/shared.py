@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from tfquiver.client.one_stream import line
 from tfquiver.client.one_stream.pipeline import Pipeline
-from tfquiver.wire import stream_frames
+from tfquiver.frames import stream_frames
 
 if TYPE_CHECKING:
     from tfquiver.client.one_stream.maker import Maker

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from tfquiver.service.sim.flow.sharing import Bools, Floats, Ints, share
+from tfquiver.service.sim.store_bandwidth.sharing import Bools, Floats, Ints, share
 
 MOST = 6  # that alternate: 64 moments; more are as good as many
 _ROUNDS = 30

@@ -9,13 +9,13 @@ import numpy as np
 from tfquiver import errors
 from tfquiver.service.coordinator.policies.columns import AllocationColumns, RateColumns
 from tfquiver.service.coordinator.policies.interface import MODES, ClusterView, Plan, Policy
-from tfquiver.service.sim.flow.contents import Contents
-from tfquiver.service.sim.flow.jobs import Jobs
-from tfquiver.service.sim.flow.probing import Probing
-from tfquiver.service.sim.flow.rates import Rates
-from tfquiver.service.sim.flow.sharing import Floats, Ints
-from tfquiver.service.sim.flow.shown import Shown, Views
-from tfquiver.service.sim.flow.sight import Sight
+from tfquiver.service.sim.deciding.probing import Probing
+from tfquiver.service.sim.deciding.shown import Shown, Views
+from tfquiver.service.sim.deciding.sight import Sight
+from tfquiver.service.sim.job_queue.jobs import Jobs
+from tfquiver.service.sim.resident.contents import Contents
+from tfquiver.service.sim.store_bandwidth.rates import Rates
+from tfquiver.service.sim.store_bandwidth.sharing import Floats, Ints
 from tfquiver.service.sim.workloads.workload import Cluster, Workload
 
 

@@ -24,12 +24,12 @@ from tfquiver.service.coordinator.policies.interface import (
     ViewColumns,
 )
 from tfquiver.service.coordinator.rotation.chunk_counts import CYCLIC_BYTES, CYCLIC_SHARE
-from tfquiver.service.sim.flow.contents import Contents
-from tfquiver.service.sim.flow.jobs import Jobs
-from tfquiver.service.sim.flow.probing import Probing
-from tfquiver.service.sim.flow.rates import Rates
-from tfquiver.service.sim.flow.sharing import Bools, Floats, Ints, alone_from_store
-from tfquiver.service.sim.flow.sight import Meters, Sight, two_chunks_bytes
+from tfquiver.service.sim.deciding.probing import Probing
+from tfquiver.service.sim.deciding.sight import Meters, Sight, two_chunks_bytes
+from tfquiver.service.sim.job_queue.jobs import Jobs
+from tfquiver.service.sim.resident.contents import Contents
+from tfquiver.service.sim.store_bandwidth.rates import Rates
+from tfquiver.service.sim.store_bandwidth.sharing import Bools, Floats, Ints, alone_from_store
 from tfquiver.service.sim.workloads.workload import Cluster, Stored, Workload
 
 _CHUNKS = 2

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from tfquiver.content.record_picks import MOST_PICK_BYTES
-from tfquiver.wire.frame_fields import Fields
+from tfquiver.frames.frame_fields import Fields
 
 _PART_BYTES = 60_000
 

@@ -8,7 +8,7 @@ from typing import Any
 from rich.table import Table
 
 from tfquiver.cli.calls import cut, table
-from tfquiver.cli.showing import words
+from tfquiver.cli.status_tables import words
 
 LEGEND = (
     "A session is one epoch of one job. idle: it has not ended, and for so long nobody has read it: its trainer is at "

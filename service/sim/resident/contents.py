@@ -13,7 +13,7 @@ from __future__ import annotations
 import numpy as np
 
 from tfquiver.service.coordinator.policies.interface import MODES
-from tfquiver.service.sim.flow.sharing import Floats, Ints
+from tfquiver.service.sim.store_bandwidth.sharing import Floats, Ints
 
 NONE, COOPERATIVE, UNIFORM, LRU = map(MODES.index, ("none", "cooperative", "uniform", "lru"))
 

@@ -20,8 +20,8 @@ from tfquiver.service.coordinator.policies.interface import JobView
 from tfquiver.service.coordinator.probing.ideal import could_read
 from tfquiver.service.coordinator.probing.probe import ProbeResult
 from tfquiver.service.coordinator.rotation.chunk_counts import TWO_CHUNKS, relevance_chunks
-from tfquiver.service.sim.flow.jobs import Jobs
-from tfquiver.service.sim.flow.sharing import Floats
+from tfquiver.service.sim.job_queue.jobs import Jobs
+from tfquiver.service.sim.store_bandwidth.sharing import Floats
 from tfquiver.service.sim.workloads.workload import SHARD_BYTES
 
 _FIRST_S = 1.0  # of a job that has read for less nothing is said

@@ -7,7 +7,7 @@ from typing import Any
 
 from rich.filesize import decimal
 
-from tfquiver.cli.showing.words import short
+from tfquiver.cli.status_tables.words import short
 from tfquiver.plain_text import plain
 from tfquiver.wire import addresses
 

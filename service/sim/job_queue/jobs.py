@@ -11,8 +11,8 @@ from tfquiver.service.coordinator.job_schedulers.interface import (
     choose,
     first_that_fit,
 )
-from tfquiver.service.sim.flow.lines import ByKey, BySubmission
-from tfquiver.service.sim.flow.sharing import Ints
+from tfquiver.service.sim.job_queue.lines import ByKey, BySubmission
+from tfquiver.service.sim.store_bandwidth.sharing import Ints
 from tfquiver.service.sim.workloads.workload import SimJob, Workload
 
 

@@ -13,8 +13,8 @@ from rich.text import Text
 from tfquiver import plain_text
 from tfquiver.cli import calls
 from tfquiver.cli.calls import cut, table
-from tfquiver.cli.showing import activity, mounts_view, nodes_view, sessions_view, words, workers_view
-from tfquiver.cli.showing.words import count, job, short, size
+from tfquiver.cli.status_tables import activity, mounts_view, nodes_view, sessions_view, words, workers_view
+from tfquiver.cli.status_tables.words import count, job, short, size
 
 _NODES_LEGEND = (
     "hits: shards from this node's disk or memory. peers: from another node's. misses: from the object store. hit "

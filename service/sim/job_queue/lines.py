@@ -8,7 +8,7 @@ from typing import Protocol
 import numpy as np
 import numpy.typing as npt
 
-from tfquiver.service.sim.flow.sharing import Floats, Ints
+from tfquiver.service.sim.store_bandwidth.sharing import Floats, Ints
 
 
 class Submissions(Protocol):

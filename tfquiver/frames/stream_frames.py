@@ -6,7 +6,7 @@ import struct
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from tfquiver.wire.frame_fields import Fields, text
+from tfquiver.frames.frame_fields import Fields, text
 
 _MAX_BYTES = 1 << 62
 MOST_INDEX = 1 << 40

@@ -10,24 +10,24 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from tfquiver.errors import ProtocolError, TfquiverError, code_number
-from tfquiver.wire import frame_header, greeting_frames, mount_frames, pick_frames, stream_frames
-from tfquiver.wire.frame_fields import MAX_INDEXES as MAX_INDEXES
-from tfquiver.wire.frame_fields import MAX_STRING_BYTES as MAX_STRING_BYTES
-from tfquiver.wire.frame_fields import Fields, clipped, text
-from tfquiver.wire.frame_header import HEADER_BYTES
-from tfquiver.wire.frame_header import MAGIC as MAGIC
-from tfquiver.wire.greeting_frames import MAX_FRAME_BYTES as MAX_FRAME_BYTES
-from tfquiver.wire.greeting_frames import ROLE_READER as ROLE_READER
-from tfquiver.wire.greeting_frames import VERSION as VERSION
-from tfquiver.wire.greeting_frames import Hello as Hello
-from tfquiver.wire.greeting_frames import Welcome as Welcome
-from tfquiver.wire.mount_frames import Failed as Failed
-from tfquiver.wire.mount_frames import Get as Get
-from tfquiver.wire.mount_frames import Got as Got
-from tfquiver.wire.mount_frames import These as These
-from tfquiver.wire.mount_frames import Which as Which
-from tfquiver.wire.pick_frames import Picks as Picks
-from tfquiver.wire.pick_frames import picks_of as picks_of
+from tfquiver.frames import frame_header, greeting_frames, mount_frames, pick_frames, stream_frames
+from tfquiver.frames.frame_fields import MAX_INDEXES as MAX_INDEXES
+from tfquiver.frames.frame_fields import MAX_STRING_BYTES as MAX_STRING_BYTES
+from tfquiver.frames.frame_fields import Fields, clipped, text
+from tfquiver.frames.frame_header import HEADER_BYTES
+from tfquiver.frames.frame_header import MAGIC as MAGIC
+from tfquiver.frames.greeting_frames import MAX_FRAME_BYTES as MAX_FRAME_BYTES
+from tfquiver.frames.greeting_frames import ROLE_READER as ROLE_READER
+from tfquiver.frames.greeting_frames import VERSION as VERSION
+from tfquiver.frames.greeting_frames import Hello as Hello
+from tfquiver.frames.greeting_frames import Welcome as Welcome
+from tfquiver.frames.mount_frames import Failed as Failed
+from tfquiver.frames.mount_frames import Get as Get
+from tfquiver.frames.mount_frames import Got as Got
+from tfquiver.frames.mount_frames import These as These
+from tfquiver.frames.mount_frames import Which as Which
+from tfquiver.frames.pick_frames import Picks as Picks
+from tfquiver.frames.pick_frames import picks_of as picks_of
 
 MAX_BYTES = 1 << 62
 

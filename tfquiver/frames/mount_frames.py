@@ -6,7 +6,7 @@ import struct
 from dataclasses import dataclass
 
 from tfquiver.errors import TfquiverError, code_number
-from tfquiver.wire.frame_fields import Fields, clipped, text
+from tfquiver.frames.frame_fields import Fields, clipped, text
 
 _MAX_BYTES = 1 << 62
 _GET = struct.Struct("<I32sI32sB")

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from tfquiver.service.sim.flow.alternating import share_in_turns
-from tfquiver.service.sim.flow.sharing import Bools, Floats, Ints, share
+from tfquiver.service.sim.store_bandwidth.alternating import share_in_turns
+from tfquiver.service.sim.store_bandwidth.sharing import Bools, Floats, Ints, share
 
 
 @dataclass(frozen=True, slots=True)

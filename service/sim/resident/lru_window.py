@@ -19,8 +19,8 @@ from math import inf
 
 import numpy as np
 
-from tfquiver.service.sim.flow.curricula import Curricula
-from tfquiver.service.sim.flow.sharing import Bools, Floats, Ints
+from tfquiver.service.sim.resident.curricula import Curricula
+from tfquiver.service.sim.store_bandwidth.sharing import Bools, Floats, Ints
 from tfquiver.service.sim.workloads.workload import Pacing
 
 _ALMOST_ALL, _EXACT, _LEAST_PART = 1 - 1e-12, 1e-6, 1e-9

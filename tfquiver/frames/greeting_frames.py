@@ -9,8 +9,8 @@ import struct
 from dataclasses import dataclass
 
 from tfquiver.errors import ProtocolError
-from tfquiver.wire import frame_header
-from tfquiver.wire.frame_fields import Fields, text
+from tfquiver.frames import frame_header
+from tfquiver.frames.frame_fields import Fields, text
 
 VERSION = 1
 MAX_FRAME_BYTES = 65536

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from tfquiver.service.coordinator.sampling.pacing import MOST_STEPS, STEP_ROUNDING
-from tfquiver.service.sim.flow.sharing import Floats, Ints
+from tfquiver.service.sim.store_bandwidth.sharing import Floats, Ints
 from tfquiver.service.sim.workloads.workload import Pacing
 
 

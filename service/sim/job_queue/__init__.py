@@ -1,0 +1,4 @@
+"""The jobs of a simulation: who runs, who waits for accelerators, who comes next.
+
+Called by the simulation and by what policies are shown. Pure.
+"""

@@ -1,0 +1,4 @@
+"""The byte protocols on the Unix sockets of one machine, as values and payloads: of readers, mounts and streams.
+
+Called by both ends of a connection. Pure: never opens a socket, and bounds what it takes before it allocates.
+"""
