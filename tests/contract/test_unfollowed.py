@@ -119,8 +119,26 @@ async def test_no_more_is_looked_at_than_costs_little(tmp_path: Path) -> None:
         assert sum("resident_bytes" in one for one in found) == sum(map(len, there.asked.calls)) == 32
         given[1]["shards"] = 1 << 20
         found = await there.known(Unfollowed(), given[:3])
-        assert ["resident_bytes" in one for one in found] == [True, False, False]
-        assert there.asked.calls[1:] == [[given[0]["digest_id"]]]
+        assert ["resident_bytes" in one for one in found] == [True, False, True], "it holds up no other"
+        assert there.asked.calls[1:] == [[given[at]["digest_id"] for at in (0, 2)]]
+
+
+@on_loop
+async def test_of_many_each_has_its_turn(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also where each look is that of another process, half a minute later."""
+    async with place(tmp_path, [numbered_digest(SHARDS, str(number)) for number in range(40)]) as there:
+        given = await there.listed()
+        watching = Unfollowed()
+        assert sum("resident_bytes" in one for one in await there.known(watching, given)) == 32
+        monkeypatch.setattr(unfollowed_module, "_STANDS_S", 1e-9)
+        found = await there.known(watching, given)
+        assert all(one["resident_bytes"] == SHARDS * SHARD_BYTES for one in found), "what was found is shown still"
+        monkeypatch.setattr(unfollowed_module, "_STANDS_S", 30.0)
+        there.asked.calls.clear()
+        for at in (3000.0, 3030.0):
+            monkeypatch.setattr(unfollowed_module.time, "time", lambda at=at: at)
+            await there.known(Unfollowed(), given)
+        assert len({one for asked in there.asked.calls for one in asked}) == 40
 
 
 def test_a_coordinator_that_does_not_say_keeps_status_from_nothing() -> None:

@@ -13,40 +13,58 @@ from tfquiver.proto.tfquiver.v1 import coordinator_pb2, coordinator_pb2_grpc
 
 # It takes the coordinator a look at each shard: a second for millions.
 _MOST, _MOST_SHARDS = 32, 1 << 20
-_STANDS_S = 30.0  # what was found is shown for so long: who watches looks every two seconds
+_STANDS_S = 30.0  # before it is looked at again: who watches looks every two seconds
+_SHOWN_S = 600.0  # what was found, with its age: of many the others have their turn meanwhile
 
 
 class Unfollowed:
-    """Of one cluster. Some are looked at; of more than that nothing is known."""
+    """Of one cluster. Some are looked at, then others, in turn; also where each look is that of another process."""
 
     def __init__(self) -> None:
-        self._found: dict[str, tuple[float, int | None]] = {}  # by digest id: when, and how many bytes
+        self._found: dict[str, tuple[float, int]] = {}  # by digest id: when, and how many bytes
+        self._tried: dict[str, float] = {}  # when each was left out, or looked at
+        self._looked_at: dict[str, float] = {}
 
     def known(self, channel: Any, datasets: Sequence[dict[str, Any]], token: str, whom: str) -> list[dict[str, Any]]:
         """`datasets`, those that are not followed with `resident_bytes`, where that is known. Raises nothing."""
         now = time.monotonic()
-        self._found = {one: its for one, its in self._found.items() if now < its[0] + _STANDS_S}
-        unknown = [one for one in datasets if "resident_bytes" not in one and one["digest_id"] not in self._found]
-        if unknown:
-            self._found |= {one["digest_id"]: (now, None) for one in unknown}
+        unfollowed = [one for one in datasets if "resident_bytes" not in one]
+        self._forget(unfollowed, now)
+        due = [one for one in unfollowed if one["digest_id"] not in self._tried]
+        if due:
+            self._tried |= {one["digest_id"]: now for one in due}
             with contextlib.suppress(errors.TfquiverError):
-                self._look(coordinator_pb2_grpc.CoordinatorStub(channel), unknown, now, token, whom)
+                self._look(coordinator_pb2_grpc.CoordinatorStub(channel), self._in_turn(due), now, token, whom)
         return [self._with(one, now) for one in datasets]
 
-    def _look(self, stub: Any, unknown: Sequence[dict[str, Any]], now: float, token: str, whom: str) -> None:
+    def _forget(self, unfollowed: Sequence[dict[str, Any]], now: float) -> None:
+        there = {one["digest_id"] for one in unfollowed}
+        self._found = {one: its for one, its in self._found.items() if now < its[0] + _SHOWN_S}
+        self._tried = {one: at for one, at in self._tried.items() if now < at + _STANDS_S}
+        self._looked_at = {one: at for one, at in self._looked_at.items() if one in there}
+
+    def _in_turn(self, due: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+        """Those that have waited for longest first; of those that were never looked at, others at another time."""
+        begin = int(time.time() // _STANDS_S) * _MOST % len(due) if len(due) > _MOST else 0
+        turned = [*due[begin:], *due[:begin]]
+        return sorted(turned, key=lambda one: self._looked_at.get(one["digest_id"], float("-inf")))
+
+    def _look(self, stub: Any, due: Sequence[dict[str, Any]], now: float, token: str, whom: str) -> None:
         request, left = coordinator_pb2.ListDatasetsRequest(), _MOST_SHARDS
-        for one in unknown[:_MOST]:
-            left -= one["shards"]
-            if left < 0:
+        for one in due:
+            if len(request.looked_at) == _MOST:
                 break
-            request.looked_at.append(bytes.fromhex(one["digest_id"]))
+            if one["shards"] <= left:  # of what is too large by itself nothing is known, but of all that come after it
+                left -= one["shards"]
+                self._looked_at[one["digest_id"]] = now
+                request.looked_at.append(bytes.fromhex(one["digest_id"]))
         if request.looked_at:
             for found in calls.ask(stub.ListDatasets, request, token, whom).datasets:
                 if found.HasField("resident_bytes"):
                     self._found[found.digest_id.hex()] = (now, found.resident_bytes)
 
     def _with(self, one: dict[str, Any], now: float) -> dict[str, Any]:
-        at, resident_bytes = self._found.get(one["digest_id"], (now, None))
-        if "resident_bytes" in one or resident_bytes is None:
+        if "resident_bytes" in one or one["digest_id"] not in self._found:
             return one
+        at, resident_bytes = self._found[one["digest_id"]]
         return one | {"resident_bytes": resident_bytes, "resident_age_ms": round(1000 * (now - at))}
