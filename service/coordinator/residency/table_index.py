@@ -11,7 +11,7 @@ from tfquiver.content.prefixes import Prefixes
 from tfquiver.service.coordinator.epoch_order.slots import distinct
 
 _MOST_INDEXED = 65_536  # of a table's hashes; of larger tables there are few, and each is looked at by itself
-_MOST_MERGED = 1 << 20  # hashes: some hundredths of a second
+_MOST_MERGED = 1 << 18  # hashes: a hundredth of a second
 Part = tuple[Prefixes, npt.NDArray[np.uint32]]  # hashes, sorted, and the number of the table that has each
 
 
