@@ -36,6 +36,7 @@ from tfquiver.service.coordinator.long_polls.changes import Changes
 from tfquiver.service.coordinator.long_polls.node_orders import NodeOrders
 from tfquiver.service.coordinator.long_polls.readers import Waiting
 from tfquiver.service.coordinator.long_work.in_thread import InThread
+from tfquiver.service.coordinator.long_work.stepwise import Stepwise
 from tfquiver.service.coordinator.measuring.meters import GONE_S, JobMeters
 from tfquiver.service.coordinator.measuring.step_meters import StepMeters
 from tfquiver.service.coordinator.measuring.store_meter import StoreMeter
@@ -90,7 +91,7 @@ class Coordinator:
         self.probed: set[tuple[str, bytes]] = set()
         rng = random.SystemRandom()  # a session's id lets whoever knows it read along: nobody may foresee it
         self._log = CommitLog(work_dir / "commit.log", self._snapshot, check=self._held.check)
-        self._waiting, self._in_thread = Waiting(), InThread()
+        self._waiting, self._in_thread, self._stepwise = Waiting(), InThread(), Stepwise()
         self.sessions = Sessions(
             clock,
             rng,
@@ -113,6 +114,7 @@ class Coordinator:
         )
         self.caching.placement.known = self.registry.__contains__
         self.residency = self.caching.residency
+        self.caching.placed.stepwise = self._stepwise.run
         self.meters = JobMeters(clock, self.sessions.session)
         self.store = StoreMeter(clock, options.store_bytes_per_s)
         self.step_meters = StepMeters(clock, self.meters)
@@ -225,6 +227,7 @@ class Coordinator:
     def release_waiters(self) -> None:
         """Calls that wait return at once, from now on."""
         self._in_thread.stop()
+        self._stepwise.stop()
         self.node_orders.release_waiters()
         self.changes.release_waiters()
         self.catalogue.release_waiters()

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections import deque
+from collections.abc import Iterator
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -376,3 +379,35 @@ def test_of_many_striped_data_sets_only_those_of_a_node_that_goes_are_drawn_anew
     assert len(drawn) == len(had_it)
     subject.groups(ids[0], again)
     assert len(drawn) == len(had_it)
+
+
+def test_of_many_rules_a_node_that_joins_has_the_places_drawn_step_by_step() -> None:
+    """Until all are, nobody is told that something is carried out, and who asks is told what was so before."""
+    w = World()
+    steps, told = list[Iterator[None]](), list[int]()
+    w.placed.stepwise, w.placed.on_looked = steps.append, lambda: told.append(w.placed.version)
+    for number in range(placed._LOOKED_AT_ONCE + 1):
+        rule = types_pb2.PlacementRule(stripe=2)
+        w.placed.rules.apply(PlacementSet(digest_id=number.to_bytes(32, "big"), rule=rule))
+    assert (w.placed.version, w.placed.newest, len(steps)) == (0, (0, {}), 1)
+    deque(steps.pop(), maxlen=0)
+    before = version, sets = w.placed.newest
+    assert told == [version] and version and len(sets) == placed._LOOKED_AT_ONCE + 1
+    w.join("e", "r1")
+    for _ in range(3):  # who asks again does not begin again
+        assert (w.placed.version, w.placed.newest) == (0, before)
+    (first,) = steps
+    next(first)
+    w.membership.leave("a", "1")
+    deque(first, maxlen=0)
+    version, sets = w.placed.newest
+    assert told[1:] == [version] == [w.placed.version] and version != before[0]
+    assert all(places.members <= {"b", "c", "d", "e"} for places, _ in sets.values())
+    assert any("e" in places.members for places, _ in sets.values())
+
+
+def test_of_a_few_rules_what_they_come_to_is_known_at_once() -> None:
+    w = World()
+    w.placed.stepwise = lambda steps: pytest.fail("not at once")
+    w.set(stripe=2)
+    assert w.placed.newest == (w.placed.version, {ID: (w.places(), True)})

@@ -52,6 +52,7 @@ class Caching:
         self.settings_set = 0  # grows with every setting that nodes are to be told of
         self.announce: Callable[[], None] = lambda: None  # called when nodes may have to be told something else
         self.placed.ready, self.placed.settings_set = lambda: self.met, lambda: self.settings_set
+        self.placed.on_looked = lambda: self.announce()
         self._clock, self._membership, self._sessions, self._wake = clock, membership, sessions, wake
         self._made, self._budgets = MadeOrders(run, wake), budgets if budgets is not None else Budgets(clock)
         self._restored_at: float | None = None  # None: whoever there was has been met

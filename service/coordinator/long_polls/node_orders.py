@@ -61,8 +61,7 @@ class NodeOrders:
         """In parts. What comes meanwhile may be in it or not: it makes another version."""
         parts, reply = InParts(), pb2.OrdersReply(version=self.version)
         # After a restart nodes come back one by one: what the first were told would move what is only not heard of.
-        places_version = self._caching.placed.version
-        all_places = self._caching.placed.looked if places_version else {}  # as that version says, all of them
+        places_version, all_places = self._caching.placed.newest
         for digest_id, setting in self._caching.placement.in_force.items():
             await parts.rest()
             decision = self._rotations.decision(digest_id)

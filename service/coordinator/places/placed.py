@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections import deque
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 
 import numpy as np
@@ -20,6 +21,7 @@ from tfquiver.service.coordinator.places.rules import Labels, Rules
 from tfquiver.service.coordinator.residency.residency import Residency
 
 MAX_NAMES_TOLD = 100_000  # of nodes, in all rules together: some MB, which every node is sent
+_LOOKED_AT_ONCE = 100  # rules; to draw each of thousands of stripes anew takes the loop most of a second
 _COOPERATIVE = types_pb2.CACHE_MODE_COOPERATIVE
 _MOVING = (types_pb2.CACHE_MODE_UNSPECIFIED, types_pb2.CACHE_MODE_UNIFORM)
 
@@ -44,6 +46,10 @@ class Placed:
         self._looked: tuple[object, ...] = ()
         self._nodes: object = None
         self._told: dict[bytes, tuple[Places, bool]] = {}
+        # Of many rules: goes through what it is given, some steps at a time; and who is told when that is done.
+        self.stepwise: Callable[[Iterator[None]], None] | None = None
+        self.on_looked: Callable[[], None] = lambda: None
+        self._is_looking = False
         self.changes = 0  # of what nodes are to be told, as far as `look` has seen them
 
     def places(self, digest_id: bytes) -> Places | None:
@@ -87,7 +93,8 @@ class Placed:
 
     def check_room(self, digest_id: bytes, rule: types_pb2.PlacementRule) -> None:
         """Raises ResourceExhaustedError: nodes are told all rules at once."""
-        told = {id(places): len(places.members) for its, places in self.told() if its != digest_id}
+        last = (self._last(its) for its in self.rules if its != digest_id)
+        told = {id(places): len(places.members) for places in last if places}
         racks = len({its.get(labels.RACK) for its in self._membership.labelled.values()}) if rule.rack_local else 1
         names = sum(told.values()) + min(rule.stripe * racks, len(self._membership.storing))
         if names > MAX_NAMES_TOLD:
@@ -114,8 +121,17 @@ class Placed:
 
     @property
     def version(self) -> int:
-        """Of what `told` says; 0: the nodes are not known yet."""
-        return self._first_version + self.look() if self.ready() else 0
+        """Of where data sets are kept now; 0: that, or the nodes, are not known yet."""
+        version = self.newest[0]
+        return 0 if self._is_looking else version
+
+    @property
+    def newest(self) -> tuple[int, Mapping[bytes, tuple[Places, bool]]]:
+        """The version that was looked at last, and what nodes are to be told of it: of every data set that has a rule
+        where it is kept, and whether what is elsewhere moves. Does not change: another look makes another one. Version
+        0: the nodes are not known yet."""
+        changes = self.look()
+        return (self._first_version + changes, self._told) if self.ready() and self._looked else (0, {})
 
     def look(self) -> int:
         """`changes`, after looking whether there are more: not while nodes come back one by one after a restart."""
@@ -123,20 +139,47 @@ class Placed:
             return self.changes
         for digest_id in [one for one in self.rules.ending if not self.moves(one)]:
             self.rules.ends(digest_id)
-        nodes = self._membership.labelled
-        looked = self.rules.changes, self.settings_set()
-        if nodes is not self._nodes or looked != self._looked:
-            now = {digest_id: (places, self.moves(digest_id)) for digest_id, places in self.told()}
+        if not self._is_looking and (self._membership.labelled is not self._nodes or self._now() != self._looked):
+            self._is_looking = True
+            self._begin()
+        return self.changes
+
+    def _begin(self) -> None:
+        if self.stepwise is not None and len(self.rules) > _LOOKED_AT_ONCE:
+            self.stepwise(self._steps_told())
+        else:
+            deque(self._steps(), maxlen=0)
+
+    def _steps_told(self) -> Iterator[None]:
+        yield from self._steps()
+        self.on_looked()
+
+    def _steps(self) -> Iterator[None]:
+        """Looks at each rule; again at all, when meanwhile nodes, rules or settings have become others."""
+        try:
+            while True:
+                nodes, looked, now = self._membership.labelled, self._now(), dict[bytes, tuple[Places, bool]]()
+                for digest_id in list(self.rules):
+                    if places := self.places(digest_id):
+                        now[digest_id] = places, self.moves(digest_id)
+                    yield
+                    if nodes is not self._membership.labelled or looked != self._now():
+                        break
+                else:
+                    break
             self.changes += now != self._told or looked[:1] != self._looked[:1]
             self._nodes, self._looked, self._told = nodes, looked, now
             self._made = {digest_id: made for digest_id, made in self._made.items() if digest_id in now}
-        return self.changes
+        finally:
+            self._is_looking = False
 
-    @property
-    def looked(self) -> Mapping[bytes, tuple[Places, bool]]:
-        """Of every data set that has a rule where it is kept, and whether what is elsewhere moves, as at the last look
-        and as `version` says. Does not change: another look makes another one."""
-        return self._told
+    def _now(self) -> tuple[int, int]:
+        return self.rules.changes, self.settings_set()
+
+    def _last(self, digest_id: bytes) -> Places | None:
+        """Where it was kept when that was asked for last."""
+        made = self._made.get(digest_id)
+        return self.places(digest_id) if made is None else made[3]
 
     def told(self) -> Iterator[tuple[bytes, Places]]:
         """Of every data set that has a rule."""

@@ -51,6 +51,9 @@ class Rules:
     def __iter__(self) -> Iterator[bytes]:
         return iter(self._rules)
 
+    def __len__(self) -> int:
+        return len(self._rules)
+
     def find(self, digest_id: bytes) -> PlacementRule | None:
         return self._rules.get(digest_id)
 
