@@ -67,7 +67,14 @@ class GrpcServiceRpc:
             address: _method(self._workers[address], _GET_WORKER_TASKS).future(b"", timeout=_CALL_S)
             for address in workers
         }
-        return {address: _Tasks(call.result()) for address, call in calls.items() if call.exception() is None}
+        found: dict[str, Container[int]] = {}
+        for address, call in calls.items():
+            if call.exception() is None:
+                found[address] = _Tasks(call.result())
+            elif call.code() is grpc.StatusCode.DEADLINE_EXCEEDED:
+                # The connection to a machine that was cut off answers again as long after its return as it was away.
+                self._workers.pop(address).close()
+        return found
 
     def finish_tasks(self, worker: str, task_ids: Sequence[int]) -> None:
         assert self._dispatcher is not None

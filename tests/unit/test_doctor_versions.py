@@ -39,6 +39,14 @@ def test_each_other_version_is_named_with_how_many_are_of_it() -> None:
     assert of_workers.do
 
 
-def test_a_worker_that_is_gone_has_no_version_and_one_of_two_dispatchers_counts_once() -> None:
+def test_a_worker_that_does_not_answer_is_named_and_has_no_version_and_one_of_two_dispatchers_counts_once() -> None:
+    """Of a machine that was cut off the node was told as lost, and of the worker nothing."""
     told = [dispatcher(worker(1), worker(2, "", silent_ms=20_000)), dispatcher(worker(1))]
-    assert [one.verdict for one in versions.of_service(told)] == [Verdict.OK, Verdict.OK]
+    *of_versions, silent = versions.of_service(told)
+    assert [one.verdict for one in of_versions] == [Verdict.OK, Verdict.OK]
+    assert (silent.what, silent.verdict, silent.why) == ("workers", Verdict.WARN, "1 of 2 do not answer: w:2")
+
+
+def test_a_worker_that_is_gone_for_good_is_not_missed() -> None:
+    gone = ServiceWorker(address="w:2", silent_ms=10**7, idle_ms=10**7)
+    assert [one.verdict for one in versions.of_service([dispatcher(worker(1), gone)])] == [Verdict.OK, Verdict.OK]

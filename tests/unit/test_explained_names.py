@@ -33,10 +33,15 @@ def test_a_job_is_found_by_the_name_that_its_own_code_has() -> None:
     assert explained_names.meant("run1", sessions) == {"sweep/run1"}
     assert explained_names.meant("run2", sessions) == {"sweep/run2", "other/run2"}, "which is said to be unknown"
     assert explained_names.meant("un1", sessions) == set()
+    unnamed = {"job": "sweep/job-0123456789ab", "session_key": f"0123456789ab{'0' * 20}-program"}
+    assert explained_names.meant("program-0123", [*sessions, unnamed]) == {"sweep/job-0123456789ab"}
 
 
 def test_a_job_without_a_name_is_called_as_the_tables_call_it() -> None:
     digits = "0123456789ab"
-    sessions = [{"job": f"job-{digits}", "session_key": f"{digits}{'0' * 20}-program"}, session("sweep/a")]
+    key = f"{digits}{'0' * 20}-program"
+    sessions = [{"job": f"{owner}job-{digits}", "session_key": key} for owner in ("", "sweep/")] + [session("sweep/a")]
     text = f"job-{digits}: not probed; job-{'f' * 12} has gone, and 'myjob-{digits}x' and sweep/a have names"
     assert explained_names.as_shown(text, sessions) == text.replace(f"job-{digits}:", "program-0123:")
+    assert explained_names.as_shown(f"known are 'sweep/job-{digits}'", sessions) == "known are 'sweep/program-0123'"
+    assert explained_names.as_shown(f"'other/job-{digits}'", sessions) == f"'other/job-{digits}'"

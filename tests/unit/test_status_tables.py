@@ -325,6 +325,8 @@ def test_a_cluster_without_a_dispatcher_says_nothing_of_one() -> None:
     [
         ("job-0123456789ab", "0123456789ab" + "0" * 20 + "-train", "train-0123"),
         ("job-0123456789ab", "0123456789ab" + "0" * 20 + "-train:3", "train-0123"),
+        ("sweep/job-0123456789ab", "0123456789ab" + "0" * 20 + "-train", "sweep/train-0123"),
+        ("sweep/job-0123456789ab", "ffff", "sweep/job-0123456789ab"),
         ("job-0123456789ab", "0123456789ab" + "0" * 20, "job-0123456789ab"),
         ("job-0123456789ab", "ffff", "job-0123456789ab"),
         ("sweep-7", "0123456789ab" + "0" * 20 + "-train", "sweep-7"),

@@ -127,5 +127,8 @@ def _of_name(registrar: Registrar, name: str) -> types_pb2.Dataset:
     else:
         found = registrar.find(request(name=name))
     if found is None:
-        raise errors.NotFoundError(f"{name}: no file here has that name, and no data set that is registered")
+        raise errors.NotFoundError(
+            f"{name}: no file here has that name, and no registered data set that you may read has "
+            "(tfquiver dataset list; its owner shares one: tfquiver dataset share)"
+        )
     return found

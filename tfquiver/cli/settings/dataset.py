@@ -80,7 +80,10 @@ def _list(arguments: argparse.Namespace) -> int:
         print(json.dumps({"datasets": told}))
         return 0
     if not told:
-        print("no data set yet: tfquiver dataset create makes one with a name, the first use of files one without")
+        seen = " that you may read" if calls.token(arguments) else ""
+        print(
+            f"no data set yet{seen}: tfquiver dataset create makes one with a name, the first use of files one without"
+        )
         return 0
     calls.console().print(names.table(told) if any("state" in one for one in told) else calls.datasets_table(told))
     if any(one.get("phrase") == states.OLD for one in told):

@@ -12,7 +12,7 @@ from tfquiver.cli.status_tables import words
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2
 from tfquiver.wire import pages
 
-_UNNAMED = re.compile(r"\bjob-[0-9a-f]{12}\b")
+_UNNAMED = re.compile(r"(?<![\w./-])([A-Za-z0-9][A-Za-z0-9._-]*/)?job-[0-9a-f]{12}\b")  # with its owner, or without
 
 
 def known(stub: Any, token: str, whom: str) -> dict[str, list[str]]:
@@ -34,7 +34,8 @@ def meant(name: str, sessions: Sequence[Mapping[str, Any]]) -> set[str]:
     return {
         one["job"]
         for one in sessions
-        if one["job"] != name and (words.job(one) == name or one["job"].endswith(f"/{name}"))
+        if one["job"] != name
+        and (words.job(one) == name or any(called.endswith(f"/{name}") for called in (one["job"], words.job(one))))
     }
 
 

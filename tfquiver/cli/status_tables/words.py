@@ -10,13 +10,13 @@ from tfquiver import plain_text
 from tfquiver.wire import addresses
 
 COMING_BACK_MS = 20_000  # a node asks again every five seconds, and longer where the machine is busy
-_UNNAMED = re.compile(r"job-([0-9a-f]{12}) \1[0-9a-f]{20}-([^:]+)(?::.*)?")
+_UNNAMED = re.compile(r"([^/ ]+/)?job-([0-9a-f]{12}) \2[0-9a-f]{20}-([^:]+)(?::.*)?")  # owner, number, program
 
 
 def job(info: Mapping[str, Any]) -> str:
     """A session's job; of one without a name the program, and enough of its number to tell it from others."""
     unnamed = _UNNAMED.fullmatch(f"{info['job']} {info['session_key']}")
-    return f"{unnamed[2]}-{unnamed[1][:4]}" if unnamed else str(info["job"])
+    return f"{unnamed[1] or ''}{unnamed[3]}-{unnamed[2][:4]}" if unnamed else str(info["job"])
 
 
 def state(info: Mapping[str, Any]) -> str:

@@ -1,0 +1,88 @@
+"""The dispatcher's questions to a worker whose machine was cut off from the network, and is back."""
+
+from __future__ import annotations
+
+import socket
+import threading
+from collections.abc import Iterator
+from concurrent import futures
+from contextlib import contextmanager, suppress
+from typing import Any
+
+import grpc
+import pytest
+
+from tfquiver.service.dispatcher import service_rpc
+from tfquiver.service.dispatcher.service_rpc import GrpcServiceRpc
+
+
+@contextmanager
+def worker() -> Iterator[int]:
+    """Has no tasks."""
+    server = grpc.server(futures.ThreadPoolExecutor(2))
+    answer: Any = grpc.unary_unary_rpc_method_handler(lambda request, context: b"")
+    service = grpc.method_handlers_generic_handler("tensorflow.data.WorkerService", {"GetWorkerTasks": answer})
+    server.add_generic_rpc_handlers((service,))
+    port = server.add_insecure_port("localhost:0")
+    server.start()
+    try:
+        yield port
+    finally:
+        server.stop(None).wait()
+
+
+class Network:
+    """Carries connections to a port. Those of before `cut` carry nothing ever after: in truth TCP sends again what it
+    has not been answered, but ever later."""
+
+    def __init__(self, port: int) -> None:
+        self._port = port
+        self._listener = socket.create_server(("localhost", 0))
+        self._cut: set[socket.socket] = set()
+        self._open: set[socket.socket] = set()
+        threading.Thread(target=self._accept, daemon=True).start()
+
+    @property
+    def address(self) -> str:
+        return f"localhost:{self._listener.getsockname()[1]}"
+
+    def cut(self) -> None:
+        self._cut |= self._open
+
+    def close(self) -> None:
+        for one in (self._listener, *self._open):
+            with suppress(OSError):
+                one.shutdown(socket.SHUT_RDWR)
+            one.close()
+
+    def _accept(self) -> None:
+        with suppress(OSError):
+            while True:
+                asking, _ = self._listener.accept()
+                asked = socket.create_connection(("localhost", self._port))
+                self._open |= {asking, asked}
+                for way in ((asking, asked), (asked, asking)):
+                    threading.Thread(target=self._carry, args=way, daemon=True).start()
+
+    def _carry(self, source: socket.socket, to: socket.socket) -> None:
+        with suppress(OSError):
+            while data := source.recv(1 << 16):
+                if source not in self._cut:
+                    to.sendall(data)
+
+
+def test_a_worker_that_is_back_answers_the_next_question_but_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It was called silent, on the connection of before, for as long again as it had been away."""
+    monkeypatch.setattr(service_rpc, "_CALL_S", 5.0)
+    with worker() as port:
+        network, asks = Network(port), GrpcServiceRpc()
+        try:
+            assert network.address in asks.tasks([network.address])
+            network.cut()
+            monkeypatch.setattr(service_rpc, "_CALL_S", 0.5)
+            assert not asks.tasks([network.address])
+            monkeypatch.setattr(service_rpc, "_CALL_S", 20.0)
+            assert network.address in asks.tasks([network.address])
+        finally:
+            asks.close()
+            network.close()
