@@ -1,4 +1,4 @@
 """What of each simulated data set is cached under a plan, and how much of it each job finds.
 
-Called by the simulation and by what policies are shown. Pure.
+Called by the simulation and by what policies are shown. Pure; never decides what is cached.
 """

@@ -1,4 +1,4 @@
 """What a store's bandwidth is to simulated jobs: who gets how much of it, and how fast each reads then.
 
-Called by the simulation. Pure: columns in, columns out; knows no policy.
+Called by the simulation. Pure: columns in, columns out; never knows a policy.
 """
