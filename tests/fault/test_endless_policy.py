@@ -1,4 +1,4 @@
-"""A coordinator whose policy, of another package, never returns is stopped like any other: nobody can end its thread."""
+"""A coordinator whose policy never returns, as others write them, is stopped like any other."""
 
 from __future__ import annotations
 
