@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Set
 from dataclasses import dataclass
 
 from tfquiver.proto.tfquiver.v1.coordinator_pb2 import MoveReport, NodeMoves
@@ -91,15 +91,19 @@ class MoveReports:
         self._of: dict[str, dict[bytes, MoveReport]] = {}
         self._sets: dict[bytes, _DataSet] = {}  # of which some node tells
 
-    def take(self, node_id: str, reports: Iterable[MoveReport]) -> None:
-        said, before = {report.digest_id: report for report in reports}, self._of.get(node_id, {})
+    def take(self, node_id: str, reports: Iterable[MoveReport], awaited: Set[bytes] = frozenset()) -> None:
+        """`awaited`: of these, who tells of as many as can be told at once is taken to say as before what it does not
+        say: it has told of them in turn."""
+        told, before = {report.digest_id: report for report in reports}, self._of.get(node_id, {})
+        stand = awaited & before.keys() if len(told) >= MAX_REPORTS else frozenset[bytes]()
+        said = {one: before[one] for one in stand} | told
         if said:
             self._of[node_id] = said
         else:
             self._of.pop(node_id, None)
         for digest_id in before.keys() - said.keys():
             self._forget(digest_id, node_id)
-        for digest_id, report in said.items():
+        for digest_id, report in told.items():
             self._sets.setdefault(digest_id, _DataSet()).take(node_id, before.get(digest_id), report)
 
     def gone(self, node_id: str) -> None:

@@ -109,8 +109,8 @@ class Placed:
 
     def take(self, node_id: str, reports: Collection[MoveReport]) -> bool:
         """What a node has to move, as it says; whether the rule of some data set has come to its end."""
-        self.reports.take(node_id, reports)
-        before, unfinished = self.rules.changes, self.rules.unfinished if reports else ()
+        before, unfinished = self.rules.changes, self.rules.unfinished if reports else frozenset[bytes]()
+        self.reports.take(node_id, reports, unfinished)
         for report in reports:
             if report.digest_id in unfinished and self._is_over(report.digest_id):
                 self.rules.carried_out(report.digest_id)

@@ -24,6 +24,7 @@ from tfquiver.placement.places import Places
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2 as pb
 from tfquiver.proto.tfquiver.v1 import types_pb2
 from tfquiver.rare_lines import every_n_seconds
+from tfquiver.service.node.coordinator.in_turn import InTurn
 from tfquiver.service.node.disk import entry
 from tfquiver.service.node.disk.disk_cache import DiskCache
 from tfquiver.service.node.moves import move_plan
@@ -80,7 +81,7 @@ class Moves:
         self._bucket: TokenBucket | None = None
         if bytes_per_s:
             self._bucket = TokenBucket(bytes_per_s, bytes_per_s * _BURST_S, self._clock.now())
-        self._reports: dict[bytes, pb.MoveReport] = {}
+        self._reports, self._in_turn = dict[bytes, pb.MoveReport](), InTurn(MOST_REPORTS, MOST_REPORTS // 2)
         self._own: dict[bytes, move_plan.OwnPart] = {}
         self._here, self._here_until_s = prefixes.of_hashes([]), 0.0
         self._settled: set[bytes] = set()  # of what is left, as the coordinator said when it was last asked
@@ -108,9 +109,10 @@ class Moves:
             self._changed.set()
 
     def reports(self) -> list[pb.MoveReport]:
-        """For the coordinator; what is about something first."""
-        said = sorted(self._reports.values(), key=lambda one: -(one.to_come_shards + one.to_go_shards))
-        return said[:MOST_REPORTS]
+        """For the coordinator; what is about something first. Of more than can be told at once half are the first of
+        these, and the others have their turn: a rule that was taken away ends when all nodes have told of it."""
+        said = sorted(self._reports.items(), key=lambda one: -(one[1].to_come_shards + one[1].to_go_shards))
+        return [self._reports[digest_id] for digest_id in self._in_turn.some([digest_id for digest_id, _ in said])]
 
     async def _run(self) -> None:
         pause_s: float | None = None

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2 as pb
+from tfquiver.service.node.coordinator.in_turn import InTurn
 
 MOST_TOLD = 256
 
@@ -20,6 +21,7 @@ class _Shown:
 class ShownByMounts:
     def __init__(self) -> None:
         self._shown: dict[bytes, _Shown] = {}  # by digest id
+        self._in_turn = InTurn(MOST_TOLD)
         self.on_change: Callable[[], None] = lambda: None  # told that other data sets are shown than before
 
     def begins(self, digest_id: bytes) -> None:
@@ -41,11 +43,10 @@ class ShownByMounts:
             self.on_change()
 
     def reports(self) -> list[pb.MountReport]:
-        """Of the first so many."""
+        """Of all, or of so many in turn."""
         now_s, told = asyncio.get_running_loop().time(), list[pb.MountReport]()
-        for digest_id, shown in self._shown.items():
-            if len(told) == MOST_TOLD:
-                break
+        for digest_id in self._in_turn.some(list(self._shown)):
+            shown = self._shown[digest_id]
             idle_ms = None if shown.read_at_s is None else int(1000 * (now_s - shown.read_at_s))
             told.append(pb.MountReport(digest_id=digest_id, mounts=shown.mounts, idle_ms=idle_ms))
         return told

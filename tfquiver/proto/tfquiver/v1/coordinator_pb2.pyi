@@ -418,11 +418,11 @@ class HeartbeatRequest(_message.Message):
 
     @_builtins.property
     def moves(self) -> _containers.RepeatedCompositeFieldContainer[Global___MoveReport]:
-        """of the data sets that have a placement, at most 256, those with something to do first"""
+        """Of the data sets that have a placement, at most 256, those with something to do first; of more, others in turn."""
 
     @_builtins.property
     def mounts(self) -> _containers.RepeatedCompositeFieldContainer[Global___MountReport]:
-        """at most 256: all that mounts of this node show now; none from earlier nodes"""
+        """At most 256: all that mounts of this node show now; of more, some in turn. None from earlier nodes."""
 
     def __init__(
         self,
