@@ -39,6 +39,8 @@ _ENTRY_POINTS = "[tfquiver.sampling_schemes]\n" + "".join(
     f"{name} = theirs:{name.title()}\n" for name in ("stripes", "beyond", "twice", "endless", "fails", "heavy")
 )
 _THEIRS = '''
+import time
+
 import numpy as np
 from tfquiver.service.coordinator.sampling.interface import Draws
 
@@ -84,7 +86,7 @@ class Twice:
 class Endless:
     def draw(self, population, epoch, chance):
         while True:
-            pass
+            time.sleep(0.001)
 
 
 class Fails:

@@ -14,7 +14,7 @@ import pytest
 import tensorflow as tf
 
 import tfquiver
-from tests.support import numbered
+from tests.support import numbered, warm
 from tests.support.daemons import end_daemons
 from tfquiver import errors
 from tfquiver.daemon import endpoints
@@ -73,11 +73,11 @@ def _told(children: list[subprocess.Popen[str]]) -> list[str]:
 
 def test_a_job_of_tensorflow_and_one_without_it_share_their_epochs(paths: list[Path], cache_dir: Path) -> None:
     children = []
-    for library in ("tensorflow", "none"):
+    for library, kind in (("tensorflow", "tensorflow"), ("none", "plain")):
         given = {"cache_dir": str(cache_dir), "paths": [*map(str, paths)], "with": library, "epochs": EPOCHS}
         children.append(
-            subprocess.Popen(
-                [sys.executable, "-c", _READS, json.dumps(given)],
+            warm.Popen(
+                [sys.executable, "-c", _READS, json.dumps(given)], warm_kind=kind,
                 stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
             )
         )  # fmt: skip

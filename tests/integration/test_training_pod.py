@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support import records
+from tests.support import records, warm
 from tests.support.cluster import Server, tensorflow_env, wait_until
 from tests.support.privileges import needs_mounts
 from tfquiver.proto.tfquiver.v1 import named_datasets_pb2, named_datasets_pb2_grpc
@@ -67,7 +67,7 @@ def test_a_training_pod_reads_by_name(root: Path) -> None:
     coordinator = Server("tfquiver.service.coordinator.main", arguments, root / "coordinator.log").start()
     flags = [f"--cache_dir={cache}", "--quota=16MiB", f"--coordinator={coordinator.address}", f"--reader_group={GROUP}"]
     with (root / "node.log").open("wb") as log:
-        node = subprocess.Popen([sys.executable, "-c", NODE, *flags], stdout=subprocess.PIPE, stderr=log)
+        node = warm.Popen([sys.executable, "-c", NODE, *flags], stdout=subprocess.PIPE, stderr=log)
     try:
         assert node.stdout
         assert json.loads(node.stdout.readline())["node_id"], (root / "node.log").read_text()

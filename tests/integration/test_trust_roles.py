@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import socket
-import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -153,11 +152,11 @@ def test_files_that_cannot_be_right_are_named(tmp_path: Path, flag: str, content
 
 def test_the_command_makes_a_token_and_its_line(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "tfquiver.cli.main", "token", "new", "job", "sweep", "--out", str(tmp_path / "t")]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=30, check=True)
+    done = warm.run(command, capture_output=True, text=True, timeout=30, check=True)
     assert (tmp_path / "t").stat().st_mode & 0o777 == 0o600
     token = (tmp_path / "t").read_text().strip()
     assert tokens.parse(done.stdout, "line") == {tokens.hash_of(token): tokens.Identity(Role.JOB, "sweep")}
-    again = subprocess.run(command, capture_output=True, text=True, timeout=30)
+    again = warm.run(command, capture_output=True, text=True, timeout=30)
     assert again.returncode == 1
     assert "--out" in again.stderr
 
