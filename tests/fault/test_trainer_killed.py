@@ -107,9 +107,7 @@ def test_resume_after_a_kill_is_the_exact_complement(cache_dir: Path, tmp_path: 
     print(f"{kind}: killed after step {kill_at}, resumed from step {saved}: {len(before)} + {len(after)} records")
     numbered.assert_each_once(np.concatenate([before, after]), TOTAL)
     # The next epoch is a whole one.
-    numbered.assert_each_once(
-        numbered.read(data_set(paths, tmp_path / "cache-link", symbolic=False).as_numpy_iterator()), TOTAL
-    )
+    numbered.assert_each_once(numbered.read(data_set(paths, tmp_path / "cache-link", symbolic=False)), TOTAL)
 
 
 @pytest.mark.parametrize(

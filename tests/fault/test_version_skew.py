@@ -264,7 +264,7 @@ def test_trainers_of_either_version_read_through_nodes_of_the_other(tmp_path: Pa
             batch_size=50, job="trial",
         )  # fmt: skip
         for _ in range(2):
-            numbered.assert_each_once(numbered.read(data.as_numpy_iterator()), 1000)
+            numbered.assert_each_once(numbered.read(data), 1000)
 
 
 def test_where_data_is_kept_is_carried_out_by_nodes_that_know_of_it_and_by_others_when_they_do(

@@ -88,7 +88,7 @@ def test_epochs(source: Any) -> None:
     read = source()
     assert read.element_spec == tf.TensorSpec([], tf.string)
     assert int(read.cardinality()) == TOTAL
-    first, second = (numbered.read(read.as_numpy_iterator()) for _ in range(2))
+    first, second = (numbered.read(read) for _ in range(2))
     numbered.assert_each_once(first, TOTAL)
     numbered.assert_each_once(second, TOTAL)
     assert not np.array_equal(first, second)
@@ -101,14 +101,14 @@ def test_batches_in_the_source(source: Any) -> None:
     assert int(read.cardinality()) == 32
     sizes = [len(batch) for batch in read.as_numpy_iterator()]
     assert sizes == [64] * 31 + [TOTAL - 31 * 64]
-    numbered.assert_each_once(numbered.read(read.as_numpy_iterator()), TOTAL)
+    numbered.assert_each_once(numbered.read(read), TOTAL)
 
 
 def test_drop_remainder(source: Any) -> None:
     read = source(batch_size=64, drop_remainder=True)
     assert read.element_spec == tf.TensorSpec([64], tf.string)
     assert int(read.cardinality()) == 31
-    seen = numbered.read(read.as_numpy_iterator())
+    seen = numbered.read(read)
     assert len(seen) == 31 * 64 == len(np.unique(seen))
 
 
@@ -120,8 +120,8 @@ def test_map_batch_prefetch(source: Any) -> None:
 
 def test_repeat_and_take(source: Any) -> None:
     assert int(source().repeat(2).cardinality()) == 2 * TOTAL
-    numbered.assert_each_once(numbered.read(source().repeat(2).as_numpy_iterator()), TOTAL, times=2)
-    taken = numbered.read(source().take(10).as_numpy_iterator())
+    numbered.assert_each_once(numbered.read(source().repeat(2)), TOTAL, times=2)
+    taken = numbered.read(source().take(10))
     assert len(taken) == 10 == len(np.unique(taken))
 
 
@@ -129,10 +129,10 @@ def test_zip_concatenate_interleave(source: Any) -> None:
     pairs = list(tf.data.Dataset.zip((source(), source())).as_numpy_iterator())
     for side in range(2):
         numbered.assert_each_once(numbered.read(pair[side] for pair in pairs), TOTAL)
-    numbered.assert_each_once(numbered.read(source().concatenate(source()).as_numpy_iterator()), TOTAL, times=2)
+    numbered.assert_each_once(numbered.read(source().concatenate(source())), TOTAL, times=2)
     read = source()
     interleaved = tf.data.Dataset.range(2).interleave(lambda _: read, cycle_length=2)
-    numbered.assert_each_once(numbered.read(interleaved.as_numpy_iterator()), TOTAL, times=2)
+    numbered.assert_each_once(numbered.read(interleaved), TOTAL, times=2)
 
 
 def test_model_fit(source: Any) -> None:
@@ -162,7 +162,7 @@ def test_a_digest_file_is_a_source(source: Any, paths: list[Path], shared_dir: P
     (kept,) = (shared_dir / "digests").glob("*")
     path = tmp_path / "data.tfqd"
     path.write_bytes(kept.read_bytes())
-    numbered.assert_each_once(numbered.read(tfquiver.dataset(path, cache_dir=shared_dir).as_numpy_iterator()), TOTAL)
+    numbered.assert_each_once(numbered.read(tfquiver.dataset(path, cache_dir=shared_dir)), TOTAL)
 
 
 def test_a_damaged_digest_is_named(shared_dir: Path, tmp_path: Path, source: Any) -> None:
@@ -196,7 +196,7 @@ def test_a_changed_file_is_stale(cache_dir: Path, tmp_path: Path) -> None:
     read = tfquiver.dataset(path, cache_dir=cache_dir, first_use=SMALL_SHARDS, quota="300KiB")
     numbered.write(tmp_path, 1, 2001, 1000, seed=1)
     with pytest.raises(tf.errors.FailedPreconditionError, match=r"part-000\.tfrecord"):
-        numbered.read(read.as_numpy_iterator())
+        numbered.read(read)
 
 
 def test_what_was_cached_stays_the_old_version_and_a_new_data_set_is_the_new_one(
@@ -204,11 +204,11 @@ def test_what_was_cached_stays_the_old_version_and_a_new_data_set_is_the_new_one
 ) -> None:
     (path,) = numbered.write(tmp_path, 1, 1000, 1000)
     old = tfquiver.dataset(path, cache_dir=cache_dir, first_use=SMALL_SHARDS, quota="1GiB")
-    numbered.assert_each_once(numbered.read(old.as_numpy_iterator()), 1000)
+    numbered.assert_each_once(numbered.read(old), 1000)
     numbered.write(tmp_path, 1, 1500, 1000, seed=1)
     new = tfquiver.dataset(path, cache_dir=cache_dir, first_use=SMALL_SHARDS)
-    numbered.assert_each_once(numbered.read(new.as_numpy_iterator()), 1500)
-    numbered.assert_each_once(numbered.read(old.as_numpy_iterator()), 1000)
+    numbered.assert_each_once(numbered.read(new), 1500)
+    numbered.assert_each_once(numbered.read(old), 1000)
 
 
 _READER = """
@@ -217,7 +217,7 @@ import tfquiver
 from tests.support import numbered
 read = tfquiver.dataset(sys.argv[2], cache_dir=sys.argv[1])
 for _ in range(2):
-    numbered.assert_each_once(numbered.read(read.as_numpy_iterator()), int(sys.argv[3]))
+    numbered.assert_each_once(numbered.read(read), int(sys.argv[3]))
 print("each once")
 """
 
@@ -242,11 +242,11 @@ def test_two_processes_share_one_daemon_and_each_byte_is_read_once(cache_dir: Pa
 
 def test_a_killed_daemon_is_started_again(cache_dir: Path, paths: list[Path]) -> None:
     read = tfquiver.dataset(paths, cache_dir=cache_dir, first_use=SMALL_SHARDS)
-    numbered.assert_each_once(numbered.read(read.as_numpy_iterator()), TOTAL)
+    numbered.assert_each_once(numbered.read(read), TOTAL)
     first = _pid(cache_dir)
     os.kill(first, signal.SIGKILL)
     # An epoch that begins at once waits for the new daemon; nothing in the graph changed.
-    numbered.assert_each_once(numbered.read(read.as_numpy_iterator()), TOTAL)
+    numbered.assert_each_once(numbered.read(read), TOTAL)
     assert _pid(cache_dir) != first
 
 
@@ -307,10 +307,10 @@ def test_a_cluster_that_does_not_answer_is_named(paths: list[Path]) -> None:
 def test_the_same_arguments_are_the_same_data_for_a_snapshot(source: Any, tmp_path: Path) -> None:
     for _ in range(2):
         kept = source(batch_size=100).snapshot(str(tmp_path / "kept"))
-        numbered.assert_each_once(numbered.read(kept.as_numpy_iterator()), TOTAL)
+        numbered.assert_each_once(numbered.read(kept), TOTAL)
     assert len([path for path in (tmp_path / "kept").iterdir() if path.is_dir()]) == 1
     other = source(batch_size=50).snapshot(str(tmp_path / "kept"))
-    numbered.assert_each_once(numbered.read(other.as_numpy_iterator()), TOTAL)
+    numbered.assert_each_once(numbered.read(other), TOTAL)
     assert len([path for path in (tmp_path / "kept").iterdir() if path.is_dir()]) == 2
 
 

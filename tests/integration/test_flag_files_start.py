@@ -28,7 +28,7 @@ def test_the_four_files_make_a_cluster(tmp_path: Path) -> None:
         paths = numbered.write(tmp_path / "data", 2, 100, 100)
         read = tfquiver.dataset(paths, service=started["coordinator"].address)
         shared = read.apply(tfquiver.distribute(started["dispatcher"].address))
-        numbered.assert_each_once(numbered.read(shared.as_numpy_iterator()), 200)
+        numbered.assert_each_once(numbered.read(shared), 200)
     finally:
         for server in reversed(started.values()):
             server.stop()

@@ -13,7 +13,7 @@ from tests.support.privileges import needs_fuse
 datasets = pytest.importorskip("sklearn.datasets", reason="pip install scikit-learn")
 images = pytest.importorskip("PIL.Image", reason="pip install pillow")
 
-TRAINED, EPOCHS, BATCH = 1200, 3, 50
+TRAINED, EPOCHS, BATCH = 1200, 2, 20
 
 
 def write(root: Path) -> None:

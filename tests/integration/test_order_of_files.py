@@ -34,7 +34,7 @@ def cache_dir(tmp_path: Path) -> Iterator[Path]:
 
 
 def numbers(dataset: tf.data.Dataset) -> list[int]:
-    found: list[int] = numbered.read(dataset.as_numpy_iterator()).tolist()
+    found: list[int] = numbered.read(dataset).tolist()
     drop_iterators()
     return found
 

@@ -51,7 +51,7 @@ def test_an_epoch_is_what_was_drawn(cluster: Cluster, paths: list[Path], order: 
     digest = sampled.only_digest(cluster.coordinator.address)
     for epoch in range(3):
         wanted = sampled.expected(digest, order, epoch)
-        assert sampled.counted(numbered.read(made.as_numpy_iterator())) == wanted
+        assert sampled.counted(numbered.read(made)) == wanted
         assert max(wanted.values()) > 1 or not order.replacement
         assert not any(WEIGHTS[record] == 0 for record in wanted)
     if not order.replacement:
@@ -80,7 +80,7 @@ def test_workers_of_tf_data_service_share_an_epoch(cluster: Cluster, paths: list
         paths, service=cluster.coordinator.address, first_use=tfquiver.FirstUse(cut=CUT), order=order, batch_size=32
     ).apply(tfquiver.distribute(cluster.dispatcher.address))
     digest = sampled.only_digest(cluster.coordinator.address)
-    assert sampled.counted(numbered.read(made.as_numpy_iterator())) == sampled.expected(digest, order)
+    assert sampled.counted(numbered.read(made)) == sampled.expected(digest, order)
 
 
 def test_weights_of_files_are_those_of_the_array(cluster: Cluster, paths: list[Path], tmp_path: Path) -> None:
@@ -92,7 +92,7 @@ def test_weights_of_files_are_those_of_the_array(cluster: Cluster, paths: list[P
     wanted = sampled.expected(digest, ORDERS["replacement"])
     for name in ("w.npy", "w.f32", "w.tfqw"):
         made = read(cluster, paths, tfquiver.Weighted(str(tmp_path / name)), batch_size=64)
-        assert sampled.counted(numbered.read(made.as_numpy_iterator())) == wanted, name
+        assert sampled.counted(numbered.read(made)) == wanted, name
 
 
 def test_wrong_weights_are_told_when_the_data_set_is_made(cluster: Cluster, paths: list[Path], tmp_path: Path) -> None:
@@ -118,7 +118,7 @@ def test_picks_that_do_not_fit_one_frame_come_in_parts(cluster: Cluster, tmp_pat
     )
     digest = sampled.only_digest(cluster.coordinator.address, 100_000)
     assert digest.records.max() > 60_000  # so many bytes of picks, too; a frame takes no more
-    assert sampled.counted(numbered.read(made.as_numpy_iterator())) == sampled.expected(digest, order)
+    assert sampled.counted(numbered.read(made)) == sampled.expected(digest, order)
 
 
 def test_who_reads_far_more_than_comes_out_is_told(

@@ -137,19 +137,19 @@ def test_an_epoch_is_what_the_scheme_draws(cluster: Cluster, paths: list[Path], 
     assert made.cardinality() == tf.data.UNKNOWN_CARDINALITY
     digest = sampled.only_digest(cluster.coordinator.address)
     for epoch in range(3):
-        assert sampled.counted(numbered.read(made.as_numpy_iterator())) == sampled.expected(digest, order, epoch)
+        assert sampled.counted(numbered.read(made)) == sampled.expected(digest, order, epoch)
 
 
 def test_stages_come_one_after_the_other(cluster: Cluster, paths: list[Path]) -> None:
     order = tfquiver.Curriculum([(0, 0.25), (0.5, 1.0)], shuffle_bytes=0)
-    seen = numbered.read(read(cluster, paths, order, reading=tfquiver.Reading(readahead_bytes=1)).as_numpy_iterator())
+    seen = numbered.read(read(cluster, paths, order, reading=tfquiver.Reading(readahead_bytes=1)))
     easy = np.flatnonzero(seen >= TOTAL // 4 + 100)[0]  # the first that is not
     assert 0.45 * TOTAL < easy < 0.55 * TOTAL
 
 
 def test_a_reservoir_comes_in_stored_order(cluster: Cluster, paths: list[Path]) -> None:
     order, one_at_a_time = tfquiver.Reservoir(800, shuffle_bytes=0), tfquiver.Reading(readahead_bytes=1)
-    seen = numbered.read(read(cluster, paths, order, reading=one_at_a_time).as_numpy_iterator())
+    seen = numbered.read(read(cluster, paths, order, reading=one_at_a_time))
     assert (np.diff(seen) > 0).all()
     assert 700 < len(seen) < 900
 
@@ -163,7 +163,7 @@ def test_a_checkpoint_goes_on_with_the_rest_of_what_was_drawn(
     options = tf.data.Options()
     options.experimental_symbolic_checkpoint = symbolic
     made = read(cluster, paths, order, job=f"saved-{symbolic}-{order.asked()[0]}").with_options(options)
-    first = numbered.read(made.as_numpy_iterator())
+    first = numbered.read(made)
     iterator = iter(made)
     before = numbered.read(next(iterator).numpy() for _ in range(1500))
     saved = tf.train.Checkpoint(iterator=iterator).write(str(tmp_path / "saved"))
@@ -194,7 +194,7 @@ def test_workers_of_tf_data_service_share_an_epoch(cluster: Cluster, paths: list
     ).apply(tfquiver.distribute(cluster.dispatcher.address))
     digest = sampled.only_digest(cluster.coordinator.address)
     for epoch in range(2):
-        assert sampled.counted(numbered.read(made.as_numpy_iterator())) == sampled.expected(digest, order, epoch)
+        assert sampled.counted(numbered.read(made)) == sampled.expected(digest, order, epoch)
 
 
 def test_exactly_once_is_of_records_that_come_once(cluster: Cluster, paths: list[Path]) -> None:
@@ -214,7 +214,7 @@ def test_resume_goes_on_with_what_was_drawn(cluster: Cluster, paths: list[Path])
     iterator = iter(first.with_options(options))
     before = numbered.read(next(iterator).numpy() for _ in range(3000))
     del iterator
-    after = numbered.read(read(cluster, paths, order, job="resumed", resume=True).as_numpy_iterator())
+    after = numbered.read(read(cluster, paths, order, job="resumed", resume=True))
     wanted = sampled.expected(sampled.only_digest(cluster.coordinator.address), order)
     lost, again = sampled.lost_and_again(np.concatenate([before, after]), wanted)
     assert lost == 0
@@ -247,7 +247,7 @@ def test_a_scheme_of_another_package(cluster: Cluster, paths: list[Path]) -> Non
         wanted = Counter[int]()
         for shard in range(epoch, digest.num_shards, 3):
             wanted.update(range(int(before[shard]), int(before[shard + 1])))
-        assert sampled.counted(numbered.read(made.as_numpy_iterator())) == wanted
+        assert sampled.counted(numbered.read(made)) == wanted
 
 
 def test_a_scheme_of_another_package_that_draws_records_by_weight(cluster: Cluster, paths: list[Path]) -> None:
@@ -258,7 +258,7 @@ def test_a_scheme_of_another_package_that_draws_records_by_weight(cluster: Clust
     shard_of = np.repeat(np.arange(digest.num_shards), digest.records)
     kind = np.where(weights == 0, 0, np.where(weights == 1, 1, 2))
     for epoch in range(4):
-        seen = sampled.counted(numbered.read(made.as_numpy_iterator()))
+        seen = sampled.counted(numbered.read(made))
         assert set(seen.values()) == {1}
         assert {int(shard_of[record]) % 2 for record in seen} == {epoch % 2}
         picked += np.bincount(kind[list(seen)], minlength=3)
@@ -284,10 +284,10 @@ def test_a_scheme_that_turns_bad_ends_its_epoch_with_its_name_and_harms_no_other
     cluster: Cluster, paths: list[Path]
 ) -> None:
     made = read(cluster, paths, tfquiver.Sampling("twice"))
-    assert len(numbered.read(made.as_numpy_iterator()))
+    assert len(numbered.read(made))
     with pytest.raises(tf.errors.InvalidArgumentError, match="sampling scheme twice, epoch 1: shard 1 is drawn twice"):
-        numbered.read(made.as_numpy_iterator())
-    numbered.assert_each_once(numbered.read(read(cluster, paths, tfquiver.Shuffled()).as_numpy_iterator()), TOTAL)
+        numbered.read(made)
+    numbered.assert_each_once(numbered.read(read(cluster, paths, tfquiver.Shuffled())), TOTAL)
 
 
 def test_a_scheme_that_never_ends_is_given_up(cluster: Cluster, paths: list[Path]) -> None:
@@ -295,7 +295,7 @@ def test_a_scheme_that_never_ends_is_given_up(cluster: Cluster, paths: list[Path
     with pytest.raises(errors.TfquiverError, match="sampling scheme endless: an epoch was not drawn in 8 s"):
         read(cluster, paths, tfquiver.Sampling("endless"), connection=patience)
     order = tfquiver.WithReplacement()
-    seen = numbered.read(read(cluster, paths, order).as_numpy_iterator())
+    seen = numbered.read(read(cluster, paths, order))
     assert sampled.counted(seen) == sampled.expected(sampled.only_digest(cluster.coordinator.address), order)
 
 

@@ -69,7 +69,7 @@ def read(paths: list[Path]) -> Source:
 
 
 def numbers(dataset: tf.data.Dataset) -> list[int]:
-    found: list[int] = numbered.read(dataset.as_numpy_iterator()).tolist()
+    found: list[int] = numbered.read(dataset).tolist()
     drop_iterators()
     return found
 

@@ -19,7 +19,7 @@ from tfquiver.proto.tfquiver.v1 import coordinator_pb2_grpc, types_pb2
 from tfquiver.scanning.cutting import CutPolicy
 from tfquiver.wire import rpc
 
-SHARDS, EPOCHS = 400, 4
+SHARDS = 400
 QUOTA_BYTES = SHARDS // 2 * ENTRY_BYTES
 
 
@@ -46,9 +46,9 @@ def data(tmp_path: Path, node: Server) -> tuple[types_pb2.Dataset, Counter[bytes
     return node_calls.ensure(node.ready["control"], tmp_path / "data" / "part-*", CutPolicy(1, 1, 1)), made
 
 
-def start(node: Server, dataset: types_pb2.Dataset) -> list[Job]:
+def start(node: Server, dataset: types_pb2.Dataset, epochs: int) -> list[Job]:
     jobs = [
-        Job(node.ready["socket"], dataset, f"job {number}", EPOCHS, step_s)
+        Job(node.ready["socket"], dataset, f"job {number}", epochs, step_s)
         for number, step_s in enumerate((0.004, 0.007))
     ]
     for job in jobs:
@@ -59,7 +59,8 @@ def start(node: Server, dataset: types_pb2.Dataset) -> list[Job]:
 def test_the_policy_takes_a_data_set_from_uniform_over_cooperative_to_none(tmp_path: Path, node: Server) -> None:
     """By what policies decide: `static` keeps what came first, `benefit` rotates, `none` keeps nothing."""
     dataset, made = data(tmp_path, node)
-    jobs = start(node, dataset)
+    epochs = 4
+    jobs = start(node, dataset, epochs)
     seen = []
     policies = (
         ("static", types_pb2.CACHE_MODE_UNIFORM),
@@ -73,13 +74,14 @@ def test_the_policy_takes_a_data_set_from_uniform_over_cooperative_to_none(tmp_p
         read = jobs[0].shards
         wait_until(lambda: jobs[0].shards > read + SHARDS // 3, "a third is read so", 60)  # noqa: B023
     assert all(after > before for before, after in itertools.pairwise(shards for shards, _ in seen))
-    assert [job.finish() for job in jobs] == [[made] * EPOCHS] * 2
+    assert [job.finish() for job in jobs] == [[made] * epochs] * 2
 
 
 def test_settings_that_change_ten_times_an_epoch(tmp_path: Path, node: Server) -> None:
     """By hand: pins come and go faster than any policy would have it."""
     dataset, made = data(tmp_path, node)
-    jobs = start(node, dataset)
+    epochs = 3
+    jobs = start(node, dataset, epochs)
     changes = 0
     for name in itertools.cycle(("uniform", "cooperative", "none", "lru", "cooperative", "unspecified")):
         if not any(job.is_alive() for job in jobs):
@@ -88,5 +90,5 @@ def test_settings_that_change_ten_times_an_epoch(tmp_path: Path, node: Server) -
         changes += 1
         time.sleep(0.1)
     assert changes > 20, "they changed while it was read"
-    assert [job.finish() for job in jobs] == [[made] * EPOCHS] * 2
+    assert [job.finish() for job in jobs] == [[made] * epochs] * 2
     assert node_calls.status(node.ready["control"]).node.used_bytes <= QUOTA_BYTES

@@ -181,7 +181,7 @@ def test_a_tensorflow_job_and_a_pytorch_job_share_bytes_and_an_epoch(paths: list
     data = tfquiver.dataset(
         [str(path) for path in paths], cache_dir=cache_dir, first_use=SMALL_SHARDS
     )  # fmt: skip
-    assert sorted(numbered.read(data.as_numpy_iterator())) == list(range(TOTAL))
+    assert sorted(numbered.read(data)) == list(range(TOTAL))
     assert stored == sum(path.stat().st_size for path in (cache_dir / "objects").rglob("*") if path.is_file())
 
 

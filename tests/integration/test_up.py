@@ -106,7 +106,7 @@ def test_the_welcome_is_all_that_a_person_needs(
         names: dict[str, Any] = {"tfquiver": tfquiver, "FILES": [str(path) for path in paths]}
         for line in code:
             exec(line, names)
-        numbered.assert_each_once(numbered.read(names["data"].as_numpy_iterator()), RECORDS)
+        numbered.assert_each_once(numbered.read(names["data"]), RECORDS)
         servers = list(running.servers().values())
         assert len(servers) == 4
         monkeypatch.setenv("TFQUIVER_SERVICE", str(at))
@@ -145,7 +145,7 @@ def test_what_is_killed_is_started_again_and_an_up_that_is_killed_leaves_nothing
         wait_until(lambda: first.said.read_text().count("runs again") == 4, "all run again", READY_S)
         paths = numbered.write(tmp_path / "data", 2, RECORDS // 2, 1000)
         data = tfquiver.dataset(paths, cache_dir=at).apply(tfquiver.distribute(ready["dispatcher"]))
-        numbered.assert_each_once(numbered.read(data.as_numpy_iterator()), RECORDS)
+        numbered.assert_each_once(numbered.read(data), RECORDS)
         endpoints.close_all()
         servers = list(first.servers().values())
         first.process.kill()

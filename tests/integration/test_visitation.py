@@ -64,7 +64,7 @@ def test_every_record_once_an_epoch_and_trainer(
     def train(trainer: int) -> None:
         read = source(cluster, paths, cut=cut, batch_size=32, job=f"trainer-{trainer}")
         shared = read.apply(stock(cluster))
-        orders = [numbered.read(shared.as_numpy_iterator()) for _ in range(EPOCHS)]
+        orders = [numbered.read(shared) for _ in range(EPOCHS)]
         for seen in orders:
             numbered.assert_each_once(seen, files * records)
         assert any(not np.array_equal(orders[0], order) for order in orders[1:])
@@ -83,7 +83,7 @@ read = tfquiver.dataset(told["files"], service=told["coordinator"])
 read = read.map(lambda record: record, num_parallel_calls=4).batch(50)
 shared = read.apply(tfquiver.distribute(told["dispatcher"]))
 for _ in range(told["epochs"]):
-    numbered.assert_each_once(numbered.read(shared.as_numpy_iterator()), told["records"])
+    numbered.assert_each_once(numbered.read(shared), told["records"])
 print("each once")
 """
 
@@ -119,13 +119,13 @@ def test_trainers_in_processes_of_their_own(cluster: Cluster, tmp_path: Path) ->
 def test_repeat_before_distribute(cluster: Cluster, tmp_path: Path) -> None:
     paths = numbered.write(tmp_path, 2, 300, 500)
     repeated = source(cluster, paths, cut=ONE_RECORD).repeat(3).apply(stock(cluster))
-    numbered.assert_each_once(numbered.read(repeated.as_numpy_iterator()), 600, times=3)
+    numbered.assert_each_once(numbered.read(repeated), 600, times=3)
 
 
 def test_repeat_after_distribute(cluster: Cluster, tmp_path: Path) -> None:
     paths = numbered.write(tmp_path, 2, 100, 500)
     repeated = source(cluster, paths, cut=ONE_RECORD).apply(stock(cluster)).repeat(3)
-    seen = numbered.read(repeated.as_numpy_iterator())
+    seen = numbered.read(repeated)
     for epoch in range(3):
         numbered.assert_each_once(seen[epoch * 200 : epoch * 200 + 200], 200)
 
@@ -156,7 +156,7 @@ def test_a_mixture_of_two(cluster: Cluster, tmp_path: Path) -> None:
     paths = [numbered.write(tmp_path / name, 2, 150, 500) for name in ("left", "right")]
     parts = [source(cluster, part, cut=ONE_RECORD).map(lambda record: record) for part in paths]
     mixed = tf.data.Dataset.sample_from_datasets(parts, seed=1).apply(stock(cluster))
-    numbered.assert_each_once(numbered.read(mixed.as_numpy_iterator()), 300, times=2)
+    numbered.assert_each_once(numbered.read(mixed), 300, times=2)
 
 
 def test_two_trainers_share_a_job(cluster: Cluster, tmp_path: Path) -> None:
@@ -164,7 +164,7 @@ def test_two_trainers_share_a_job(cluster: Cluster, tmp_path: Path) -> None:
     read = source(cluster, paths, cut=ONE_RECORD, batch_size=10)
     shared = [read.apply(stock(cluster, job_name="both")) for _ in range(2)]
     with ThreadPoolExecutor(2) as pool:
-        halves = list(pool.map(lambda mine: numbered.read(mine.as_numpy_iterator()), shared, timeout=60))
+        halves = list(pool.map(lambda mine: numbered.read(mine), shared, timeout=60))
     numbered.assert_each_once(np.concatenate(halves), 2000)
 
 
@@ -282,7 +282,7 @@ def test_steps_of_a_multi_worker_strategy_are_those_of_one_job(cluster: Cluster,
 def test_the_order_of_files_is_not_for_workers(cluster: Cluster, tmp_path: Path) -> None:
     paths = numbered.write(tmp_path, 1, 100, 100)
     read = source(cluster, paths, order="files", cache_dir=cluster.cache_dir)
-    assert numbered.read(read.as_numpy_iterator()).tolist() == list(range(100))
+    assert numbered.read(read).tolist() == list(range(100))
     assert cluster.dispatcher is not None
     with pytest.raises(tf.errors.InvalidArgumentError, match="Leave distribute"):
         read.map(tf.identity).apply(tfquiver.distribute(cluster.dispatcher.address))
@@ -295,20 +295,18 @@ def test_the_order_of_files_is_not_for_workers(cluster: Cluster, tmp_path: Path)
 def test_sharding_off_gives_every_worker_everything(cluster: Cluster, tmp_path: Path) -> None:
     paths = numbered.write(tmp_path, 2, 200, 1000)
     everything = source(cluster, paths, cut=ONE_RECORD).apply(stock(cluster, SERVICE.ShardingPolicy.OFF))
-    numbered.assert_each_once(numbered.read(everything.as_numpy_iterator()), 400, times=2)
+    numbered.assert_each_once(numbered.read(everything), 400, times=2)
 
 
 def test_an_abandoned_epoch_does_not_spoil_the_next(cluster: Cluster, tmp_path: Path) -> None:
     paths = numbered.write(tmp_path, 4, 500, 1000)
     shared = source(cluster, paths, batch_size=10, cut=ONE_RECORD).apply(stock(cluster))
     for _ in range(2):
-        assert len(numbered.read(shared.take(3).as_numpy_iterator())) == 30
-        numbered.assert_each_once(numbered.read(shared.as_numpy_iterator()), 2000)
+        assert len(numbered.read(shared.take(3))) == 30
+        numbered.assert_each_once(numbered.read(shared), 2000)
 
 
 def test_this_process_without_a_node_says_what_is_missing(cluster: Cluster, tmp_path: Path) -> None:
     paths = numbered.write(tmp_path, 1, 10, 100)
     with pytest.raises(tf.errors.OpError, match="node"):
-        numbered.read(
-            source(cluster, paths, connection=tfquiver.Connection(reconnect_timeout_s=1.0)).as_numpy_iterator()
-        )
+        numbered.read(source(cluster, paths, connection=tfquiver.Connection(reconnect_timeout_s=1.0)))

@@ -6,7 +6,7 @@ import random
 import struct
 import threading
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +21,7 @@ Numbers = npt.NDArray[np.int64]
 # Of pipelines whose source is not ours, as behind tf.data service, TensorFlow's tuning thread may keep an iterator so
 # long from being destroyed: ops/tf/dataset/tuner_waking.h.
 _TUNED_S = 75.0
+_AT_ONCE = 256
 
 
 def fixture(files: int, records_a_file: int, record_bytes: int) -> Any:
@@ -55,9 +56,15 @@ def numbers(element: Any) -> Numbers:
     return np.array([_NUMBER.unpack_from(record)[0] for record in records], np.int64)
 
 
-def read(dataset: Iterable[Any]) -> Numbers:
-    """The numbers of one epoch, in the order of arrival."""
-    parts = [numbers(element) for element in dataset]
+def read(elements: Any) -> Numbers:
+    """The numbers of one epoch, in the order of arrival; of a tf.data.Dataset or anything else that is iterated.
+
+    Single records of a data set are taken in batches: Python takes a tenth of a millisecond for an element.
+    """
+    if hasattr(elements, "element_spec"):
+        single = elements.element_spec.shape.rank == 0
+        elements = (elements.batch(_AT_ONCE) if single else elements).as_numpy_iterator()
+    parts = [numbers(element) for element in elements]
     return np.concatenate(parts) if parts else np.zeros(0, np.int64)
 
 

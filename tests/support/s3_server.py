@@ -11,7 +11,6 @@ from typing import Any
 import boto3
 import fsspec.asyn
 import requests
-from moto.server import ThreadedMotoServer
 
 
 class S3Server:
@@ -65,6 +64,8 @@ class S3Server:
 
 @contextmanager
 def s3_server() -> Iterator[S3Server]:
+    from moto.server import ThreadedMotoServer  # a second, for who collects all tests and runs none of these
+
     fsspec.asyn.get_loop()  # fsspec's one loop, with its thread and wake-up sockets, is there for good
     server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
     server.start()
