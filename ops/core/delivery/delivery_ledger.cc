@@ -2,8 +2,8 @@
 
 #include <utility>
 
+#include "ops/core/position/record_tag.h"
 #include "ops/core/record_format/bytes.h"
-#include "ops/core/record_format/record_tag.h"
 
 namespace tfquiver {
 namespace {

@@ -4,7 +4,7 @@
 #include <cstring>
 #include <utility>
 
-#include "ops/core/record_format/record_tag.h"
+#include "ops/core/position/record_tag.h"
 #include "ops/core/record_format/tfrecord.h"
 
 namespace tfquiver {

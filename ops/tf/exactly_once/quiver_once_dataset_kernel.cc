@@ -1,8 +1,8 @@
 #include <utility>
 #include <vector>
 
+#include "ops/core/position/record_tag.h"
 #include "ops/core/record_format/bytes.h"
-#include "ops/core/record_format/record_tag.h"
 #include "ops/tf/exactly_once/quiver_once_dataset.h"
 #include "tensorflow/core/framework/dataset.h"
 #include "tensorflow/core/framework/op_kernel.h"
