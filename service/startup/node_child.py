@@ -7,6 +7,7 @@ therefore a process of its own. The kernel ends it when the parent is killed (`-
 from __future__ import annotations
 
 import asyncio
+import os
 import signal
 import sys
 from collections.abc import Callable, Sequence
@@ -17,6 +18,7 @@ from absl import logging
 
 from tfquiver import durable, errors
 from tfquiver.cache_directory.node_endpoint import NodeEndpoint, read_endpoint
+from tfquiver.service.startup import serving
 
 _START_S = 30.0
 _STOP_S = 3.0
@@ -90,6 +92,7 @@ class NodeChild:
             stdin=asyncio.subprocess.DEVNULL,
             stdout=asyncio.subprocess.PIPE,
             limit=_MAX_LINE_BYTES,
+            env=os.environ | {serving.PARENT: str(os.getpid())},
         )
         assert process.stdout is not None
         return await process.stdout.readline()

@@ -20,13 +20,18 @@ from tfquiver.plain_text import plain
 from tfquiver.service.startup import log_lines, server_flags
 from tfquiver.wire import addresses
 
+PARENT = "TFQUIVER_PARENT_PID"  # in the environment of a process that is to end with the one that starts it
 _PR_SET_PDEATHSIG = 1
 _MOST_LOGGED = 4000  # characters of one message
 
 
 def die_with_parent() -> None:
-    """Asks the kernel to SIGTERM this process when its parent thread ends."""
+    """Asks the kernel to SIGTERM this process when its parent thread ends; at once, where that has ended already, as
+    far as it has said who it is: until a process can ask, it has imported for most of a second."""
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
+    parent = os.environ.pop(PARENT, "")
+    if parent and parent != str(os.getppid()):
+        os.kill(os.getpid(), signal.SIGTERM)
 
 
 def announce(server: str, **fields: Any) -> None:
