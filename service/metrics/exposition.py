@@ -7,6 +7,7 @@ import contextlib
 import socket
 import socketserver
 import threading
+import time
 from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterable, Iterator
 from concurrent.futures import TimeoutError as NotInTime
 from wsgiref import simple_server
@@ -28,6 +29,7 @@ Families = Callable[[], AsyncIterable[Metric]]
 MOST_AT_ONCE = 8  # scrapes; the next ones are hung up on
 _SILENT_S = 5.0
 ANSWER_S = 5.0
+LONGEST_S = 15.0  # of one scrape, from its first byte to its last: who sends one now and then is never silent
 
 
 class OnLoop(Collector):
@@ -86,20 +88,40 @@ class _Server(socketserver.ThreadingMixIn, simple_server.WSGIServer):
         self.socket.close()
         self.socket = listening
         self.server_name, self.server_port = "", listening.getsockname()[1]
-        self._slots = threading.BoundedSemaphore(MOST_AT_ONCE)
+        self._lock = threading.Lock()
+        self._begun: dict[socket.socket, float] = {}
         self.setup_environ()
 
+    def service_actions(self) -> None:
+        """Twice a second: who takes too long is hung up on. Its thread ends with that."""
+        latest = time.monotonic() - LONGEST_S
+        with self._lock:
+            for request in [one for one, begun in self._begun.items() if begun < latest]:
+                with contextlib.suppress(OSError):
+                    request.shutdown(socket.SHUT_RDWR)
+
     def process_request(self, request, client_address) -> None:  # type: ignore[no-untyped-def]
-        if not self._slots.acquire(blocking=False):
+        with self._lock:
+            if has_place := len(self._begun) < MOST_AT_ONCE:
+                self._begun[request] = time.monotonic()
+        if not has_place:
             self.shutdown_request(request)
             return
-        super().process_request(request, client_address)
+        try:
+            super().process_request(request, client_address)
+        except BaseException:  # there is no thread for it
+            self._over(request)
+            raise
 
     def process_request_thread(self, request, client_address) -> None:  # type: ignore[no-untyped-def]
         try:
             super().process_request_thread(request, client_address)
         finally:
-            self._slots.release()
+            self._over(request)
+
+    def _over(self, request: socket.socket) -> None:
+        with self._lock:
+            self._begun.pop(request, None)
 
     def handle_error(self, request: object, client_address: object) -> None:
         every_n_seconds(logging.WARNING, "a scrape of the metrics broke off", 60, exc_info=True)

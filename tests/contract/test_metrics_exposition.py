@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import socket
+import threading
 import time
 import urllib.request
 from collections.abc import AsyncIterator
@@ -113,3 +115,44 @@ async def test_callers_that_say_nothing_or_nonsense_hold_nobody_up() -> None:
                     one.close()
 
         assert (await asyncio.to_thread(misbehave))["tfquiver_answer"] == 42
+
+
+@on_loop
+async def test_callers_that_are_never_silent_and_never_done_are_hung_up_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(exposition, "LONGEST_S", 1.0)
+    with exposition.exposed(ANYWHERE, "node", one_gauge) as where, contextlib.ExitStack() as stack:
+        slow = [
+            stack.enter_context(socket.create_connection(addresses.split(where)))
+            for _ in range(exposition.MOST_AT_ONCE)
+        ]
+        for one in slow:
+            one.sendall(b"GET /metrics HTTP/1.1\r\n")
+        async with asyncio.timeout(30):
+            while True:
+                for one in slow:
+                    with contextlib.suppress(OSError):
+                        one.sendall(b"X")
+                try:
+                    found = await asyncio.to_thread(scraped, where)
+                    break
+                except OSError:
+                    await asyncio.sleep(0.1)
+        assert found["tfquiver_answer"] == 42
+
+
+@on_loop
+async def test_scrapes_for_which_there_was_no_thread_take_no_place(monkeypatch: pytest.MonkeyPatch) -> None:
+    start, left = threading.Thread.start, [exposition.MOST_AT_ONCE]
+
+    def scarce(thread: threading.Thread) -> None:
+        if left[0] and "process_request_thread" in thread.name:
+            left[0] -= 1
+            raise RuntimeError("can't start new thread")
+        start(thread)
+
+    with exposition.exposed(ANYWHERE, "node", one_gauge) as where:
+        monkeypatch.setattr(threading.Thread, "start", scarce)
+        while left[0]:
+            with pytest.raises(OSError):
+                await asyncio.to_thread(scraped, where)
+        assert (await asyncio.to_thread(scraped, where))["tfquiver_answer"] == 42
