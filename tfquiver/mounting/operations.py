@@ -35,6 +35,8 @@ _MOST_LISTS = 16  # open at the same time; of a million files each has tens of m
 _LISTS_FROM = 1 << 48  # handles; those of files are their numbers
 _MOST_LAST = 4096
 _NOWHERE = (0, -1, 0, 0)
+# Of one read. Whatever else a call raises ends the mount for all; there may be neither memory nor threads for a moment.
+_TROUBLE = (errors.TfquiverError, OSError, MemoryError, RuntimeError)
 
 
 class Operations(pyfuse3.Operations):  # type: ignore[misc, unused-ignore]  # no types where pyfuse3 is not installed
@@ -113,9 +115,7 @@ class Operations(pyfuse3.Operations):  # type: ignore[misc, unused-ignore]  # no
             return lines[off : off + size]
         try:
             return await self._read(fh, off, size)
-        except errors.TfquiverError as error:
-            self._say(self._digest.files[fh].uri, error)
-        except OSError as error:
+        except _TROUBLE as error:
             self._say(self._digest.files[fh].uri, error)
         raise pyfuse3.FUSEError(errno.EIO)
 
@@ -135,7 +135,7 @@ class Operations(pyfuse3.Operations):  # type: ignore[misc, unused-ignore]  # no
             self._lines[handle] = await trio.to_thread.run_sync(
                 next_names.lines, self._tree, cached, random.Random(), end
             )
-        except errors.TfquiverError as error:
+        except _TROUBLE as error:
             del self._lines[handle]
             self._say(f"{CONTROL_NAME}/{name.decode()}", error)
             raise pyfuse3.FUSEError(errno.EIO) from error
@@ -191,7 +191,7 @@ class Operations(pyfuse3.Operations):  # type: ignore[misc, unused-ignore]  # no
                 return
             try:
                 await self._shards.get(shard)
-            except (errors.TfquiverError, OSError) as error:  # whoever reads it is told
+            except _TROUBLE as error:  # whoever reads it is told
                 logging.vlog(1, "ahead: %s", error)
 
     def _attributes(self, inode: int) -> pyfuse3.EntryAttributes:
