@@ -17,6 +17,7 @@ from tests.support.rotating import ENTRY_BYTES, Job
 from tfquiver.proto.tfquiver.v1 import types_pb2
 from tfquiver.scanning.cutting import CutPolicy
 
+pytestmark = pytest.mark.long
 ONE_RECORD = CutPolicy(1, 1, 1)
 SHARDS = 400
 CACHE_SHARE = 0.2

@@ -15,6 +15,9 @@ from tfquiver.ops.library import build, interface, loader, tensorflows
 USE = """
 import sys
 from pathlib import Path
+from tfquiver.service.startup.without_keras import without_keras
+with without_keras():
+    import tensorflow
 from tfquiver.ops.library import loader
 loader._load(Path(sys.argv[1]))
 """

@@ -35,6 +35,9 @@ else:
 USE = """
 import sys
 from pathlib import Path
+from tfquiver.service.startup.without_keras import without_keras
+with without_keras():
+    import tensorflow
 from tfquiver.ops.library import loader
 library = loader._load(Path(sys.argv[1]))
 assert library.build_info()
