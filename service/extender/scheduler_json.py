@@ -97,12 +97,22 @@ def _listed(nodes: Any) -> dict[str, dict[str, str]]:
         if not (name := _name(meta.get("name"))):
             raise errors.InvalidArgumentError("Nodes.items[].metadata.name: missing")
         labels = _object(meta.get("labels"), "Nodes.items[].metadata.labels")
-        found[name] = {key: value for key, value in labels.items() if isinstance(value, str)}
+        found[name] = {key: value for key, value in labels.items() if _is_text(key) and _is_text(value)}
     return found
 
 
 def _name(value: Any) -> str:
-    return value if isinstance(value, str) and 0 < len(value) <= _MAX_NAME else ""
+    return value if _is_text(value) and 0 < len(value) <= _MAX_NAME else ""
+
+
+def _is_text(value: Any) -> bool:
+    """JSON has strings, too, that no message to the coordinator can: with halves of surrogate pairs."""
+    if not isinstance(value, str):
+        return False
+    try:
+        return value.isascii() or bool(value.encode())
+    except UnicodeEncodeError:
+        return False
 
 
 def _object(value: Any, what: str) -> dict[str, Any]:

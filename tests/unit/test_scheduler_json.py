@@ -101,3 +101,13 @@ def test_whatever_comes_is_answered_for_each_machine_or_refused(
         assert [one["Host"] for one in prioritized(asked, scores)] == list(asked.machines)
         assert all(0 <= one["Score"] <= 10 for one in prioritized(asked, scores))
         assert filtered(asked, scores)["FailedNodes"] == {}
+
+
+def test_strings_that_no_message_can_hold_name_nothing() -> None:
+    """A question of the coordinator could not be made of them, and the scheduler would be answered with an error."""
+    half = "\ud800"
+    listed = {"items": [{"metadata": {"name": "a", "labels": {"rack": half, half: "1", "zone": "é"}}}]}
+    asked = question({"Pod": pod(**{scheduler_json.DATASET: half}), "Nodes": listed})
+    assert (asked.dataset, asked.machines) == ("team.train", {"a": {"zone": "é"}})
+    with pytest.raises(errors.InvalidArgumentError, match="an entry is no name"):
+        question({"Pod": pod(), "NodeNames": [f"a{half}"]})
