@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from hypothesis import given
+from hypothesis import strategies as st
+
 from tests.support.digests import numbered_digest
 from tfquiver.clock import ManualClock
 from tfquiver.proto.tfquiver.v1.coordinator_pb2 import MountReport, MoveReport
@@ -62,3 +65,22 @@ def test_more_mounts_than_are_told_at_once_are_all_known() -> None:
     assert all(mounts.said([one], "it") for one in left)
     mounts.take("n", [MountReport(digest_id=LAST, mounts=1)])
     assert not mounts.said(left, "it"), "these are all"
+
+
+@given(st.lists(st.tuples(st.sampled_from("ab"), st.integers(0, 3), st.integers(0, 2), st.booleans()), max_size=30))
+def test_what_a_node_says_again_between_two_looks_changes_nothing(
+    said: list[tuple[str, int, int, bool]],
+) -> None:
+    once, often = MoveReports(), MoveReports()
+    last = dict[str, MoveReport]()
+    for name, looks, left, moved in said:
+        report = MoveReport(digest_id=LAST, places_version=VERSION, idle_looks=looks, to_go_shards=left)
+        report.gone_shards = last[name].gone_shards + moved if name in last else 0
+        last[name] = report
+        once.take(name, [report])
+        often.take(name, [report])
+        for other, again in last.items():
+            if again.idle_looks:
+                often.take(other, [again])
+        told = [(reports.settled(LAST, last, VERSION), reports.moved(LAST)) for reports in (once, often)]
+        assert told[0] == told[1]

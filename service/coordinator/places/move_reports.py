@@ -104,7 +104,10 @@ class MoveReports:
         for digest_id in before.keys() - said.keys():
             self._forget(digest_id, node_id)
         for digest_id, report in told.items():
-            self._sets.setdefault(digest_id, _DataSet()).take(node_id, before.get(digest_id), report)
+            was = before.get(digest_id)
+            # Between two looks of a node it says the same again with each heartbeat, of up to 256 data sets.
+            if was is None or not report.idle_looks or was != report:
+                self._sets.setdefault(digest_id, _DataSet()).take(node_id, was, report)
 
     def gone(self, node_id: str) -> None:
         for digest_id in self._of.pop(node_id, {}):

@@ -111,7 +111,7 @@ class Placed:
         """What a node has to move, as it says; whether the rule of some data set has come to its end."""
         before, unfinished = self.rules.changes, self.rules.unfinished if reports else frozenset[bytes]()
         self.reports.take(node_id, reports, unfinished)
-        for report in reports:
+        for report in reports if unfinished else ():
             if report.digest_id in unfinished and self._is_over(report.digest_id):
                 self.rules.carried_out(report.digest_id)
         return self.rules.changes != before
