@@ -168,6 +168,7 @@ async def _dispatch(
     try:
         async with running(reaping, reporting):
             await until_stopped(library, "dispatcher", FLAGS.metrics_address, TOLD_BY["dispatcher"], port=port.number)
+        await asyncio.to_thread(reports.leave)
     finally:
         for closing in (service, reports, news):
             closing.close()

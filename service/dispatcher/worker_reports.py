@@ -3,6 +3,7 @@ and which sessions trainers have left: the room of their data sets is for others
 
 from __future__ import annotations
 
+import contextlib
 import socket
 from collections.abc import Callable, Collection
 
@@ -17,7 +18,7 @@ from tfquiver.version import VERSION
 from tfquiver.wire import addresses, rpc
 
 INTERVAL_S = 2.0  # until `tfquiver status` knows that one is gone it takes two of them, or three
-_CALL_S = 2.0
+_CALL_S, _LEAVE_S = 2.0, 0.5
 _MOST_WORKERS = 10_000  # of one report, as of all dispatchers together
 _MOST_LEFT = 4096  # session keys of one report: a coordinator takes no more
 _LONGEST_ADDRESS = 512  # bytes; nobody can be reached under a longer one
@@ -69,6 +70,14 @@ class WorkerReports:
             if error.code() is not grpc.StatusCode.UNIMPLEMENTED:
                 raise
             logging.log_first_n(logging.INFO, "the coordinator is older: it is not told of workers", 1)
+
+    def leave(self) -> None:
+        """Says that nobody need miss this dispatcher. When nothing calls `step` any more."""
+        if self._address:  # else it has told nothing
+            info = coordinator_pb2.DispatcherInfo(address=self._address, version=VERSION)
+            request = coordinator_pb2.ReportDispatcherRequest(dispatcher=info, leaves=True)
+            with contextlib.suppress(grpc.RpcError):  # it is missed for some minutes then
+                self._stub.ReportDispatcher(request, metadata=self._metadata, timeout=_LEAVE_S)
 
     def close(self) -> None:
         self._service.close()

@@ -50,6 +50,16 @@ def test_a_worker_that_is_killed_is_a_problem_until_it_is_back(tmp_path: Path) -
         shutil.rmtree(tmp_path / "cluster" / "dispatcher")
         cluster.dispatcher.restart()
         wait_until(lambda: workers() == [cluster.workers[0].address], "that is how it forgets", 60.0)
+        cluster.dispatcher.stop()
+        assert told()["dispatchers"] == told()["problems"] == [], "who leaves as it should is not missed"
+        cluster.dispatcher.restart()
+        wait_until(lambda: workers() == [cluster.workers[0].address], "it is back")
+        cluster.dispatcher.kill()
+        wait_until(lambda: told()["problems"] != [], "the lost dispatcher is told of", 60.0)
+        (problem,) = told()["problems"]
+        assert problem.startswith(f"dispatcher {dispatcher} has told nothing of itself for ")
+        cluster.dispatcher.restart()
+        wait_until(lambda: told()["problems"] == [], "it is back")
 
 
 @pytest.fixture

@@ -7,7 +7,13 @@ import pytest
 from tfquiver import errors
 from tfquiver.clock import ManualClock
 from tfquiver.proto.tfquiver.v1.coordinator_pb2 import DispatcherInfo, ServiceWorker
-from tfquiver.service.coordinator.nodes.dispatchers import FORGOTTEN_S, MAX_DISPATCHERS, MAX_WORKERS, Dispatchers
+from tfquiver.service.coordinator.nodes.dispatchers import (
+    FORGOTTEN_S,
+    MAX_DISPATCHERS,
+    MAX_WORKERS,
+    SILENT_DISPATCHER_S,
+    Dispatchers,
+)
 from tfquiver.service.dispatcher.worker_reports import own_address
 from tfquiver.service.dispatcher.worker_watch import WorkerWatch
 
@@ -30,6 +36,44 @@ def test_the_last_report_counts_and_is_forgotten_after_a_while() -> None:
     assert [one.address for one in kept.live()] == ["d:1"]
     clock.advance(FORGOTTEN_S / 2)
     assert kept.live() == []
+
+
+def lost(kept: Dispatchers) -> list[tuple[str, int]]:
+    return [(one.address, one.silent_ms) for one in kept.lost()]
+
+
+def test_who_is_silent_is_missed_for_ten_minutes_and_who_left_or_is_back_is_not() -> None:
+    clock = ManualClock()
+    kept = Dispatchers(clock)
+    for number in range(3):
+        kept.report(info(f"d:{number}"))
+    clock.advance(SILENT_DISPATCHER_S - 1)
+    before = kept.told()
+    assert lost(kept) == []
+    clock.advance(1)
+    silent_ms = int(1000 * SILENT_DISPATCHER_S)
+    assert lost(kept) == [("d:0", silent_ms), ("d:1", silent_ms), ("d:2", silent_ms)]
+    assert kept.told() != before, "who waits for a change is told of it"
+    kept.leave("d:0")
+    clock.advance(60)
+    kept.report(info("d:1"))
+    assert lost(kept) == [("d:2", silent_ms + 60_000)]
+    assert [one.address for one in kept.live()] == ["d:1"]
+    clock.advance(599)
+    assert lost(kept) == [("d:1", 599_000)]
+    kept.leave("d:1")
+    assert lost(kept) == []
+
+
+def test_of_those_that_are_missed_only_so_many_are_kept_and_nobody_is_refused_for_them() -> None:
+    clock = ManualClock()
+    kept = Dispatchers(clock)
+    for number in range(2 * MAX_DISPATCHERS):
+        kept.report(info(f"d:{number}"))
+        clock.advance(1)
+    clock.advance(FORGOTTEN_S)
+    assert len(lost(kept)) == MAX_DISPATCHERS
+    assert (f"d:{2 * MAX_DISPATCHERS - 1}", int(1000 * FORGOTTEN_S) + 1000) in lost(kept)
 
 
 def test_only_so_many_are_kept_and_those_who_are_may_go_on() -> None:

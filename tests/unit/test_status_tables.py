@@ -31,7 +31,7 @@ def told(name: str) -> dict[str, Any]:
     status = {
         "coordinator": "localhost:1", "nodes": [node, dead], "sessions": [session], "hit_ratio": 0.5,
         "datasets": [dataset | {"cache": {"mode": "cooperative", "allocation_bytes": 10**9}}],
-        "dispatchers": [], "lost_nodes": [],
+        "dispatchers": [], "lost_dispatchers": [], "lost_nodes": [],
         "store_bytes": 10, "served_bytes": 20, "saved": status_view.saved([]), "remote_io": [remote_io],
     }  # fmt: skip
     return {"problems": status_view.problems(status), **status}
@@ -289,6 +289,13 @@ def test_problems_come_first_and_a_cluster_without_any_has_none() -> None:
 
 def worker(port: int, silent_s: int = 0, idle_s: int = 0) -> dict[str, Any]:
     return {"address": f"w:{port}", "silent_ms": 1000 * silent_s, "idle_ms": 1000 * idle_s}
+
+
+def test_a_dispatcher_that_is_missed_is_a_problem() -> None:
+    missed = told("run") | {"lost_dispatchers": [{"address": "head:5050", "silent_ms": 9_400}]}
+    said = set(status_view.problems(missed)) - set(status_view.problems(told("run")))
+    assert [one.partition(":5050 ")[2].partition(":")[0] for one in said] == ["has told nothing of itself for 9 s"]
+
 
 
 @pytest.mark.parametrize(

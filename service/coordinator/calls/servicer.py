@@ -97,7 +97,10 @@ class CoordinatorServicer(
         for key in request.left_keys:
             checks.name("left_keys", key)
         checks.name("dispatcher.version", request.dispatcher.version, required=False)
-        self._coordinator.dispatchers.report(request.dispatcher, request.left_keys)
+        if request.leaves:
+            self._coordinator.dispatchers.leave(request.dispatcher.address)
+        else:
+            self._coordinator.dispatchers.report(request.dispatcher, request.left_keys)
         return pb2.ReportDispatcherReply()
 
     @handled
@@ -134,4 +137,5 @@ class CoordinatorServicer(
 
     @handled
     async def ListDispatchers(self, request: pb2.ListDispatchersRequest, context: Any) -> pb2.ListDispatchersReply:
-        return pb2.ListDispatchersReply(dispatchers=self._coordinator.dispatchers.live())
+        dispatchers = self._coordinator.dispatchers
+        return pb2.ListDispatchersReply(dispatchers=dispatchers.live(), lost=dispatchers.lost())

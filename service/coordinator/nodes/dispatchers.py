@@ -1,4 +1,5 @@
-"""The tf.data service dispatchers that have told of themselves lately, for `tfquiver status`, and of who left. Pure."""
+"""The tf.data service dispatchers that have told of themselves lately, for `tfquiver status`; those that are missed; and
+of who left. Pure."""
 
 from __future__ import annotations
 
@@ -8,13 +9,14 @@ from dataclasses import dataclass
 
 from tfquiver import errors
 from tfquiver.clock import Clock
-from tfquiver.proto.tfquiver.v1.coordinator_pb2 import DispatcherInfo
+from tfquiver.proto.tfquiver.v1.coordinator_pb2 import DispatcherInfo, LostDispatcher
 
 MAX_DISPATCHERS = 100
 MAX_WORKERS = 10_000  # of all of them: what is listed fits one reply
 MAX_LEFT = 4096  # session keys of one report
 FORGOTTEN_S = 30.0
 SILENT_WORKER_S = 5.0  # two questions that it did not answer, and a busy machine
+SILENT_DISPATCHER_S = 8.0  # three reports that did not come, the last of which may have waited for its workers
 _GIVEN_UP_S = 600.0
 
 
@@ -42,6 +44,8 @@ class Dispatchers:
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
         self._told: dict[str, _Report] = {}  # by address, the last one
+        # By address, longest first: when it was heard of last, and its version. Not those of which much is still told.
+        self._lost: OrderedDict[str, tuple[float, str]] = OrderedDict()
         # Of workers, by address: when it was said, and what. In the order of that: thousands tell each ten seconds, and
         # to look at all of them for each took most of the loop's time.
         self._versions: OrderedDict[str, tuple[float, str]] = OrderedDict()
@@ -62,7 +66,13 @@ class Dispatchers:
             )
         for worker in info.workers:
             worker.version = self._versions.get(worker.address, (0.0, ""))[1]
+        self._lost.pop(info.address, None)
         self._told[info.address] = _Report(self._clock.now(), info, frozenset(left_keys))
+
+    def leave(self, address: str) -> None:
+        """It stops: it is there no more, and not missed."""
+        self._told.pop(address, None)
+        self._lost.pop(address, None)
 
     def report_worker(self, address: str, version: str) -> None:
         """It is told with the next report of its dispatcher. Raises ResourceExhaustedError."""
@@ -77,9 +87,20 @@ class Dispatchers:
         self._forget()
         return [told.info for _, told in sorted(self._told.items())]
 
+    def lost(self) -> list[LostDispatcher]:
+        """By address: those that are silent, and have not left."""
+        self._forget()
+        now = self._clock.now()
+        heard = {address: (told.at, told.info.version) for address, told in self._told.items()}
+        return [
+            LostDispatcher(address=address, version=version, silent_ms=int(1000 * (now - at)))
+            for address, (at, version) in sorted({**self._lost, **heard}.items())
+            if now - at >= SILENT_DISPATCHER_S
+        ]
+
     def told(self) -> Hashable:
-        """Equal for as long as the same workers are there, and those that are silent."""
-        return tuple(
+        """Equal for as long as the same dispatchers and workers are there, and the same ones are silent."""
+        return tuple(one.address for one in self.lost()), tuple(
             (
                 info.address,
                 *((one.address, one.version, is_silent(one.silent_ms)) for one in info.workers),
@@ -93,7 +114,16 @@ class Dispatchers:
         return frozenset[str]().union(*(told.left_keys for told in self._told.values()))
 
     def _forget(self) -> None:
-        too_old = self._clock.now() - FORGOTTEN_S
-        self._told = {address: told for address, told in self._told.items() if told.at > too_old}
+        now = self._clock.now()
+        too_old = now - FORGOTTEN_S
+        gone = [its for its in self._told.items() if its[1].at <= too_old]
+        for address, told in sorted(gone, key=lambda its: its[1].at):
+            del self._told[address]
+            self._lost[address] = told.at, told.info.version
+        while self._lost and (len(self._lost) > MAX_DISPATCHERS or self._first_lost_at() <= now - _GIVEN_UP_S):
+            self._lost.popitem(last=False)
         while self._versions and self._versions[oldest := next(iter(self._versions))][0] <= too_old:
             del self._versions[oldest]
+
+    def _first_lost_at(self) -> float:
+        return next(iter(self._lost.values()))[0]

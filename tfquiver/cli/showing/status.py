@@ -198,6 +198,7 @@ def collect(
         "nodes": told,
         "lost_nodes": [{**plain(one.node), "silent_ms": one.silent_ms} for one in listed_nodes.lost],
         "dispatchers": [plain(one) for one in listed.dispatchers] if listed else [],
+        "lost_dispatchers": [plain(one) for one in listed.lost] if listed else [],
         "datasets": cached,
         "sessions": newest,
         "going_on": activity.going_on(told, cached, newest),

@@ -86,6 +86,7 @@ def problems(status: Mapping[str, Any]) -> list[str]:
         without_room = node.get("refused_inserts", 0) - by_disk - damaged
         if without_room and not _is_small(node, status["datasets"], quota):
             found.append(f"{name}: {without_room} times a shard could not be kept: no room in its quota")
+    found += workers_view.lost(status["lost_dispatchers"])
     found += workers_view.problems(status["dispatchers"])
     found += mounts_view.problems(status.get("mounts", ()))
     read = {info["digest_id"] for info in status["sessions"] if info["readers"]}

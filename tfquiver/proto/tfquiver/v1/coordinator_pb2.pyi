@@ -1774,6 +1774,11 @@ class ReportDispatcherRequest(_message.Message):
 
     DISPATCHER_FIELD_NUMBER: _builtins.int
     LEFT_KEYS_FIELD_NUMBER: _builtins.int
+    LEAVES_FIELD_NUMBER: _builtins.int
+    leaves: _builtins.bool
+    """It stops as it should: nobody misses it. What else it says counts for nothing. (An older coordinator takes it for any
+    report, and forgets it after 30 s.)
+    """
     @_builtins.property
     def dispatcher(self) -> Global___DispatcherInfo:
         """must be set"""
@@ -1789,10 +1794,11 @@ class ReportDispatcherRequest(_message.Message):
         *,
         dispatcher: Global___DispatcherInfo | None = ...,
         left_keys: _abc.Iterable[_builtins.str] | None = ...,
+        leaves: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["dispatcher", b"dispatcher"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["dispatcher", b"dispatcher", "left_keys", b"left_keys"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["dispatcher", b"dispatcher", "leaves", b"leaves", "left_keys", b"left_keys"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -1871,20 +1877,57 @@ class ListDispatchersReply(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
     DISPATCHERS_FIELD_NUMBER: _builtins.int
+    LOST_FIELD_NUMBER: _builtins.int
     @_builtins.property
-    def dispatchers(self) -> _containers.RepeatedCompositeFieldContainer[Global___DispatcherInfo]: ...
+    def dispatchers(self) -> _containers.RepeatedCompositeFieldContainer[Global___DispatcherInfo]:
+        """by address"""
+
+    @_builtins.property
+    def lost(self) -> _containers.RepeatedCompositeFieldContainer[Global___LostDispatcher]:
+        """by address; none: there are none, or the coordinator is older"""
+
     def __init__(
         self,
         *,
         dispatchers: _abc.Iterable[Global___DispatcherInfo] | None = ...,
+        lost: _abc.Iterable[Global___LostDispatcher] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["dispatchers", b"dispatchers"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["dispatchers", b"dispatchers", "lost", b"lost"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___ListDispatchersReply: _TypeAlias = ListDispatchersReply  # noqa: Y015
+
+@_typing.final
+class LostDispatcher(_message.Message):
+    """A dispatcher that tells of itself no more, and did not say that it leaves; for ten minutes. It may be one of
+    `dispatchers`, too, for as long as what it said last is shown.
+    """
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    ADDRESS_FIELD_NUMBER: _builtins.int
+    VERSION_FIELD_NUMBER: _builtins.int
+    SILENT_MS_FIELD_NUMBER: _builtins.int
+    address: _builtins.str
+    version: _builtins.str
+    silent_ms: _builtins.int
+    def __init__(
+        self,
+        *,
+        address: _builtins.str = ...,
+        version: _builtins.str = ...,
+        silent_ms: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["address", b"address", "silent_ms", b"silent_ms", "version", b"version"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___LostDispatcher: _TypeAlias = LostDispatcher  # noqa: Y015
 
 @_typing.final
 class DispatcherInfo(_message.Message):
