@@ -282,6 +282,10 @@ def test_problems_come_first_and_a_cluster_without_any_has_none() -> None:
     assert status_view.problems(healthy | {"datasets": [pinned]})
     (line,) = status_view.problems(healthy | {"datasets": [large], "sessions": [reads]})
     assert line.startswith("data set run (100.0 TB) is larger than all quotas (10.0 TB)")
+    alike = [pinned, pinned | {"digest_id": "cd" * 32}]
+    for which, said in zip(["ab", "cd"], status_view.problems(healthy | {"datasets": alike}), strict=True):
+        assert said.startswith(f"data set run ({6 * which}) (100.0 TB) is larger")
+        assert f"`tfquiver dataset set-cache {6 * which} cooperative`" in said
     assert status_view.problems(healthy | {"nodes": []}) == [
         "no node keeps anything: start tfquiver-node with a --quota, or tfquiver up"
     ]
@@ -295,7 +299,6 @@ def test_a_dispatcher_that_is_missed_is_a_problem() -> None:
     missed = told("run") | {"lost_dispatchers": [{"address": "head:5050", "silent_ms": 9_400}]}
     said = set(status_view.problems(missed)) - set(status_view.problems(told("run")))
     assert [one.partition(":5050 ")[2].partition(":")[0] for one in said] == ["has told nothing of itself for 9 s"]
-
 
 
 @pytest.mark.parametrize(

@@ -1,5 +1,5 @@
-"""The tf.data service dispatchers that have told of themselves lately, for `tfquiver status`; those that are missed; and
-of who left. Pure."""
+"""The tf.data service dispatchers that have told of themselves lately, for `tfquiver status`; those that are missed;
+and of who left. Pure."""
 
 from __future__ import annotations
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence, Sized
 from typing import Any
 
@@ -90,14 +91,18 @@ def problems(status: Mapping[str, Any]) -> list[str]:
     found += workers_view.problems(status["dispatchers"])
     found += mounts_view.problems(status.get("mounts", ()))
     read = {info["digest_id"] for info in status["sessions"] if info["readers"]}
+    called = Counter(one["name"] for one in status["datasets"])
     for one in status["datasets"]:
         cache = one["cache"]
         kept = cache["mode"] == "uniform" or (cache["mode"] == "unset" and one["digest_id"] in read)
         if quota and one["size_bytes"] > quota and kept and "decided_by" not in cache:
+            # Of several of one name the command takes the digits.
+            name, digits = one["name"], one["digest_id"][:12]
+            shown, meant = (name, name) if called[name] == 1 else (f"{name} ({digits})", digits)
             found.append(
-                f"data set {one['name']} ({decimal(one['size_bytes'])}) is larger than all quotas ({decimal(quota)}): "
+                f"data set {shown} ({decimal(one['size_bytes'])}) is larger than all quotas ({decimal(quota)}): "
                 "what does not fit is read from the store by every job, every epoch; `tfquiver dataset set-cache "
-                f"{one['name']} cooperative` lets them share it"
+                f"{meant} cooperative` lets them share it"
             )
     for info in status["sessions"]:
         if count := info["shortfall"]:

@@ -26,8 +26,8 @@ def lost(dispatchers: list[dict[str, Any]]) -> Iterator[str]:
     """A sentence for each dispatcher that is missed."""
     for one in dispatchers:
         yield (
-            f"dispatcher {one['address']} has told nothing of itself for {one['silent_ms'] // 1000} s: trainers that read "
-            "through it get no further epoch; start it again at that address with its --work_dir, and they go on"
+            f"dispatcher {one['address']} has told nothing of itself for {one['silent_ms'] // 1000} s: trainers that "
+            "read through it get no further epoch; start it again at that address with its --work_dir, and they go on"
         )
 
 
