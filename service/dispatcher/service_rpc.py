@@ -62,7 +62,7 @@ class GrpcServiceRpc:
             self._workers.pop(address).close()
         for address in workers:
             if address not in self._workers:
-                self._workers[address] = rpc.channel(address)
+                self._workers[address] = rpc.channel(address, own_connection=True)
         calls = {
             address: _method(self._workers[address], _GET_WORKER_TASKS).future(b"", timeout=_CALL_S)
             for address in workers

@@ -75,9 +75,14 @@ def aio_channel(address: str) -> grpc.aio.Channel:
     return grpc.aio.insecure_channel(_target(address), options=_options(address))
 
 
-def channel(address: str, connect_s: float = 0.0) -> grpc.Channel:
-    """`connect_s`: an attempt to connect may take so long; 0: a tenth of a second, and then another one is made."""
+def channel(address: str, connect_s: float = 0.0, own_connection: bool = False) -> grpc.Channel:
+    """
+    Args:
+      connect_s: an attempt to connect may take so long; 0: a tenth of a second, and then another one is made.
+      own_connection: not one that another channel of this process has to that address, or had until just now.
+    """
     longer = [("grpc.min_reconnect_backoff_ms", int(1000 * connect_s))] if connect_s else []
+    longer += [("grpc.use_local_subchannel_pool", 1)] if own_connection else []
     named = {name for name, _ in longer}
     options = [*longer, *(one for one in _options(address) if one[0] not in named)]
     return grpc.insecure_channel(_target(address), options=options)
