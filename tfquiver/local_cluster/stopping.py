@@ -128,7 +128,7 @@ def end(lock: Path, pid: int, what: str, within_s: float) -> None:
     finally:
         os.close(process)
     give_up_at = time.monotonic() + within_s
-    while holder(lock) == pid:
+    while durable.holder(lock) == str(pid):  # or another one that is just starting
         if time.monotonic() > give_up_at:
             raise errors.DeadlineError(f"{what} has not ended {within_s:.0f} s after SIGTERM; kill -9 {pid} ends it")
         time.sleep(_POLL_S)
