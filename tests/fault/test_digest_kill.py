@@ -17,7 +17,7 @@ from tests.support.records import stream
 from tfquiver.content.digest import Digest
 
 CHUNKS = 5  # of 4 MiB a file
-RECORD = bytes(8176)  # 8 KiB framed: a chunk is 512 of them
+RECORD = bytes(1008)  # 1 KiB framed: a chunk is 4096 of them, and so many are written down at a time
 
 
 def build(emulator: GcsEmulator, output: Path, workers: int) -> subprocess.Popen[bytes]:
@@ -43,7 +43,7 @@ def test_killed_builds_go_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, wo
 
         client = storage.Client()
         for number in range(2):
-            data = stream([bytes([number]) + RECORD[1:]] * 512 * CHUNKS)
+            data = stream([bytes([number]) + RECORD[1:]] * 4096 * CHUNKS)
             client.bucket("bucket").blob(f"f-{number}").upload_from_string(data)
         client.close()
         # Two looks at the first bytes, then chunks; the hanging one is well inside.
@@ -71,5 +71,5 @@ def test_killed_builds_go_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, wo
         fresh = tmp_path / "fresh.tfqd"
         assert build(emulator, fresh, 1).wait(90) == 0
     one, other = Digest.open(output), Digest.open(fresh)
-    assert one.num_records == 2 * 512 * CHUNKS
+    assert one.num_records == 2 * 4096 * CHUNKS
     assert (one.content_root, one.digest_id) == (other.content_root, other.digest_id)
