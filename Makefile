@@ -6,9 +6,9 @@ PIP := $(BIN)/python -m pip install --disable-pip-version-check --quiet
 PYTEST := $(BIN)/python -m pytest
 # What is developed with. TENSORFLOW='tensorflow-cpu==2.21.*' will do, too.
 TENSORFLOW ?= tensorflow==2.21.*
-# Two processes a core: one computes while the other waits. JOBS=0: one after the other, in one process.
+# Three processes a core: one computes while the others wait. JOBS=0: one after the other, in one process.
 # EXAMPLES=10: ten times the Hypothesis examples. `test` and `test-quick` draw a third of them, `test-all` all.
-JOBS ?= $(shell expr 2 \* $$(nproc))
+JOBS ?= $(shell expr 3 \* $$(nproc))
 SIDE_BY_SIDE := -n $(JOBS) --dist loadfile --no-loadscope-reorder
 KINDS := unit contract ops integration fault golden
 QUICK := unit contract golden

@@ -31,13 +31,16 @@ def turn(alone: bool) -> Iterator[None]:
 
 
 def in_order_of_files(items: list[pytest.Item]) -> list[pytest.Item]:
-    """The files marked `long` first, then those of the kinds that start servers and wait for them, then the others; of
-    each those with the most tests."""
+    """The files with a test that is to be alone first, and in them that test: later all others would have to end what
+    they are at, one after the other, before it. Then the files marked `long`, then those of the kinds that start
+    servers and wait for them, then the others; of each those with the most tests."""
     tests = Counter(item.path for item in items)
-    long = {item.path for item in items if item.get_closest_marker("long")}
+    alone, long = ({item.path for item in items if item.get_closest_marker(mark)} for mark in ("alone", "long"))
 
-    def place(item: pytest.Item) -> tuple[bool, bool, int, Path]:
-        return item.path not in long, item.path.parent.name not in _WAITING, -tests[item.path], item.path
+    def place(item: pytest.Item) -> tuple[bool, bool, bool, int, Path, bool]:
+        path = item.path
+        order = path not in alone, path not in long, path.parent.name not in _WAITING, -tests[path], path
+        return *order, not item.get_closest_marker("alone")
 
     return sorted(items, key=place)
 

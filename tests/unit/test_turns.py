@@ -62,13 +62,17 @@ def test_one_process_needs_no_turns(monkeypatch: pytest.MonkeyPatch) -> None:
         pass
 
 
-def test_files_that_take_minutes_begin_first_then_those_that_wait_then_those_with_many_tests(tmp_path: Path) -> None:
+def test_who_is_alone_begins_then_what_takes_minutes_then_who_waits_then_files_of_many_tests(
+    tmp_path: Path,
+) -> None:
     (tmp_path / "test_few.py").write_text("def test_a(): pass\n")
     (tmp_path / "test_many.py").write_text("def test_a(): pass\ndef test_b(): pass\n")
     (tmp_path / "fault").mkdir()
     (tmp_path / "fault" / "test_waits.py").write_text("def test_a(): pass\n")
     slow = "import pytest\npytestmark = pytest.mark.long\ndef test_a(): pass\n"
     (tmp_path / "test_slow.py").write_text(slow)
+    alone = "import pytest\ndef test_a(): pass\n@pytest.mark.alone\ndef test_b(): pass\n"
+    (tmp_path / "test_alone.py").write_text(alone)
     (tmp_path / "conftest.py").write_text(
         "from tests.support import turns\n"
         "def pytest_collection_modifyitems(items):\n"
@@ -87,5 +91,7 @@ def test_files_that_take_minutes_begin_first_then_those_that_wait_then_those_wit
     ]
     env = {name: value for name, value in os.environ.items() if name != "PYTEST_ADDOPTS"}
     listed = subprocess.run(command, cwd=root, capture_output=True, text=True, env=env).stdout
-    files = [line.partition("::")[0].rpartition("/")[2] for line in listed.splitlines() if "::" in line]
+    found = [line.rpartition("/")[2] for line in listed.splitlines() if "::" in line]
+    assert found[:2] == ["test_alone.py::test_b", "test_alone.py::test_a"]
+    files = [one.partition("::")[0] for one in found[2:]]
     assert files == ["test_slow.py", "test_waits.py", "test_many.py", "test_many.py", "test_few.py"]
