@@ -182,5 +182,7 @@ def test_a_user_shows_what_is_named_and_else_what_the_environment_names(tmp_path
     assert own_token.of_user(None, {}) == own_token.of_user(None, {"TFQUIVER_AUTH_TOKEN_FILE": ""}) == ""
     with pytest.raises(errors.InvalidArgumentError, match=r"^TFQUIVER_AUTH_TOKEN_FILE=/no/such/file: No such file"):
         own_token.of_user(None, {"TFQUIVER_AUTH_TOKEN_FILE": "/no/such/file"})
-    with pytest.raises(errors.InvalidArgumentError, match=r"^--auth_token_file=/no/such/file: "):
+    with pytest.raises(errors.InvalidArgumentError, match=r"^auth_token_file=/no/such/file: "):
         own_token.of_user("/no/such/file", environment)
+    with pytest.raises(errors.InvalidArgumentError, match=r"^--auth_token_file=/no/such/file: "):
+        own_token.of_user("/no/such/file", environment, "--auth_token_file")

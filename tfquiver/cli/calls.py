@@ -81,7 +81,7 @@ def given(arguments: argparse.Namespace) -> str:
 
 def token(arguments: argparse.Namespace) -> str:
     """Raises InvalidArgumentError naming the file."""
-    return own_token.of_user(arguments.auth_token_file)
+    return own_token.of_user(arguments.auth_token_file, named_by="--auth_token_file")
 
 
 @contextmanager

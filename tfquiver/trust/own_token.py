@@ -15,14 +15,18 @@ VARIABLE = "TFQUIVER_AUTH_TOKEN_FILE"
 _MAX_TOKEN_BYTES = 4096
 
 
-def of_user(path: str | os.PathLike[str] | None, environment: Mapping[str, str] = os.environ) -> str:
+def of_user(
+    path: str | os.PathLike[str] | None,
+    environment: Mapping[str, str] = os.environ,
+    named_by: str = "auth_token_file",
+) -> str:
     """What a person's command or a training process shows: of the file `path`, else of the one that the environment's
     TFQUIVER_AUTH_TOKEN_FILE names; "": neither names one. Servers go by their flag alone.
 
     Raises InvalidArgumentError naming what named the file.
     """
     if path:
-        return read_token(os.fspath(path))
+        return read_token(os.fspath(path), named_by)
     return read_token(environment.get(VARIABLE, ""), VARIABLE)
 
 
