@@ -60,6 +60,7 @@ WAYS = (in_the_trainer, in_workers, exactly_once)
 
 
 @pytest.mark.alone
+@pytest.mark.long
 def test_jobs_that_compute_are_seen_to_compute(cluster: Cluster, paths: list[Path]) -> None:
     """Three at once: each computes for nearly all of its time, so none is in the others' way."""
     with ThreadPoolExecutor(len(WAYS)) as trainers:
