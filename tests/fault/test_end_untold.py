@@ -38,7 +38,7 @@ def test_the_epoch_ends_all_the_same(service: LateService, workers: int) -> None
     service.start(workers)
     journal = journal_reader.JournalFollower(service.work_dir / journal_reader.JOURNAL_DIR)
     shared = service.distributed(service.source(FILES, READAHEAD_BYTES))
-    reader = numbered.EpochReader(shared, step_s=0.06)
+    reader = numbered.EpochReader(shared, step_s=0.15)
 
     def dispatcher_knows() -> bool:
         return any(isinstance(update, journal_reader.SplitProduced) and update.end for update in journal.poll())
