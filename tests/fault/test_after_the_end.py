@@ -31,7 +31,7 @@ def test_workers_that_come_back_read_again_what_they_were_lost_with(service: Lat
     shared = service.distributed(service.source(FILES, READAHEAD_BYTES))
     also: list[list[Worker | Server]] = [[], [service.cluster.coordinator, service.cluster.node, service.dispatcher]]
     for epoch, others in enumerate(also):
-        reader = numbered.EpochReader(shared, step_s=0.02)
+        reader = numbered.EpochReader(shared, step_s=0.04)
         wait_until(lambda at=epoch: ended(service.cluster, at), "the end of the session")  # type: ignore[misc]
         assert reader.reached(1) < TOTAL, "the trainer is behind its workers"
         for server in [*service.workers, *others]:
@@ -52,7 +52,7 @@ def test_workers_that_come_back_read_again_what_they_were_lost_with(service: Lat
 def test_nobody_to_ask_is_no_end(service: LateService) -> None:
     """The coordinator comes back later than a late reader asks without an error (15 s)."""
     shared = service.distributed(service.source(FILES, READAHEAD_BYTES))
-    reader = numbered.EpochReader(shared, step_s=0.02)
+    reader = numbered.EpochReader(shared, step_s=0.04)
     wait_until(lambda: ended(service.cluster, 0), "the end of the session")
     assert reader.reached(1) < TOTAL, "the trainer is behind its workers"
     for server in (*service.workers, service.cluster.coordinator):
