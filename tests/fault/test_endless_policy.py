@@ -7,6 +7,7 @@ from pathlib import Path
 import grpc
 import pytest
 
+from tests.support import other_package
 from tests.support.cluster import Server, wait_until
 from tests.support.node_calls import CALL_S
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2 as pb
@@ -29,11 +30,7 @@ STOPS_S = 10.0
 @pytest.fixture
 def packages(tmp_path: Path) -> Path:
     directory = tmp_path / "site"
-    told = directory / "their_policy-1.0.dist-info"
-    told.mkdir(parents=True)
-    (directory / "their_policy.py").write_text(_MODULE)
-    (told / "METADATA").write_text("Metadata-Version: 2.1\nName: their-policy\nVersion: 1.0\n")
-    (told / "entry_points.txt").write_text("[tfquiver.policies]\nendless = their_policy:Theirs\n")
+    other_package.install(directory, "their_policy", _MODULE, "[tfquiver.policies]\nendless = their_policy:Theirs\n")
     return directory
 
 

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from tests.integration.test_policy_decides import SMALL, becomes, reads, started
+from tests.support import other_package
 from tests.support.aio import on_loop
 from tests.support.coordinator_client import CoordinatorClient
 from tfquiver.cli.main import main
@@ -37,11 +38,7 @@ class Theirs:
 @pytest.fixture
 def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     directory = tmp_path / "site"
-    told = directory / "their_policy-1.0.dist-info"
-    told.mkdir(parents=True)
-    (directory / "their_policy.py").write_text(_MODULE)
-    (told / "METADATA").write_text("Metadata-Version: 2.1\nName: their-policy\nVersion: 1.0\n")
-    (told / "entry_points.txt").write_text("[tfquiver.policies]\ntheirs = their_policy:Theirs\n")
+    other_package.install(directory, "their_policy", _MODULE, "[tfquiver.policies]\ntheirs = their_policy:Theirs\n")
     monkeypatch.delitem(sys.modules, "their_policy", raising=False)
     monkeypatch.syspath_prepend(str(directory))
     return directory

@@ -10,49 +10,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.support.digests import numbered_digest
+from tests.support.placed_world import CONTENTS, ID, RACKS, World
 from tfquiver import errors
-from tfquiver.clock import ManualClock
-from tfquiver.content.prefixes import Prefixes, of_rows
+from tfquiver.content.prefixes import Prefixes
 from tfquiver.placement.places import Places
 from tfquiver.placement.rendezvous import Owners
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2 as pb2
 from tfquiver.proto.tfquiver.v1 import types_pb2
 from tfquiver.proto.tfquiver.v1.commit_log_pb2 import PlacementSet
-from tfquiver.service.coordinator.nodes.membership import Membership
 from tfquiver.service.coordinator.places import placed, rules, suggestions
-from tfquiver.service.coordinator.places.placed import Placed
 from tfquiver.service.coordinator.places.suggestions import Held, Machine
-from tfquiver.service.coordinator.residency.residency import Residency
-
-DIGEST = numbered_digest(30)
-ID, CONTENTS = DIGEST.digest_id, of_rows(DIGEST.hashes)
-RACKS = {"a": "r1", "b": "r1", "c": "r2", "d": "r2"}
-
-
-class World:
-    def __init__(self) -> None:
-        self.membership, self.residency = Membership(ManualClock(), 10.0), Residency()
-        self.mode = types_pb2.CACHE_MODE_UNSPECIFIED
-        self.placed = Placed(self.membership, self.residency, lambda _: self.mode)
-        for name, rack in RACKS.items():
-            self.join(name, rack)
-        self.join("gateway", "r2", quota_bytes=0)
-
-    def join(self, name: str, rack: str, quota_bytes: int = 1000) -> None:
-        info = types_pb2.NodeInfo(node_id=name, quota_bytes=quota_bytes, labels={"rack": rack})
-        self.membership.heartbeat(info, "1")
-
-    def set(self, **rule: object) -> None:
-        self.placed.rules.apply(PlacementSet(digest_id=ID, rule=types_pb2.PlacementRule(**rule)))  # type: ignore[arg-type]
-
-    def places(self) -> Places:
-        places = self.placed.places(ID)
-        assert places is not None
-        return places
-
-    def hold(self, name: str, values: Prefixes) -> None:
-        self.residency.added(name, values)
 
 
 def test_a_rule_comes_to_the_nodes_that_live_and_match() -> None:
@@ -120,10 +87,10 @@ def test_data_sets_that_are_kept_alike_share_what_that_comes_to() -> None:
     for number in range(3):
         rule = types_pb2.PlacementRule(selector="rack=r1", stripe=number // 2)
         w.placed.rules.apply(PlacementSet(digest_id=bytes([number]) * 32, rule=rule))
-    first, second, striped = (places for _, places in w.placed.told())
+    first, second, striped = (places for places, _ in w.placed.newest[1].values())
     assert first is second and striped.members < first.members
     w.join("e", "r1")
-    first, second, _ = (places for _, places in w.placed.told())
+    first, second, _ = (places for places, _ in w.placed.newest[1].values())
     assert first is second and first.members == {"a", "b", "e"}
 
 
@@ -241,102 +208,6 @@ def test_scores_lie_between_nothing_and_all_and_their_bytes_add_up(by_node: dict
         assert one.node_bytes + one.rack_bytes + one.elsewhere_bytes + one.missing_bytes == 100
         assert 0 <= one.planned_bytes <= one.missing_bytes
         assert one.reason
-
-
-def moved(version: int, left: int, idle_looks: int = 3) -> pb2.MoveReport:
-    return pb2.MoveReport(digest_id=ID, places_version=version, to_go_shards=left, idle_looks=idle_looks)
-
-
-def test_copies_are_given_up_before_nothing_is_said_of_them_any_more() -> None:
-    w = World()
-    w.set(replicas=2)
-    w.placed.rules.apply(PlacementSet(digest_id=ID))
-    assert (w.places().members, w.places().replicas) == (set(RACKS), 1)
-    version = w.placed.version
-    for name in RACKS:
-        assert not w.placed.take(name, [moved(version, 5, idle_looks=0)])
-    for name in ("a", "b", "c"):
-        assert not w.placed.take(name, [moved(version, 0)]), "the last one has something to give up"
-    assert not w.placed.take("d", [moved(version - 1, 0)]), "by another version"
-    assert w.placed.take("d", [moved(version, 0)])
-    assert w.placed.places(ID) is None
-    assert w.placed.version != version, "nodes are told"
-
-
-def test_a_rule_that_is_taken_away_twice_is_still_to_be_carried_out() -> None:
-    w = World()
-    w.set(replicas=2)
-    w.placed.rules.apply(PlacementSet(digest_id=ID))
-    w.placed.rules.apply(PlacementSet(digest_id=ID))
-    assert ID in w.placed.rules.ending
-
-
-def test_a_rule_that_ends_does_so_also_after_a_snapshot_and_a_restart() -> None:
-    w, after = World(), World()
-    w.set(rack_local=True)
-    w.placed.rules.apply(PlacementSet(digest_id=ID))
-    for record in w.placed.rules.snapshot():
-        after.placed.rules.apply(record.placement_set)
-    assert (after.places().members, after.places().replicas) == (set(RACKS), 1)
-    version = after.placed.version
-    assert any(after.placed.take(name, [moved(version, 0)]) for name in RACKS)
-    assert after.placed.places(ID) is None, "it is no rule for good"
-    assert not list(after.placed.rules.snapshot())
-
-
-def test_a_rule_that_ends_is_not_kept_over_a_new_one() -> None:
-    w = World()
-    w.set(rack_local=True)
-    w.placed.rules.apply(PlacementSet(digest_id=ID))
-    w.set(selector="rack=r1")
-    version = w.placed.version
-    for name in RACKS:
-        assert not w.placed.take(name, [moved(version, 0)])
-    assert w.places().members == {"a", "b"}
-    w.placed.rules.apply(PlacementSet(digest_id=ID))
-    assert w.placed.places(ID) is None, "each shard is kept once already"
-
-
-@pytest.mark.parametrize("restarted", [False, True])
-@pytest.mark.parametrize("between", [1, 2])
-def test_copies_that_two_rules_after_one_another_do_not_ask_for_are_still_given_back(
-    between: int, restarted: bool
-) -> None:
-    w = World()
-    w.set(rack_local=True)
-    for replicas in range(between, 0, -1):
-        w.set(replicas=replicas)
-    if restarted:
-        before, w = w, World()
-        for record in before.placed.rules.snapshot():
-            w.placed.rules.apply(record.placement_set)
-        assert w.placed.rules.find(ID) == types_pb2.PlacementRule(replicas=1)
-    w.placed.rules.apply(PlacementSet(digest_id=ID))
-    assert ID in w.placed.rules.ending
-    version = w.placed.version
-    assert any(w.placed.take(name, [moved(version, 0)]) for name in RACKS)
-    assert w.placed.places(ID) is None
-
-
-def test_a_rule_that_is_carried_out_leaves_no_copies_to_be_given_back() -> None:
-    w = World()
-    w.set(replicas=2)
-    w.set(replicas=1)
-    version = w.placed.version
-    for name in RACKS:
-        w.placed.take(name, [moved(version, 0)])
-    assert len(list(w.placed.rules.snapshot())) == 1
-    w.placed.rules.apply(PlacementSet(digest_id=ID))
-    assert w.placed.places(ID) is None
-
-
-def test_a_rule_ends_at_once_where_nothing_moves() -> None:
-    w = World()
-    w.set(replicas=2)
-    w.mode = types_pb2.CACHE_MODE_LRU
-    w.placed.rules.apply(PlacementSet(digest_id=ID))
-    w.placed.look()
-    assert w.placed.places(ID) is None
 
 
 def test_bits_are_those_that_nodes_read() -> None:

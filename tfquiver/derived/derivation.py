@@ -6,10 +6,10 @@ A function makes one element of each record and keeps their order, so the counts
 from __future__ import annotations
 
 import numpy as np
-import numpy.typing as npt
 
 from tfquiver import errors
 from tfquiver.content.digest import Digest
+from tfquiver.content.sorted_numbers import distinct
 
 
 class Derivation:
@@ -20,7 +20,7 @@ class Derivation:
         firsts = np.cumsum(derived.records, dtype=np.uint64) - derived.records
         self._row = np.searchsorted(ends, firsts, "right")
         self._first = np.searchsorted(self._row, np.arange(source.num_shards), "left")
-        if source.num_records != derived.num_records or _distinct(self._row) != source.num_shards:
+        if source.num_records != derived.num_records or len(distinct(self._row)) != source.num_shards:
             raise errors.InvalidArgumentError(
                 f"data set {derived.name!r} has not been made of {source.name!r}: {derived.num_records} records in "
                 f"{derived.num_shards} shards, of {source.num_records} in {source.num_shards}"
@@ -40,8 +40,3 @@ class Derivation:
         """The derived shards that a shard of the input has become."""
         after = self._first[row + 1] if row + 1 < len(self._first) else len(self._row)
         return range(int(self._first[row]), int(after))
-
-
-def _distinct(rising: npt.NDArray[np.intp]) -> int:
-    """How many different numbers there are; of millions np.unique takes seconds."""
-    return min(1, len(rising)) + int(np.count_nonzero(rising[1:] != rising[:-1]))

@@ -7,8 +7,9 @@ from array import array
 import numpy as np
 import numpy.typing as npt
 
+from tfquiver.content.sorted_numbers import distinct
 from tfquiver.placement.striping import Striping
-from tfquiver.service.coordinator.epoch_order.slots import Bits, distinct
+from tfquiver.service.coordinator.epoch_order.slots import Bits
 
 
 class ChunkLayout:

@@ -15,7 +15,8 @@ from typing import Protocol
 import numpy as np
 import numpy.typing as npt
 
-from tfquiver.service.coordinator.epoch_order.slots import MOST_DRAWN, Slots, distinct, draw, draw_runs, packed
+from tfquiver.content.sorted_numbers import distinct
+from tfquiver.service.coordinator.epoch_order.slots import MOST_DRAWN, Slots, draw, draw_runs, packed
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,6 +12,8 @@ from typing import TypeVar
 import numpy as np
 import numpy.typing as npt
 
+from tfquiver.content.sorted_numbers import distinct
+
 Bits = npt.NDArray[np.uint8]  # number i is bit i % 8, least significant first, of byte i / 8
 _ONES = np.array([value.bit_count() for value in range(256)], np.uint8)
 Number = TypeVar("Number", bound=np.integer)
@@ -59,15 +61,6 @@ class Slots:
 def packed(values: bytearray) -> Bits:
     """Of one byte for each number: those that are not zero."""
     return np.packbits(np.frombuffer(values, np.uint8), bitorder="little")
-
-
-def distinct(numbers: npt.NDArray[Number]) -> npt.NDArray[Number]:
-    """Each once, sorted; for many numbers in much less time than np.unique."""
-    numbers = np.sort(numbers)
-    each: npt.NDArray[Number] = numbers[
-        np.concatenate((np.ones(min(1, len(numbers)), np.bool_), numbers[1:] != numbers[:-1]))
-    ]
-    return each
 
 
 def count(bits: Bits) -> int:

@@ -12,8 +12,9 @@ import numpy as np
 import numpy.typing as npt
 
 from tfquiver.content.drawn_shards import DrawnShards
+from tfquiver.content.sorted_numbers import distinct
 from tfquiver.service.coordinator.epoch_order.sampler import NOWHERE, Place, ResidentFirst
-from tfquiver.service.coordinator.epoch_order.slots import Slots, distinct
+from tfquiver.service.coordinator.epoch_order.slots import Slots
 
 
 class Staged:

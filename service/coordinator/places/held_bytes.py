@@ -9,8 +9,8 @@ import numpy.typing as npt
 
 from tfquiver.content.digest import Digest
 from tfquiver.content.prefixes import Prefixes, of_rows
+from tfquiver.content.sorted_numbers import distinct
 from tfquiver.placement.places import Places
-from tfquiver.service.coordinator.epoch_order.slots import distinct
 from tfquiver.service.coordinator.places.suggestions import Held
 
 

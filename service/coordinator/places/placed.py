@@ -181,10 +181,6 @@ class Placed:
         made = self._made.get(digest_id)
         return self.places(digest_id) if made is None else made[3]
 
-    def told(self) -> Iterator[tuple[bytes, Places]]:
-        """Of every data set that has a rule."""
-        return ((digest_id, places) for digest_id in self.rules if (places := self.places(digest_id)))
-
     def tell(self, dataset: types_pb2.Dataset) -> None:
         """What there is to say of its placement, in a message that is to be changed."""
         rule = self.rules.find(dataset.digest_id)

@@ -13,10 +13,10 @@ import numpy.typing as npt
 from tfquiver.content.digest import Digest
 from tfquiver.content.entry_size import most_disk_bytes
 from tfquiver.content.prefixes import Prefixes, of_rows
+from tfquiver.content.sorted_numbers import among, distinct
 from tfquiver.placement.rendezvous import Owners
-from tfquiver.service.coordinator.epoch_order.slots import distinct
 from tfquiver.service.coordinator.residency.holdings import Holdings
-from tfquiver.service.coordinator.residency.table_index import TableIndex, among
+from tfquiver.service.coordinator.residency.table_index import TableIndex
 
 _NOBODY = -1
 _MERGED_AT_ONCE = 50_000  # hashes: some ms

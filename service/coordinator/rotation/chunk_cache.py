@@ -8,10 +8,10 @@ from collections.abc import Callable, Iterable, Sequence
 import numpy as np
 import numpy.typing as npt
 
+from tfquiver.content.sorted_numbers import distinct
 from tfquiver.service.coordinator.epoch_order.chunk_layout import ChunkLayout, ResidentSlots
 from tfquiver.service.coordinator.epoch_order.chunk_sampler import ChunkSampler
 from tfquiver.service.coordinator.epoch_order.chunk_use import Menu
-from tfquiver.service.coordinator.epoch_order.slots import distinct
 from tfquiver.service.coordinator.rotation.board import Board
 from tfquiver.service.coordinator.rotation.interface import Decision, Rotation
 

@@ -13,7 +13,7 @@ from itertools import repeat
 
 import numpy as np
 
-from tfquiver.service.coordinator.epoch_order.slots import distinct
+from tfquiver.content.sorted_numbers import distinct
 from tfquiver.service.coordinator.policies.columns import Rows
 from tfquiver.service.coordinator.policies.interface import (
     MODES,
