@@ -15,7 +15,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metri
 from tfquiver.plain_text import plain
 from tfquiver.service.coordinator.coordinator import Coordinator
 from tfquiver.service.coordinator.measuring.job_meter import Measured
-from tfquiver.service.coordinator.nodes.dispatchers import SILENT_WORKER_S, is_missed
+from tfquiver.service.coordinator.nodes.dispatchers import SILENT_DISPATCHER_S, SILENT_WORKER_S, is_missed
 
 MOST_DATASETS = 100
 MOST_JOBS = 100
@@ -52,6 +52,8 @@ def _workers(coordinator: Coordinator) -> Iterable[Metric]:
     workers = [worker for dispatcher in dispatchers for worker in dispatcher.workers]
     silent = sum(is_missed(worker.silent_ms, worker.idle_ms) for worker in workers)
     yield _gauge("dispatchers", "tf.data service dispatchers heard of within 30 s.", len(dispatchers))
+    lost = len(coordinator.dispatchers.lost())
+    yield _gauge("lost_dispatchers", f"Silent for {SILENT_DISPATCHER_S:g} s, for ten minutes; not those that left.", lost)
     yield _gauge("workers", "Workers that these count on.", len(workers))
     yield _gauge(
         "silent_workers", f"Of these, without an answer for {SILENT_WORKER_S:g} s; not those long given up.", silent

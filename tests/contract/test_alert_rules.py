@@ -65,6 +65,7 @@ CASES = {
     "TfquiverServerDown": alike("up", steady(1), steady(0), job="tfquiver", instance="n"),
     "TfquiverNodeLost": alike("tfquiver_coordinator_lost_nodes", steady(0), steady(1), instance="c"),
     "TfquiverWorkerSilent": alike("tfquiver_coordinator_silent_workers", steady(0), steady(2), instance="c"),
+    "TfquiverDispatcherLost": alike("tfquiver_coordinator_lost_dispatchers", steady(0), steady(1), instance="c"),
     "TfquiverLoopLate": Case(histogram(LAG, 0.25, False), histogram(LAG, 0.25, True), {"instance": "n"}),
     "TfquiverCommitLogSlow": Case(histogram(SYNC, 1, False), histogram(SYNC, 1, True), {"instance": "n"}),
     "TfquiverCorruptEntries": alike("tfquiver_node_corrupt_entries_total", steady(3), rising(1), instance="n"),

@@ -87,6 +87,11 @@ def test_a_cluster_is_seen_and_who_is_killed_is_missed(cluster: Cluster, tmp_pat
         cluster.node.restart()  # through which the worker reads
         cluster.workers[0].restart()
         wait_until(lambda: "TfquiverWorkerSilent" not in prometheus.firing(), "and is resolved", 60)
+        assert "TfquiverDispatcherLost" not in prometheus.fired()
+        cluster.dispatcher.kill()
+        wait_until(lambda: "TfquiverDispatcherLost" in prometheus.firing(), "the dispatcher's alert fires", 60)
+        cluster.dispatcher.restart()
+        wait_until(lambda: "TfquiverDispatcherLost" not in prometheus.firing(), "and is resolved", 60)
     finally:
         enough.set()
         reading.shutdown()
