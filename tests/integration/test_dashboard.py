@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import http.client
 import json
+import socket
 import time
 from collections.abc import Iterator
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -13,9 +15,10 @@ from urllib.parse import urlsplit
 import pytest
 
 from tests.support.browser import browser
-from tests.support.cluster import Cluster
+from tests.support.cluster import Cluster, wait_until
 from tests.support.dashboard_served import GIVE_UP_S, seen, served
 from tests.support.digests import numbered_digest
+from tfquiver.cli.dashboard.admission import MOST_CONNECTIONS
 from tfquiver.cli.main import main
 from tfquiver.registering.registration import Registrar
 
@@ -41,6 +44,24 @@ def asked(link: str, path: str, cookie: str = "", method: str = "GET") -> tuple[
         return answer.status, dict(answer.headers), body
     finally:
         connection.close()
+
+
+def test_who_opens_connections_and_asks_for_nothing_keeps_nobody_away_for_long(cluster: Cluster) -> None:
+    with served(cluster.coordinator.address) as link, ExitStack() as held:
+        where = urlsplit(link)
+
+        def has_place() -> bool:
+            try:
+                return asked(link, f"/?{where.query}")[0] == 303
+            except (ConnectionError, http.client.HTTPException):
+                return False
+
+        for number in range(MOST_CONNECTIONS):
+            silent = held.enter_context(socket.create_connection((where.hostname, where.port), 30))
+            if number % 2:
+                silent.sendall(b"GET / HTTP/1.1\r\nX-Slow: ")
+        wait_until(lambda: not has_place(), "there is room for so many and no more")
+        wait_until(has_place, "those are let go", 60)
 
 
 def test_who_has_the_link_sees_and_nobody_else(cluster: Cluster) -> None:

@@ -75,6 +75,7 @@ def _key(file: str) -> str:
 async def _serve(where: str, token: str, host: str, port: int, key: str, browser: bool) -> None:
     from aiohttp import web  # takes a quarter of a second, which no other command should
 
+    from tfquiver.cli.dashboard.admission import SILENT_S, Admission
     from tfquiver.cli.dashboard.feed import Feed
     from tfquiver.cli.dashboard.web_server import application
 
@@ -85,21 +86,23 @@ async def _serve(where: str, token: str, host: str, port: int, key: str, browser
             lambda: status.collect(where, token, _SESSIONS, thorough=thorough, kept=kept, unfollowed=unfollowed)
         )
     )  # fmt: skip
+    admission = Admission()
     runner = web.AppRunner(
-        application(feed, lambda day, jobs, digest: past(where, token, day, jobs, digest), key),
-        access_log=None, shutdown_timeout=1.0,
+        application(feed, lambda day, jobs, digest: past(where, token, day, jobs, digest), key, admission.asked),
+        access_log=None, shutdown_timeout=1.0, keepalive_timeout=SILENT_S,
     )  # fmt: skip
     stop = asyncio.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
         asyncio.get_running_loop().add_signal_handler(number, stop.set)
     await runner.setup()
+    server, listening = runner.server, None
+    assert server is not None
     try:
-        site = web.TCPSite(runner, host, port)
         try:
-            await site.start()
+            listening = await asyncio.get_running_loop().create_server(lambda: admission.of(server), host, port)
         except OSError as error:
             raise errors.UnavailableError(f"--listen={host}:{port}: {error.strerror or error}") from error
-        bound = runner.addresses[0][1]
+        bound = listening.sockets[0].getsockname()[1]
         shown_host = f"[{host}]" if ":" in host else host
         if host in _EVERY_ADDRESS:
             shown_host = socket.gethostname()
@@ -109,6 +112,8 @@ async def _serve(where: str, token: str, host: str, port: int, key: str, browser
             await asyncio.to_thread(webbrowser.open, link)
         await stop.wait()
     finally:
+        if listening is not None:
+            listening.close()
         await feed.close()
         await runner.cleanup()
         kept.close()

@@ -34,8 +34,11 @@ _SEND_S = 30.0  # a browser that takes nothing for so long is let go
 AskPast = Callable[[bool, list[str], str], dict[str, Any]]
 
 
-def application(feed: Feed, past: AskPast, key: str) -> web.Application:
-    app = web.Application(middlewares=[_guarded(key)])
+def application(
+    feed: Feed, past: AskPast, key: str, asked: Callable[[web.Request], None] = lambda _: None
+) -> web.Application:
+    """`asked`: told of each request, before it is looked at."""
+    app = web.Application(middlewares=[_guarded(key, asked)])
     app["feed"], app["past"], app["asking"] = feed, past, asyncio.Semaphore(_MOST_ASKED)
     for path in FILES:
         app.router.add_get(path, _file)
@@ -44,9 +47,10 @@ def application(feed: Feed, past: AskPast, key: str) -> web.Application:
     return app
 
 
-def _guarded(key: str) -> Any:
+def _guarded(key: str, asked: Callable[[web.Request], None]) -> Any:
     @web.middleware
     async def guarded(request: web.Request, handler: Callable[[web.Request], Awaitable[web.StreamResponse]]) -> Any:
+        asked(request)
         name = f"{_COOKIE}_{request.url.port}"  # cookies are not of a port
         given = request.query.get("key", "")
         if given and _same(given, key):
