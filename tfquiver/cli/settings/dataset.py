@@ -230,9 +230,8 @@ def _named(datasets: list[types_pb2.Dataset], name: str) -> types_pb2.Dataset:
         raise errors.InvalidArgumentError(f"{name!r} names {len(found)} data sets: give one of the digest ids {ids}")
     if not found:
         known = ", ".join(sorted({dataset.name for dataset in datasets})[:10])
-        raise errors.NotFoundError(
-            f"no data set {name!r} is registered; {f'there are {known}' if known else 'none is'}"
-        )
+        there = "none that you may read is (its owner shares one: tfquiver dataset share)"
+        raise errors.NotFoundError(f"no data set {name!r} is registered; {f'there are {known}' if known else there}")
     return found[0]
 
 
