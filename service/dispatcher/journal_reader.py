@@ -17,7 +17,7 @@ from absl import logging
 
 from tfquiver import errors
 from tfquiver.scanning import tfrecord
-from tfquiver.service.dispatcher import proto_wire
+from tfquiver.wire.by_hand import proto_wire
 
 JOURNAL_DIR = "tf_data_dispatcher_journal"
 MAX_RECORD_BYTES = 256 << 20

@@ -33,6 +33,7 @@ from tfquiver.service.startup.tensorflow_runtime import Runtime, StartError
 from tfquiver.service.startup.tf_server import default_signals, until_stopped
 from tfquiver.trust import own_token
 from tfquiver.wire import addresses
+from tfquiver.wire.silent_machines import SilentMachines
 
 FLAGS = flags.FLAGS
 
@@ -165,8 +166,11 @@ async def _dispatch(
     reaping = RepeatedThread("reaper", reaper.step, FLAGS.reap_interval_ms / 1000)
     # A worker that starts beside it waits until the coordinator knows it.
     reporting = RepeatedThread("worker reports", reports.step, INTERVAL_S, at_once=True)
+    machines = SilentMachines(FLAGS.worker_timeout_ms / 1000)
+    # TensorFlow asks workers without a limit of time, and begins no epoch meanwhile.
+    limiting = RepeatedThread("silent machines", lambda: machines.look(service.workers()), INTERVAL_S)
     try:
-        async with running(reaping, reporting):
+        async with running(reaping, reporting, limiting):
             await until_stopped(library, "dispatcher", FLAGS.metrics_address, TOLD_BY["dispatcher"], port=port.number)
         await asyncio.to_thread(reports.leave)
     finally:

@@ -8,10 +8,9 @@ from typing import Protocol
 
 import grpc
 
-from tfquiver.service.dispatcher import proto_wire
 from tfquiver.wire import rpc
+from tfquiver.wire.by_hand import proto_wire, worker_list
 
-_GET_WORKERS = "/tensorflow.data.DispatcherService/GetWorkers"
 _WORKER_UPDATE = "/tensorflow.data.DispatcherService/WorkerUpdate"
 _GET_WORKER_TASKS = "/tensorflow.data.WorkerService/GetWorkerTasks"
 _CALL_S = 2.0
@@ -47,15 +46,10 @@ class GrpcServiceRpc:
         self._dispatcher = rpc.channel(address)
 
     def workers(self) -> list[str]:
-        """Addresses of all that ever registered with the dispatcher: GetWorkersResponse {1: {1: address}, ...}.
-
-        Raises grpc.RpcError, ProtocolError.
-        """
+        """Addresses of all that ever registered with the dispatcher. Raises grpc.RpcError, ProtocolError."""
         assert self._dispatcher is not None
-        reply = _method(self._dispatcher, _GET_WORKERS)(b"", timeout=_CALL_S)
-        infos = [value for number, value in proto_wire.fields(reply) if number == 1 and isinstance(value, bytes)]
-        found = (value for info in infos for number, value in proto_wire.fields(info) if number == 1)
-        return [value.decode(errors="replace") for value in found if isinstance(value, bytes)]
+        reply = _method(self._dispatcher, worker_list.GET_WORKERS)(b"", timeout=_CALL_S)
+        return worker_list.addresses(reply)
 
     def tasks(self, workers: Sequence[str]) -> dict[str, Container[int]]:
         for address in self._workers.keys() - set(workers):

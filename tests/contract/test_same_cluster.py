@@ -16,9 +16,9 @@ from tests.support.coordinator_served import served
 from tfquiver import errors
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2 as pb
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2_grpc
-from tfquiver.service.dispatcher import proto_wire
 from tfquiver.service.worker import same_cluster
 from tfquiver.wire import rpc
+from tfquiver.wire.by_hand import proto_wire
 
 
 @dataclass

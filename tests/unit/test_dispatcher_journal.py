@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from tfquiver import errors
 from tfquiver.scanning import tfrecord
-from tfquiver.service.dispatcher import journal_reader, proto_wire
+from tfquiver.service.dispatcher import journal_reader
 from tfquiver.service.dispatcher.journal_reader import (
     ClientCame,
     ClientLeft,
@@ -23,6 +23,7 @@ from tfquiver.service.dispatcher.journal_reader import (
     TaskOver,
 )
 from tfquiver.service.dispatcher.journal_repair import CUT_DIR, repair
+from tfquiver.wire.by_hand import proto_wire
 
 GOLDEN = Path(__file__).parent.parent / "golden" / "dispatcher_journal"
 DATA = GOLDEN.read_bytes()

@@ -10,6 +10,7 @@ from tfquiver import errors
 from tfquiver.client import element_transport, exactly_once, watched_servers
 from tfquiver.client.tf_errors import raised_as_both
 from tfquiver.client.watched_servers import Watched
+from tfquiver.client.worker_connections import WorkerConnections
 from tfquiver.cluster_address import naming
 from tfquiver.dataset_arguments.checks import check_integer, check_name, check_seconds
 from tfquiver.wire import reaching
@@ -47,7 +48,9 @@ def distribute(
 
     A dispatcher that does not answer any more is waited for without end, as TensorFlow does. While there is a data set
     that is read through it a thread looks at its port every 3 s, and warns (Python's logging, logger `absl`) within
-    some seconds, and then ever more rarely, that it is gone, what happens now and what to do.
+    some seconds, and then ever more rarely, that it is gone, what happens now and what to do. It also has the kernel
+    end this process's connections to workers, and to the dispatcher, when their machine has been silent for 30 s
+    (TCP_USER_TIMEOUT; Linux): one without power would else be waited for for a quarter of an hour.
 
     Args:
       dispatcher: address of the `tfquiver-dispatcher`, host:port (a leading `grpc://` is allowed), or the cache
@@ -146,7 +149,8 @@ def distribute(
             made = made.with_options(options)
         takeover_s = takeover_timeout_s if guarantee == EXACTLY_ONCE else None
         made._tfquiver_distributed = dataset  # who can compute what of it is missing stays as long as this is used
-        watched_servers.watch(Watched(address, "tf.data service dispatcher", _without_dispatcher(takeover_s)), made)
+        then, connections = _without_dispatcher(takeover_s), WorkerConnections(address)
+        watched_servers.watch(Watched(address, "tf.data service dispatcher", then, connections.look), made)
         return made
 
     apply.autograph_info__ = {}  # type: ignore[attr-defined]  # see tfquiver.dataset

@@ -7,24 +7,27 @@ in its way. So a thread looks at each server's port now and then, for as long as
 from __future__ import annotations
 
 import atexit
+import contextlib
 import os
 import threading
 import time
 import weakref
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from absl import logging
 
-from tfquiver.client import grpc_answers
 from tfquiver.client.lifetimes import user_of
 from tfquiver.wire import addresses
+from tfquiver.wire.by_hand import grpc_answers
 from tfquiver.wire.outages import Outage
 
 if TYPE_CHECKING:
     import tensorflow as tf
 
 _LOOK_S, _LOOK_AGAIN_S = 3.0, 1.0  # while it answers, and while it does not
+_MEANWHILE_S = 9.0
 _NEEDED_S = 0.25  # so soon it is seen that the last data set is gone
 _ANSWER_S = 2.0
 _END_S = 2 * _ANSWER_S
@@ -32,11 +35,13 @@ _END_S = 2 * _ANSWER_S
 
 @dataclass(frozen=True, slots=True)
 class Watched:
-    """`kind`: of server, for people. `then`: what happens without it and what to do."""
+    """`kind`: of server, for people. `then`: what happens without it and what to do. `meanwhile`: called every some
+    seconds for as long as it is watched, whether it answers or not; may raise OSError."""
 
     address: str
     kind: str
     then: str
+    meanwhile: Callable[[], None] = field(default=lambda: None, compare=False)
 
 
 @dataclass(slots=True)
@@ -92,12 +97,17 @@ def _is_needed(server: Watched, stop: threading.Event) -> bool:
 
 def _look(server: Watched, stop: threading.Event) -> None:
     outage = Outage(f"the {server.kind} at {server.address}", server.then)
+    due_s = 0.0
     while _waited(server, stop, _LOOK_AGAIN_S if outage.is_on else _LOOK_S):
         trouble = grpc_answers.trouble(server.address, _ANSWER_S)
         if told := outage.seen(trouble, time.monotonic()):
             if not _is_needed(server, stop):
                 return
             logging.warning("%s", told)
+        if time.monotonic() >= due_s:
+            with contextlib.suppress(OSError):
+                server.meanwhile()
+            due_s = time.monotonic() + _MEANWHILE_S
 
 
 def _waited(server: Watched, stop: threading.Event, seconds: float) -> bool:

@@ -1,0 +1,59 @@
+"""The limit that connections of others to some servers are given, on real sockets."""
+
+from __future__ import annotations
+
+import socket
+import threading
+
+import pytest
+
+from tfquiver.wire.silent_machines import SilentMachines
+
+SILENCE_S = 12.0
+
+
+def limit_ms(sock: socket.socket) -> int:
+    return sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT)
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "::1", "::ffff:127.0.0.1"])
+def test_connections_to_these_servers_and_no_others_are_limited_once(host: str) -> None:
+    """gRPC connects to IPv4 addresses by sockets of either family."""
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    own = "::1" if host == "::1" else "127.0.0.1"
+    with (
+        socket.create_server((own, 0), family=socket.AF_INET6 if own == "::1" else socket.AF_INET) as ours,
+        socket.create_server(("127.0.0.1", 0)) as others,
+        socket.socket(family) as before,
+        socket.socket() as elsewhere,
+        socket.socket(family) as later,
+    ):
+        port = ours.getsockname()[1]
+        machines = SilentMachines(SILENCE_S)
+        server = f"[{own}]:{port}" if ":" in own else f"{own}:{port}"
+        before.connect((host, port))
+        elsewhere.connect(others.getsockname())
+        assert machines.look([server, "nowhere.invalid:1", "unix:/none", "nonsense"]) == 1
+        assert machines.look([server]) == 0, "that one is limited"
+        later.connect((host, port))
+        assert machines.look([server]) == 1
+        assert limit_ms(before) == limit_ms(later) == 1000 * SILENCE_S
+        assert before.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE) == 1, "one that waits for an answer asks"
+        assert limit_ms(elsewhere) == 0
+        assert machines.look([]) == 0
+
+
+def test_a_connection_stays_as_it_was_used() -> None:
+    """Python makes sockets non-blocking where it has been given a default time limit: the owner's would be, too."""
+    with socket.create_server(("127.0.0.1", 0)) as server, socket.create_connection(server.getsockname()) as own:
+        accepted, _ = server.accept()
+        socket.setdefaulttimeout(5.0)
+        try:
+            assert SilentMachines(SILENCE_S).look([f"127.0.0.1:{server.getsockname()[1]}"]) == 1
+        finally:
+            socket.setdefaulttimeout(None)
+        answering = threading.Timer(0.2, lambda: accepted.sendall(b"x"))
+        answering.start()
+        with accepted:
+            assert own.recv(1) == b"x", "it waits"
+            answering.join()

@@ -1,0 +1,79 @@
+"""A worker's machine that loses its power: nobody is told that its connections are closed."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import tfquiver
+from tests.support import numbered
+from tests.support.cluster import Server
+from tests.support.hosts import Hosts, HostsError
+from tfquiver.client.worker_connections import SILENCE_S
+
+# A network of the machine is made, and half a minute of silence waited for.
+pytestmark = [pytest.mark.alone, pytest.mark.long]
+
+RECORDS, STEP_S = 4000, 0.01
+WHOLE_S = SILENCE_S + 45  # the kernel's own limit is a quarter of an hour
+
+
+@pytest.fixture
+def hosts() -> Iterator[Hosts]:
+    try:
+        with Hosts(["a", "b"]) as made:
+            yield made
+    except HostsError as error:
+        pytest.skip(f"{error}; run the tests as root, with the packages iproute2 and kmod where they are missing")
+
+
+def test_the_epoch_ends_without_it_and_the_next_begins_at_once(hosts: Hosts, tmp_path: Path) -> None:
+    """Servers with their own flags, but for where they are. The machine does not come back."""
+    paths = numbered.write(tmp_path / "data", 4, RECORDS // 4, 1000)
+    here = hosts.address("a").rpartition(".")[0] + ".1"
+    coordinator, dispatcher = f"{here}:5040", f"{here}:5050"
+    servers: list[Server] = []
+
+    def serve(kind: str, host: str, *flags: str) -> Server:
+        prefix = hosts.prefix(host) if host else []
+        flags = (*flags, "--allow_unauthenticated")
+        servers.append(Server(f"tfquiver.service.{kind}.main", flags, tmp_path / f"{kind}-{host}.log", prefix=prefix))
+        return servers[-1].start()
+
+    try:
+        serve("coordinator", "", "--port=5040", f"--bind_host={here}", f"--work_dir={tmp_path / 'coordinator'}")
+        asked = f"--coordinator={coordinator}"
+        serve("dispatcher", "", "--port=5050", f"--work_dir={tmp_path / 'dispatcher'}", asked)
+        for host in ("a", "b"):
+            serve("worker", host, f"--dispatcher={dispatcher}", f"--cache_dir={tmp_path / host}", asked)
+        read = tfquiver.dataset(
+            paths,
+            service=coordinator,
+            first_use=tfquiver.FirstUse(cut=tfquiver.CutPolicy(5_000, 10_000, 20_000)),
+            batch_size=10,
+            reading=tfquiver.Reading(readahead_bytes=50_000),
+            order=tfquiver.Shuffled(shuffle_bytes=50_000),
+        )
+        made = read.apply(tfquiver.distribute(dispatcher, compression=None))
+        epoch = numbered.EpochReader(made, step_s=STEP_S)
+        epoch.reached(RECORDS // 5)
+        hosts.cut_off("b")
+        cut_s = time.monotonic()
+        seen = epoch.result(WHOLE_S)
+        took_s = time.monotonic() - cut_s
+        lost, twice = numbered.lost_and_duplicates(seen, RECORDS)
+        began_s = time.monotonic()
+        again = Counter(numbered.read(made).tolist())
+        print(f"{took_s:.1f} s after the cut, {twice} twice; the next epoch {time.monotonic() - began_s:.1f} s")
+        assert lost == 0
+        assert set(again) == set(range(RECORDS))
+        assert took_s < WHOLE_S
+        assert time.monotonic() - began_s < WHOLE_S
+    finally:
+        hosts.connect("b")
+        for server in reversed(servers):
+            server.kill()
