@@ -52,8 +52,8 @@ def _workers(coordinator: Coordinator) -> Iterable[Metric]:
     workers = [worker for dispatcher in dispatchers for worker in dispatcher.workers]
     silent = sum(is_missed(worker.silent_ms, worker.idle_ms) for worker in workers)
     yield _gauge("dispatchers", "tf.data service dispatchers heard of within 30 s.", len(dispatchers))
-    lost = len(coordinator.dispatchers.lost())
-    yield _gauge("lost_dispatchers", f"Silent for {SILENT_DISPATCHER_S:g} s, for ten minutes; not those that left.", lost)
+    about = f"Silent for {SILENT_DISPATCHER_S:g} s, and no longer than ten minutes; not those that left."
+    yield _gauge("lost_dispatchers", about, len(coordinator.dispatchers.lost()))
     yield _gauge("workers", "Workers that these count on.", len(workers))
     yield _gauge(
         "silent_workers", f"Of these, without an answer for {SILENT_WORKER_S:g} s; not those long given up.", silent

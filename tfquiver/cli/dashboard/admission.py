@@ -39,4 +39,4 @@ class Admission:
 
 class _HangUp(asyncio.Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        transport.close()  # type: ignore[attr-defined]
+        transport.close()
