@@ -1,9 +1,10 @@
-"""Shards that come by while their owner is away or full: kept where they are, for the store is not to be read twice."""
+"""Shards that come by while their owner is away or full: kept where there is room, for the store is not to be read
+twice."""
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
@@ -29,13 +30,16 @@ def raising(error: errors.TfquiverError) -> Callable[[str, VerifiedShard, bool],
     return put
 
 
-@pytest.fixture
-def shard() -> VerifiedShard:
-    """One that `away` owns."""
-    owners = Owners(["here", "away"])
+def owned_by(owner: str, names: Sequence[str]) -> VerifiedShard:
+    owners = Owners(names)
     bodies = (b"%d" % number * 100 for number in range(100))
     made = (VerifiedShard.check(hashlib.sha256(body).digest(), body, "here") for body in bodies)
-    return next(one for one in made if owners.of(of_hashes([one.hash])) == ["away"])
+    return next(one for one in made if owners.of(of_hashes([one.hash])) == [owner])
+
+
+@pytest.fixture
+def shard() -> VerifiedShard:
+    return owned_by("away", ["here", "away"])
 
 
 @pytest.mark.parametrize("error", [errors.UnavailableError("gone"), errors.ResourceExhaustedError("it is full")])
@@ -75,3 +79,21 @@ def test_but_not_where_its_data_set_is_not_to_be(tmp_path: Path) -> None:
     placer = Placer("here", disk, lambda: MEMBERS, raising(errors.UnavailableError("gone")), known)
     assert not placer.place(shard)
     assert shard.hash not in disk
+
+
+@pytest.mark.parametrize("owner", ["here", "away"])
+def test_another_node_with_room_keeps_it_where_there_is_none_at_its_owner_and_here(tmp_path: Path, owner: str) -> None:
+    gib = 1 << 30
+    told = {"here": (gib, 0), "away": (gib, 0), "full": (gib, gib), "roomy": (gib, 0), "stores nothing": (0, 0)}
+    members = [types_pb2.NodeInfo(node_id=one, quota_bytes=most, used_bytes=used) for one, (most, used) in told.items()]
+    asked: list[tuple[str, bool]] = []
+
+    def put(node_id: str, shard: VerifiedShard, insist: bool) -> None:
+        asked.append((node_id, insist))
+        if node_id != "roomy":
+            raise errors.ResourceExhaustedError("it is full")
+
+    shard = owned_by(owner, [one for one, (most, _) in told.items() if most])
+    assert Placer("here", DiskCache(tmp_path, 100), lambda: members, put).place(shard)
+    assert asked[-1] == ("roomy", False)
+    assert not {"full", "stores nothing"} & {node_id for node_id, _ in asked}

@@ -46,8 +46,8 @@ class Placer:
         self._storing = OfMembers(members, _owners)
 
     def place(self, shard: VerifiedShard) -> bool:
-        """Whether it is kept now: by its owner, or here where that one has no room or cannot be reached. If it is not,
-        the shard is fetched again when it is wanted."""
+        """Whether it is kept now: by its owner, or where that one has no room or cannot be reached, here, or by another
+        node that has room. If it is not, the shard is fetched again when it is wanted."""
         owner = self.owner(shard.hash)
         try:
             if owner == self._node_id or self._put is None:
@@ -55,7 +55,7 @@ class Placer:
             elif self._disk.wanted(shard.hash, Why.PASSES):
                 self._put(owner, shard, False)
         except errors.ResourceExhaustedError as error:
-            if owner != self._node_id and self._keeps(shard):
+            if self._keeps_instead(owner, shard):
                 return True
             every_n_seconds(
                 logging.INFO, "what came by is not kept, and is read again when it is wanted: node %s: %s", 60, owner,
@@ -66,8 +66,16 @@ class Placer:
             every_n_seconds(
                 logging.WARNING, "a shard did not get to its owner: %s", 10, error, extra=about(hash=shard.hash)
             )
-            return isinstance(error, errors.UnavailableError) and self._keeps(shard)
+            return isinstance(error, errors.UnavailableError) and self._keeps_instead(owner, shard)
         return True
+
+    def _keeps_instead(self, owner: str, shard: VerifiedShard) -> bool:
+        """Whether another node than its owner keeps it now: this one, or one that has said that it has room."""
+        if owner != self._node_id and self._keeps(shard):
+            return True
+        wants_bytes = entry.disk_bytes(entry.HEADER_BYTES + len(shard.raw))
+        others = [node_id for node_id in self._others(shard.hash, wants_bytes) if node_id != owner]
+        return any(self._takes(node_id, shard, insist=False) for node_id in others[:_ASKED])
 
     def _keeps(self, shard: VerifiedShard) -> bool:
         """Whether it is kept here, though another node owns it: that one went away or is full, and the store would be
@@ -85,23 +93,23 @@ class Placer:
         unevenly, and what is ordered was planned with the room of all of them. The emptiest is asked first."""
         if self._put is None or not self._disk.may_stand_in(shard.hash):
             return False
-        for node_id in self._others(shard.hash)[:_ASKED]:
-            try:
-                self._put(node_id, shard, True)
-            except (errors.ResourceExhaustedError, errors.NotFoundError):
-                continue
-            except errors.TfquiverError as error:
-                every_n_seconds(
-                    logging.WARNING,
-                    "no room here, and node %s: %s",
-                    10,
-                    node_id,
-                    error,
-                    extra=about(hash=shard.hash, node=node_id),
-                )
-                continue
-            return True
-        return False
+        return any(self._takes(node_id, shard, insist=True) for node_id in self._others(shard.hash)[:_ASKED])
+
+    def _takes(self, node_id: str, shard: VerifiedShard, insist: bool) -> bool:
+        """Whether another node keeps it now."""
+        if self._put is None:
+            return False
+        try:
+            self._put(node_id, shard, insist)
+        except (errors.ResourceExhaustedError, errors.NotFoundError):
+            return False
+        except errors.TfquiverError as error:
+            every_n_seconds(
+                logging.WARNING, "no room here, and node %s: %s", 10, node_id, error,
+                extra=about(hash=shard.hash, node=node_id),
+            )  # fmt: skip
+            return False
+        return True
 
     def others_have_room(self, disk_bytes: int) -> bool:
         """Whether another node has said that it has so much room."""
@@ -110,9 +118,12 @@ class Placer:
             for node in self._members()
         )
 
-    def _others(self, hash: bytes) -> list[str]:
-        """That store, and may keep such a shard, the one with the most room first."""
+    def _others(self, hash: bytes, wants_bytes: int = 0) -> list[str]:
+        """That store, may keep such a shard, and have said, if so much is wanted, that they have room for it; the one
+        with the most first."""
         others = [node for node in self._members() if node.quota_bytes > 0 and node.node_id != self._node_id]
+        if wants_bytes:
+            others = [node for node in others if node.quota_bytes - node.used_bytes >= wants_bytes]
         if placed := self._known.holding(hash):
             others = [node for node in others if any(node.node_id in places.members for places in placed)]
         others.sort(key=lambda node: node.used_bytes - node.quota_bytes)
