@@ -7,15 +7,17 @@ import mmap
 import os
 import random
 import signal
+import subprocess
 import time
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from pathlib import Path
 
 import pytest
 
 import tfquiver
 from tests.support import numbered, warm
+from tests.support.cluster import wait_until
 from tests.support.daemons import daemons, end_daemons
 from tests.support.mounted import command, forget_pages, mounted, sums
 from tests.support.privileges import needs_fuse, needs_mounts
@@ -128,6 +130,25 @@ def test_the_kernel_reads_more_of_the_mount_ahead_and_of_nothing_else(tmp_path: 
             assert time.monotonic() < give_up_at, of_bdi(device)
             time.sleep(0.02)
     assert of_bdi(below) == before
+
+
+@needs_mounts
+def test_the_kernel_may_ask_for_more_at_once_where_fusectl_is_mounted(tmp_path: Path, source: Path) -> None:
+    """Where it is not, 12 reads that hang hold those of everybody."""
+    connections = Path(kernel_read_ahead.OF_CONNECTION).parents[1]
+    with ExitStack() as stack:
+        if not connections.is_mount():
+            subprocess.run(["mount", "-t", "fusectl", "none", connections], check=True)
+            stack.callback(subprocess.run, ["umount", connections], check=True)
+        mount = stack.enter_context(mounted(tmp_path / "mnt", tmp_path / "cache", every(source)))
+        number = kernel_read_ahead.connection(mount.point.stat().st_dev)
+        path = Path(kernel_read_ahead.OF_CONNECTION.format(number))
+        wait_until(lambda: int(path.read_text()) == kernel_read_ahead.AT_ONCE, "it has been told")
+
+
+def test_a_connection_is_called_as_the_kernel_writes_its_device() -> None:
+    assert kernel_read_ahead.connection(os.makedev(0, 53)) == 53
+    assert kernel_read_ahead.connection(os.makedev(0, 0x123)) == 0x100023
 
 
 def of_bdi(device: int) -> int | None:

@@ -23,6 +23,9 @@ from tfquiver.frames import reader_frames as frames
 MOST_ASKED = 128  # half of what a node takes
 _HELLO_S = 10.0
 _PAUSE_S, _LONGEST_PAUSE_S = 0.1, 2.0
+# For a shard, where nothing was had for all the patience there is. The kernel has few reads of a mount under way at a
+# time (12, where they come through its pages), and asks anew for what has failed: each would wait after the other.
+_AFTER_S = 1.0
 _CONTROL_BYTES = socket.CMSG_SPACE(4 * array.array("i").itemsize)
 _PASSES = (errors.UnavailableError, errors.ResourceExhaustedError, errors.DeadlineError, errors.CancelledError_)
 
@@ -40,7 +43,8 @@ class _Asked:
 class NodeLine:
     """Args:
     digest: of all that is asked for.
-    patience_s: how long a shard is asked for, over restarts of the node and failures that pass.
+    patience_s: how long a shard is asked for, over restarts of the node and failures that pass; a second, where nothing
+      has come for so long already.
     """
 
     def __init__(self, digest: Digest, label: str, patience_s: float) -> None:
@@ -55,6 +59,7 @@ class NodeLine:
         self._places = trio.CapacityLimiter(MOST_ASKED)
         self._sending = trio.Lock()
         self._said = False
+        self._had_at, self._gives_nothing = -math.inf, False
 
     def found(self, path: str) -> None:
         """Where the node's socket is from now on. For any thread."""
@@ -63,7 +68,16 @@ class NodeLine:
             with contextlib.suppress(trio.RunFinishedError):
                 self._token.run_sync_soon(lambda: self._moved.set())
 
-    async def get(self, shard: int, again: bool = False) -> tuple[frames.Got, int]:
+    @property
+    def gives_nothing(self) -> bool:
+        """A shard had to be given up, and nothing has come since."""
+        return self._gives_nothing
+
+    def give_up_at(self) -> float:
+        """Until when that is asked for which is wanted from now on."""
+        return trio.current_time() + (min(_AFTER_S, self._patience_s) if self._gives_nothing else self._patience_s)
+
+    async def get(self, shard: int, again: bool = False, give_up_at: float = math.inf) -> tuple[frames.Got, int]:
         """A shard, and the descriptor that it is in, which is the caller's. `again`: what came was damaged.
 
         Raises UnavailableError: the node stays away, or cannot have it for so long. StaleDigestError, DataLossError,
@@ -71,7 +85,7 @@ class NodeLine:
         """
         hash = self._digest.hashes[shard].tobytes()
         answer, fd = await self._asked_until_answered(
-            lambda request: frames.Get(request, self._digest.digest_id, shard, hash, again)
+            lambda request: frames.Get(request, self._digest.digest_id, shard, hash, again), give_up_at
         )
         assert isinstance(answer, frames.Got)
         return answer, fd
@@ -84,8 +98,10 @@ class NodeLine:
         finally:
             os.close(fd)
 
-    async def _asked_until_answered(self, frame_of: Callable[[int], frames.Get | frames.Which]) -> tuple[Answer, int]:
-        give_up_at, pause_s = trio.current_time() + self._patience_s, _PAUSE_S
+    async def _asked_until_answered(
+        self, frame_of: Callable[[int], frames.Get | frames.Which], give_up_at: float = math.inf
+    ) -> tuple[Answer, int]:
+        give_up_at, pause_s = min(give_up_at, self.give_up_at()), _PAUSE_S
         trouble: errors.TfquiverError = errors.UnavailableError(f"the node at {self._path} does not answer")
         while True:
             with trio.move_on_at(give_up_at):
@@ -95,6 +111,7 @@ class NodeLine:
                     trouble = error
                 await trio.sleep(pause_s)
             if trio.current_time() >= give_up_at:
+                self._gives_nothing = trio.current_time() - self._had_at >= self._patience_s
                 raise errors.UnavailableError(f"{trouble} (for {self._patience_s:g} s)") from trouble
             pause_s = min(2 * pause_s, _LONGEST_PAUSE_S)
 
@@ -152,6 +169,7 @@ class NodeLine:
                 raise errors.ProtocolError(f"{first.message}: is the node older than this tfquiver? restart it")
             if not isinstance(first, frames.Welcome) or fd >= 0:
                 raise errors.ProtocolError(f"a {type(first).__name__} frame came where WELCOME was due")
+            self._had_at, self._gives_nothing = trio.current_time(), False
             if self._said:
                 logging.info("the node at %s is there again", self._path)
                 self._said = False
@@ -179,6 +197,8 @@ class NodeLine:
         return frames.Which(self._made, self._digest.digest_id)
 
     def _take(self, frame: frames.Frame, fd: int) -> None:
+        if isinstance(frame, Answer):
+            self._had_at, self._gives_nothing = trio.current_time(), False
         if isinstance(frame, frames.Error):
             if fd >= 0:
                 os.close(fd)

@@ -53,7 +53,9 @@ class OpenShards:
         return found
 
     async def get(self, shard: int, again: bool = False) -> CheckedShard:
-        """Raises as NodeLine.get; DataLossError: what comes is damaged again and again."""
+        """Raises as NodeLine.get; DataLossError: what comes is damaged again and again. Who waits with others for the
+        same shard gives up when it would have alone, not after each of them."""
+        give_up_at = self._line.give_up_at()
         while not again:
             if found := self.ready(shard):
                 return found
@@ -62,7 +64,7 @@ class OpenShards:
             await coming.wait()  # and look whether it has come
         coming = self._coming[shard] = trio.Event()
         try:
-            made = await self._make(shard, again)
+            made = await self._make(shard, again, give_up_at)
             self._keep(shard, made)
             return made
         finally:
@@ -116,11 +118,11 @@ class OpenShards:
         finally:
             own.close()
 
-    async def _make(self, shard: int, again: bool) -> CheckedShard:
+    async def _make(self, shard: int, again: bool, give_up_at: float) -> CheckedShard:
         trouble: Exception | None = None
         phase = self._digest.offsets.item(shard) % BLOCK_BYTES
         for _ in range(_ATTEMPTS):
-            got, fd = await self._line.get(shard, again)
+            got, fd = await self._line.get(shard, again, give_up_at)
             try:
                 sums = self._sums.get(shard)
                 if sums is None or again:

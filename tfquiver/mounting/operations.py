@@ -32,6 +32,8 @@ _LISTS = {NEXT: (b"next", "\n"), NEXT0: (b"next0", "\0")}
 # There for who asks, and in no listing: programs take each directory that they see for a class of images.
 _OWN = {(ROOT, CONTROL_NAME.encode()): CONTROL, **{(CONTROL, name): inode for inode, (name, _) in _LISTS.items()}}
 _MOST_LISTS = 16  # open at the same time; of a million files each has tens of megabytes
+# That wait, of those that the mount's process has under way at a time: names and sizes are told all the same.
+MOST_CALLS, _MOST_WAITING = 10_000, 9_000
 _LISTS_FROM = 1 << 48  # handles; those of files are their numbers
 _MOST_LAST = 4096
 _NOWHERE = (0, -1, 0, 0)
@@ -67,6 +69,7 @@ class Operations(pyfuse3.Operations):  # type: ignore[misc, unused-ignore]  # no
         self._ahead_places = trio.CapacityLimiter(_AHEAD_AT_ONCE)
         self._mounted_ns = time.time_ns()
         self._owner = os.getuid(), os.getgid()
+        self._waiting = 0  # reads
         self._said: dict[str, float] = {}  # when trouble with a file was told last
 
     async def lookup(
@@ -165,7 +168,7 @@ class Operations(pyfuse3.Operations):  # type: ignore[misc, unused-ignore]  # no
             self._fetch_ahead(position + offset, length_bytes)
             pieces = list(self._plan.pieces(file_index, offset, length_bytes))
             if len(pieces) != 1:
-                read = self._shards.read
+                read = self._waited_for
                 return b"".join([await read(piece.shard, piece.offset, piece.length_bytes) for piece in pieces])
             shard, begin = pieces[0].shard, offset - pieces[0].offset
             if len(self._read_last) >= _MOST_LAST:
@@ -173,12 +176,21 @@ class Operations(pyfuse3.Operations):  # type: ignore[misc, unused-ignore]  # no
             self._read_last[file_index] = begin, begin + self._digest.lengths.item(shard), position, shard
         # pyfuse3 takes any buffer, and has sent it before another task is run.
         if (data := self._shards.read_now(shard, offset - begin, length_bytes)) is None:
-            data = await self._shards.read(shard, offset - begin, length_bytes)
+            data = await self._waited_for(shard, offset - begin, length_bytes)
         return data  # type: ignore[return-value]
+
+    async def _waited_for(self, shard: int, offset: int, length_bytes: int) -> memoryview:
+        if self._waiting >= _MOST_WAITING:
+            raise errors.ResourceExhaustedError(f"{_MOST_WAITING} reads wait already")
+        self._waiting += 1
+        try:
+            return await self._shards.read(shard, offset, length_bytes)
+        finally:
+            self._waiting -= 1
 
     def _fetch_ahead(self, position: int, length_bytes: int) -> None:
         wanted = self._ahead.read(position, length_bytes)
-        if not wanted:
+        if not wanted or self._line.gives_nothing:
             return
         last = min(self._plan.shard_at(wanted.stop - 1), self._digest.num_shards - 1)
         for shard in range(self._plan.shard_at(wanted.start), last + 1):

@@ -23,7 +23,7 @@ from tfquiver.mounting import kernel_read_ahead, mount_points
 from tfquiver.mounting.named import check_shown, digest_of, named
 from tfquiver.mounting.node_line import NodeLine
 from tfquiver.mounting.open_shards import OpenShards
-from tfquiver.mounting.operations import Operations
+from tfquiver.mounting.operations import MOST_CALLS, Operations
 from tfquiver.plain_text import plain
 from tfquiver.proto.tfquiver.v1 import types_pb2
 from tfquiver.registering import store_access
@@ -152,7 +152,7 @@ async def _serve(
                 nursery.start_soon(shards.run)
                 await nursery.start(_stop_when_told)  # whoever is told that it is mounted may end it at once
                 mounted(dataset, tree)
-                await pyfuse3.main()
+                await pyfuse3.main(max_tasks=MOST_CALLS)
             finally:
                 pyfuse3.close(unmount=True)
             nursery.cancel_scope.cancel()
