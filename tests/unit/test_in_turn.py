@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.support.digests import numbered_digest
+from tests.support.placed_world import World
 from tfquiver.clock import ManualClock
+from tfquiver.proto.tfquiver.v1.commit_log_pb2 import PlacementSet
 from tfquiver.proto.tfquiver.v1.coordinator_pb2 import MountReport, MoveReport
+from tfquiver.proto.tfquiver.v1.types_pb2 import PlacementRule
 from tfquiver.service.coordinator.nodes.mounts import KEPT_S, MAX_MOUNTS, Mounts
 from tfquiver.service.coordinator.places.move_reports import MAX_REPORTS, MoveReports
 from tfquiver.service.node.coordinator.in_turn import InTurn
@@ -48,6 +53,27 @@ def test_a_rule_that_was_taken_away_ends_of_more_data_sets_than_are_told_at_once
     assert {moves.node_id for moves in reports.of(LAST)} == {"b", "c"}, "it tells of all that it has to tell of"
     reports.take("b", [MoveReport(digest_id=one) for one in IDS[:MAX_REPORTS]])
     assert {moves.node_id for moves in reports.of(LAST)} == {"c"}, "nobody waits for it"
+
+
+def test_rules_are_carried_out_of_more_data_sets_than_are_told_at_once() -> None:
+    w = World()
+    for one in IDS:
+        w.placed.rules.apply(PlacementSet(digest_id=one, rule=PlacementRule(selector="rack=r1")))
+    storing, version = w.membership.storing, w.placed.version
+    turns = {name: InTurn(MAX_REPORTS, MAX_REPORTS // 2) for name in storing}
+
+    def told(digest_ids: Sequence[bytes]) -> list[MoveReport]:
+        return [MoveReport(digest_id=one, places_version=version) for one in digest_ids]
+
+    for _ in range(2 * len(IDS) // MAX_REPORTS):
+        for name in storing:
+            w.placed.take(name, told(turns[name].some(IDS)))
+    assert all(w.placed.reports.settled(one, storing, version) for one in IDS)
+    w.placed.rules.forget(LAST)
+    for name in storing:
+        w.placed.take(name, told(IDS[:MAX_REPORTS]))
+    assert not list(w.placed.reports.of(LAST)), "it has no rule any more"
+    assert list(w.placed.reports.of(IDS[-2]))
 
 
 def test_more_mounts_than_are_told_at_once_are_all_known() -> None:

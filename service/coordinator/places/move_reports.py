@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Set
+from collections.abc import Collection, Container, Iterable, Iterator
 from dataclasses import dataclass
 
 from tfquiver.proto.tfquiver.v1.coordinator_pb2 import MoveReport, NodeMoves
 
-MAX_REPORTS = 256  # of one node
+MAX_REPORTS = 256  # of one node at a time
+MAX_STANDING = 200_000  # of all nodes: some hundred bytes each
 # When somebody's last move becomes known, another one's look may be under way that began before it.
 _LOOKS = 2
 
@@ -89,29 +90,45 @@ class MoveReports:
 
     def __init__(self) -> None:
         self._of: dict[str, dict[bytes, MoveReport]] = {}
+        self._swept: dict[str, object] = {}
         self._sets: dict[bytes, _DataSet] = {}  # of which some node tells
 
-    def take(self, node_id: str, reports: Iterable[MoveReport], awaited: Set[bytes] = frozenset()) -> None:
+    def __len__(self) -> int:
+        return sum(map(len, self._of.values()))
+
+    def take(
+        self,
+        node_id: str,
+        reports: Iterable[MoveReport],
+        awaited: Container[bytes] = frozenset(),
+        version: object = None,
+    ) -> None:
         """`awaited`: of these, who tells of as many as can be told at once is taken to say as before what it does not
-        say: it has told of them in turn."""
-        told, before = {report.digest_id: report for report in reports}, self._of.get(node_id, {})
-        stand = awaited & before.keys() if len(told) >= MAX_REPORTS else frozenset[bytes]()
-        said = {one: before[one] for one in stand} | told
-        if said:
-            self._of[node_id] = said
-        else:
-            self._of.pop(node_id, None)
-        for digest_id in before.keys() - said.keys():
-            self._forget(digest_id, node_id)
+        say: it has told of them in turn. `version`: another one whenever `awaited` has become less."""
+        told, its = {report.digest_id: report for report in reports}, self._of.get(node_id, {})
+        stand = len(told) >= MAX_REPORTS
+        if not stand or version is None or self._swept.get(node_id) != version:
+            for digest_id in [one for one in its if one not in told and not (stand and one in awaited)]:
+                del its[digest_id]
+                self._forget(digest_id, node_id)
         for digest_id, report in told.items():
-            was = before.get(digest_id)
+            was = its.get(digest_id)
             # Between two looks of a node it says the same again with each heartbeat, of up to 256 data sets.
             if was is None or not report.idle_looks or was != report:
                 self._sets.setdefault(digest_id, _DataSet()).take(node_id, was, report)
+        its.update(told)
+        if its:
+            self._of[node_id], self._swept[node_id] = its, version
+        else:
+            self._dropped(node_id)
 
     def gone(self, node_id: str) -> None:
-        for digest_id in self._of.pop(node_id, {}):
+        for digest_id in self._dropped(node_id):
             self._forget(digest_id, node_id)
+
+    def _dropped(self, node_id: str) -> Iterable[bytes]:
+        self._swept.pop(node_id, None)
+        return self._of.pop(node_id, {})
 
     def moved(self, digest_id: bytes) -> int:
         """Another number when something of it has moved, on any node."""

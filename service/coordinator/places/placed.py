@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 from collections import deque
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Container, Iterator, Mapping, Sequence
 
 import numpy as np
 import numpy.typing as npt
@@ -16,7 +16,8 @@ from tfquiver.placement.places import Groups, Places
 from tfquiver.proto.tfquiver.v1 import types_pb2
 from tfquiver.proto.tfquiver.v1.coordinator_pb2 import MoveReport
 from tfquiver.service.coordinator.nodes.membership import Membership
-from tfquiver.service.coordinator.places.move_reports import MoveReports
+from tfquiver.service.coordinator.places.move_reports import MAX_STANDING, MoveReports
+from tfquiver.service.coordinator.places.names_told import NamesTold
 from tfquiver.service.coordinator.places.rules import Labels, Rules
 from tfquiver.service.coordinator.residency.residency import Residency
 
@@ -41,6 +42,7 @@ class Placed:
         # So that versions of this process are never taken for those of the one before.
         self._first_version = random.SystemRandom().getrandbits(62) + 1
         self._made: dict[bytes, tuple[object, object, bool, Places, Groups | None]] = {}
+        self._names = NamesTold()  # of what is made
         self._alike: dict[object, Places] = {}  # of `_alike_of`
         self._alike_of: object = None
         self._looked: tuple[object, ...] = ()
@@ -72,6 +74,7 @@ class Placed:
         if before is not None and before[3] == places:
             places = before[3]
         self._made[digest_id] = rule, nodes, flat, places, groups
+        self._names.put(digest_id, places)
         return places
 
     def _computed(
@@ -93,10 +96,14 @@ class Placed:
 
     def check_room(self, digest_id: bytes, rule: types_pb2.PlacementRule) -> None:
         """Raises ResourceExhaustedError: nodes are told all rules at once."""
-        last = (self._last(its) for its in self.rules if its != digest_id)
-        told = {id(places): len(places.members) for places in last if places}
+        for its in self.rules.take_new():
+            if its not in self._made:
+                self.places(its)
         racks = len({its.get(labels.RACK) for its in self._membership.labelled.values()}) if rule.rack_local else 1
-        names = sum(told.values()) + min(rule.stripe * racks, len(self._membership.storing))
+        own = min(rule.stripe * racks, len(self._membership.storing))
+        if (names := self._names.without(digest_id) + own) > MAX_NAMES_TOLD:
+            self._forget_made(self.rules)  # of rules that are gone
+            names = self._names.without(digest_id) + own
         if names > MAX_NAMES_TOLD:
             raise errors.ResourceExhaustedError(
                 f"stripe: {rule.stripe} nodes, and what other data sets are kept on, are {names} names; nodes are told "
@@ -110,7 +117,10 @@ class Placed:
     def take(self, node_id: str, reports: Collection[MoveReport]) -> bool:
         """What a node has to move, as it says; whether the rule of some data set has come to its end."""
         before, unfinished = self.rules.changes, self.rules.unfinished if reports else frozenset[bytes]()
-        self.reports.take(node_id, reports, unfinished)
+        if len(self.reports) < MAX_STANDING:
+            self.reports.take(node_id, reports, self.rules, self.rules.changes)
+        else:
+            self.reports.take(node_id, reports, unfinished)
         for report in reports if unfinished else ():
             if report.digest_id in unfinished and self._is_over(report.digest_id):
                 self.rules.carried_out(report.digest_id)
@@ -169,17 +179,18 @@ class Placed:
                     break
             self.changes += now != self._told or looked[:1] != self._looked[:1]
             self._nodes, self._looked, self._told = nodes, looked, now
-            self._made = {digest_id: made for digest_id, made in self._made.items() if digest_id in now}
+            self._forget_made(now)
         finally:
             self._is_looking = False
 
     def _now(self) -> tuple[int, int]:
         return self.rules.changes, self.settings_set()
 
-    def _last(self, digest_id: bytes) -> Places | None:
-        """Where it was kept when that was asked for last."""
-        made = self._made.get(digest_id)
-        return self.places(digest_id) if made is None else made[3]
+    def _forget_made(self, kept: Container[bytes]) -> None:
+        """Of all but these."""
+        for digest_id in [one for one in self._made if one not in kept]:
+            del self._made[digest_id]
+            self._names.put(digest_id, None)
 
     def tell(self, dataset: types_pb2.Dataset) -> None:
         """What there is to say of its placement, in a message that is to be changed."""

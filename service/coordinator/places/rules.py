@@ -39,6 +39,7 @@ class Rules:
     def __init__(self) -> None:
         self._rules: dict[bytes, PlacementRule] = {}
         self._ending = set[bytes]()
+        self._new = set[bytes]()
         self._several = set[bytes]()  # of the rest: copies may be left of what a rule before asked for
         self._selectors: dict[bytes, Selector] = {}
         self.changes = 0
@@ -53,6 +54,9 @@ class Rules:
 
     def __len__(self) -> int:
         return len(self._rules)
+
+    def __contains__(self, digest_id: object) -> bool:
+        return digest_id in self._rules
 
     def find(self, digest_id: bytes) -> PlacementRule | None:
         return self._rules.get(digest_id)
@@ -121,12 +125,19 @@ class Rules:
         self._several.discard(digest_id)
         self.ends(digest_id)
 
+    def take_new(self) -> set[bytes]:
+        """Those that were set since this was asked last."""
+        new, self._new = self._new, set()
+        return new
+
     def _set(self, digest_id: bytes, rule: PlacementRule) -> None:
+        self._new.add(digest_id)
         self._rules[digest_id], self._selectors[digest_id] = rule, Selector.parse(rule.selector)
 
     def forget(self, digest_id: bytes) -> None:
         self._ending.discard(digest_id)
         self._several.discard(digest_id)
+        self._new.discard(digest_id)
         if self._rules.pop(digest_id, None) is not None:
             self.changes += 1
             del self._selectors[digest_id]
