@@ -11,7 +11,7 @@ from tfquiver.proto.tfquiver.v1 import types_pb2
 from tfquiver.service.coordinator.named_datasets import lifecycle, specs, tasks
 from tfquiver.service.coordinator.named_datasets.lifecycle import Life
 from tfquiver.service.coordinator.named_datasets.progress import LONGEST_RETRY_S, MOST_DEFECTS, TaskProgress
-from tfquiver.service.coordinator.named_datasets.room import Candidate, to_evict
+from tfquiver.service.coordinator.named_datasets.room import ToEvict
 from tfquiver.service.coordinator.named_datasets.steps import (
     Facts,
     GiveRoomBack,
@@ -206,13 +206,24 @@ def test_one_whose_turn_has_not_come_says_so() -> None:
     assert told(life, progress, None, ["a"], 6.0).reason == "no node was asked yet: others are scanned first"
 
 
+def to_evict(when_full: str, wanted_bytes: int, oldest: list[tuple[str, int]]) -> tuple[list[str], int]:
+    """And how many of these were looked at."""
+    room, looked_at = ToEvict(when_full, "x", wanted_bytes, free_bytes=100), 0
+    while not room.is_enough and looked_at < len(oldest):
+        room.show(*oldest[looked_at])
+        looked_at += 1
+    return room.names(len(oldest) - looked_at), looked_at
+
+
 def test_what_does_not_fit_is_refused_or_the_oldest_data_sets_go_whole() -> None:
-    old, new, empty = Candidate("old", 60, 1), Candidate("new", 60, 2), Candidate("empty", 0, 0)
-    assert to_evict("manual", "x", 100, 100, [old]) == []
-    assert to_evict("partial", "x", 200, 100, [old]) == []
-    assert to_evict("dataset_lru", "x", 150, 100, [new, empty, old]) == ["old"]
-    assert to_evict("dataset_lru", "x", 200, 100, [new, old]) == ["old", "new"]
+    old, new, empty = ("old", 60), ("new", 60), ("empty", 0)
+    assert to_evict("manual", 100, [old]) == ([], 0)
+    assert to_evict("partial", 200, [old]) == ([], 0)
+    assert to_evict("dataset_lru", 150, [empty, old, new]) == (["old"], 2)
+    assert to_evict("dataset_lru", 200, [old, new]) == (["old", "new"], 2)
     with pytest.raises(errors.ResourceExhaustedError, match=r"x needs 150 bytes .* some of old \(60 bytes\), new"):
-        to_evict("manual", "x", 150, 100, [new, old])
+        to_evict("manual", 150, [old, new])
+    with pytest.raises(errors.ResourceExhaustedError, match=r"9 \(60 bytes\); and up to 4990 more$"):
+        to_evict("manual", 150, [(str(number), 60) for number in range(5000)])
     with pytest.raises(errors.ResourceExhaustedError, match="nothing can be evicted: all else is pinned, or read"):
-        to_evict("dataset_lru", "x", 150, 100, [empty])
+        to_evict("dataset_lru", 150, [empty])

@@ -15,7 +15,7 @@ from tfquiver.service.coordinator.datasets.named_keeping import NamedKeeping
 from tfquiver.service.coordinator.long_work.in_parts import InParts
 from tfquiver.service.coordinator.named_datasets import lifecycle, specs, tasks
 from tfquiver.service.coordinator.named_datasets.lifecycle import DELETING, SCANNING, Life
-from tfquiver.service.coordinator.named_datasets.room import PARTIAL, Candidate, to_evict
+from tfquiver.service.coordinator.named_datasets.room import PARTIAL, ToEvict
 from tfquiver.service.coordinator.named_datasets.table import unknown
 from tfquiver.service.coordinator.named_datasets.told import fitting, told
 from tfquiver.service.coordinator.places import rules
@@ -68,19 +68,29 @@ class NamedRequests(NamedKeeping):
         digest = await self._registry.digest(life.digest_id)
         wanted_bytes = self._caching.placement.whole_bytes(digest) - (await self.resident_bytes(life.digest_id) or 0)
         free_bytes = sum(max(0, node.quota_bytes - node.used_bytes) for node in self._membership.live())
-        if wanted_bytes <= free_bytes:
+        room = ToEvict(self._when_full, life.spec.name, wanted_bytes, free_bytes)
+        if room.is_enough:
             return
-        candidates = []
-        for other in self._table:
-            kept = self._caching.placement.is_pinned(other.digest_id) or other.spec.pin
-            idle = other.phase == lifecycle.READY and other.digest_id in self._registry
-            if other.life != life.life and idle and not kept and not self._is_read(other.digest_id):
-                resident_bytes = await self.resident_bytes(other.digest_id) or 0
-                candidates.append(Candidate(other.spec.name, resident_bytes, other.used_s or other.created_s))
-        for name in to_evict(self._when_full, life.spec.name, wanted_bytes, free_bytes, candidates):
-            if (other_now := self._table.get(name)) is not None and not self._is_read(other_now.digest_id):
+        left = sorted(
+            (one for one in self._table if one.life != life.life and self._may_go(one)),
+            key=lambda one: (one.used_s or one.created_s, one.spec.name), reverse=True,
+        )  # fmt: skip
+        while left and not room.is_enough:
+            other = self._table.get(left.pop().spec.name)
+            if other is not None and self._may_go(other):
+                room.show(other.spec.name, await self.resident_bytes(other.digest_id) or 0)
+        for name in room.names(len(left)):
+            if (other_now := self._table.get(name)) is not None and self._may_go(other_now):
                 logging.info("data set %s makes room for %s", name, life.spec.name, extra=about(dataset=name))
                 self._becomes(lifecycle.evict(other_now))
+
+    def _may_go(self, other: Life) -> bool:
+        """Evicting what is another name's, too, would free nothing."""
+        if self._table.holding(other.digest_id, other.spec.name):
+            return False
+        kept = self._caching.placement.is_pinned(other.digest_id) or other.spec.pin
+        idle = other.phase == lifecycle.READY and other.digest_id in self._registry
+        return idle and not kept and not self._is_read(other.digest_id)
 
     async def pin(self, who: Identity, name: str, pinned: bool) -> pb2.NamedDataset:
         life = await self._owned(who, name)

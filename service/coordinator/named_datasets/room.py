@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
-
 from rich.filesize import decimal
 
 from tfquiver import errors
@@ -14,37 +11,37 @@ WHEN_FULL = (PARTIAL, MANUAL, DATASET_LRU)
 _SAID = 10
 
 
-@dataclass(frozen=True, slots=True)
-class Candidate:
-    """A data set that may go: neither pinned nor read. `used_s`: when it was last read, or made."""
+class ToEvict:
+    """Is shown the data sets that may go, neither pinned nor read, until `is_enough`: those used longest ago first.
+    What each holds is not known before it is looked at, which takes a while."""
 
-    name: str
-    resident_bytes: int
-    used_s: int
+    def __init__(self, when_full: str, name: str, wanted_bytes: int, free_bytes: int) -> None:
+        self._evicts, self._name = when_full == DATASET_LRU, name
+        self._wanted_bytes, self._free_bytes = wanted_bytes, free_bytes
+        self._left_bytes = 0 if when_full == PARTIAL else max(0, wanted_bytes - free_bytes)
+        self._shown: list[tuple[str, int]] = []
 
+    @property
+    def is_enough(self) -> bool:
+        return self._left_bytes <= 0 or (not self._evicts and len(self._shown) >= _SAID)
 
-def to_evict(
-    when_full: str, name: str, wanted_bytes: int, free_bytes: int, candidates: Sequence[Candidate]
-) -> list[str]:
-    """Names of the data sets that go whole, the one that was used longest ago first; none where it fits, or where only
-    what fits is wanted.
+    def show(self, name: str, resident_bytes: int) -> None:
+        if resident_bytes:
+            self._shown.append((name, resident_bytes))
+            self._left_bytes -= resident_bytes if self._evicts else 0
 
-    Raises ResourceExhaustedError, which says what to evict and what each would free.
-    """
-    if wanted_bytes <= free_bytes or when_full == PARTIAL:
-        return []
-    oldest = sorted((one for one in candidates if one.resident_bytes), key=lambda one: (one.used_s, one.name))
-    chosen, left_bytes = [], wanted_bytes - free_bytes
-    for one in oldest if when_full == DATASET_LRU else ():
-        if left_bytes <= 0:
-            break
-        chosen.append(one.name)
-        left_bytes -= one.resident_bytes
-    if left_bytes <= 0:
-        return chosen
-    could = ", ".join(f"{one.name} ({decimal(one.resident_bytes)})" for one in oldest[:_SAID])
-    more = f"; and {len(oldest) - _SAID} more" if len(oldest) > _SAID else ""
-    what = f"evict some of {could}{more}" if could else "nothing can be evicted: all else is pinned, or read"
-    raise errors.ResourceExhaustedError(
-        f"name: {name} needs {decimal(wanted_bytes)} and {decimal(free_bytes)} are free on all nodes: {what}"
-    )
+    def names(self, not_shown: int = 0) -> list[str]:
+        """Of those that go whole; none where it fits, or where only what fits is wanted.
+
+        Raises ResourceExhaustedError, which says what to evict and what each would free.
+        """
+        if self._left_bytes <= 0:
+            return [name for name, _ in self._shown]
+        could = ", ".join(f"{name} ({decimal(resident_bytes)})" for name, resident_bytes in self._shown[:_SAID])
+        left = len(self._shown[_SAID:]) + not_shown
+        more = f"; and {'up to ' if not_shown else ''}{left} more" if left else ""
+        what = f"evict some of {could}{more}" if could else "nothing can be evicted: all else is pinned, or read"
+        raise errors.ResourceExhaustedError(
+            f"name: {self._name} needs {decimal(self._wanted_bytes)} and {decimal(self._free_bytes)} are free on all "
+            f"nodes: {what}"
+        )
