@@ -50,6 +50,10 @@ class Disk:
     def read_only(self, yes: bool = True) -> None:
         subprocess.run(["mount", "-o", "remount,ro" if yes else "remount,rw", self.path], check=True)
 
+    def fail(self) -> None:
+        """Read-only from now on, until `remount`, as after an error of the device: also for who has files open."""
+        subprocess.run(["mount", "-o", "remount,abort", self.path], check=True)
+
     def remount(self) -> None:
         """Nothing of it is in the page cache any more."""
         subprocess.run(["umount", self.path], check=True)

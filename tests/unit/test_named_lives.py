@@ -13,6 +13,7 @@ from tfquiver.service.coordinator.named_datasets.lifecycle import Life
 from tfquiver.service.coordinator.named_datasets.progress import LONGEST_RETRY_S, MOST_DEFECTS, TaskProgress
 from tfquiver.service.coordinator.named_datasets.room import ToEvict
 from tfquiver.service.coordinator.named_datasets.steps import (
+    Become,
     Facts,
     GiveRoomBack,
     Release,
@@ -227,3 +228,18 @@ def test_what_does_not_fit_is_refused_or_the_oldest_data_sets_go_whole() -> None
         to_evict("manual", 150, [(str(number), 60) for number in range(5000)])
     with pytest.raises(errors.ResourceExhaustedError, match="nothing can be evicted: all else is pinned, or read"):
         to_evict("dataset_lru", 150, [empty])
+
+
+def test_what_an_evict_leaves_is_said() -> None:
+    def evicted(*reports: pb.ReportTaskRequest, away: str = "") -> str:
+        progress = TaskProgress(reports={one.node_id: one for one in reports}, seen={"a", *away})
+        life = lifecycle.evict(ready())
+        step = next_step(life, Facts({life.digest_id}, ["a"], {}, progress))
+        assert isinstance(step, Become) and step.life.phase == lifecycle.READY
+        return step.life.trouble
+
+    done = pb.ReportTaskRequest(node_id="a", over=True)
+    assert evicted(done) == ""
+    assert evicted(done, away="b") == "node b went away meanwhile: what it keeps is there when it comes back"
+    refused = pb.ReportTaskRequest(node_id="a", over=True, error_code=8, trouble="its disk does not let go of 3 shards")
+    assert evicted(refused, away="b") == "its disk does not let go of 3 shards"

@@ -222,7 +222,7 @@ class NamedKeeping:
     def _facts(self, life: Life) -> Facts:
         progress = self._overview.progress(life)
         progress.begun(self._clock.now())
-        if life.phase == WARMING:
+        if life.phase in (WARMING, EVICTING):
             progress.seen.update(self._membership.storing)
         may_set = self._clock.now() >= self._not_before.get(life.life, 0.0)
         awaited = {old for old in life.old_digest_ids if self._is_awaited(life, old)}

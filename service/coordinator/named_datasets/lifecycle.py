@@ -127,8 +127,8 @@ def warm_again(life: Life) -> Life:
     return _stepped(life, WARMING) if life.phase == WARMING else life
 
 
-def evicted(life: Life) -> Life:
-    return _with(life, phase=READY, trouble="") if life.phase == EVICTING else life
+def evicted(life: Life, trouble: str) -> Life:
+    return _with(life, phase=READY, trouble=_said(trouble)) if life.phase == EVICTING else life
 
 
 def outdated(life: Life, digest_id: bytes, why: str) -> Life:

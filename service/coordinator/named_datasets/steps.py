@@ -13,6 +13,8 @@ from tfquiver.service.coordinator.named_datasets.lifecycle import DELETING, EVIC
 from tfquiver.service.coordinator.named_datasets.progress import TaskProgress
 from tfquiver.service.coordinator.named_datasets.tasks import versions
 
+_SAID = 5
+
 
 @dataclass(frozen=True, slots=True)
 class Facts:
@@ -81,7 +83,7 @@ def next_step(life: Life, facts: Facts) -> Step | None:
             return Become(lifecycle.warm_again(life))
         return Become(lifecycle.warmed(life, progress.trouble))
     if life.phase == EVICTING and over:
-        return Become(lifecycle.evicted(life))
+        return Become(lifecycle.evicted(life, progress.trouble or _away(progress.seen.difference(facts.storing))))
     unread = [old for old in life.old_digest_ids if not facts.readers.get(old)]
     # A job between two epochs finds what it had, unless somebody who is to have room goes without.
     given = [
@@ -103,3 +105,10 @@ def _deleting(life: Life, facts: Facts) -> Step | None:
         return None
     left = versions(life)
     return Release(left[0], force=True) if left else Go()
+
+
+def _away(node_ids: Collection[str]) -> str:
+    """Why there may be something of it again soon; "": nobody went away."""
+    if not node_ids:
+        return ""
+    return f"node {', '.join(sorted(node_ids)[:_SAID])} went away meanwhile: what it keeps is there when it comes back"

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 
 from absl import logging
 
+from tfquiver import errors
 from tfquiver.proto.tfquiver.v1 import node_pb2
 from tfquiver.service.node.disk.disk_cache import DiskCache
 from tfquiver.service.node.memory.hot import HotSet
@@ -15,7 +17,8 @@ from tfquiver.service.node.shards.shard_source import ShardSource
 async def clear(disk: DiskCache, source: ShardSource, hot: HotSet) -> node_pb2.ClearReply:
     """What stood when it was called; what is fetched meanwhile stays. Readers keep their descriptors."""
     hashes, before_bytes = disk.hashes(), disk.used_bytes
-    await source.give_up(hashes)
+    with contextlib.suppress(errors.ResourceExhaustedError):  # who asked is told what is left
+        await source.give_up(hashes)
     await asyncio.to_thread(hot.keep_only, lambda hash: False)
     left = sum(hash in disk for hash in hashes)
     logging.info("cleared on demand: %d entries; the disk keeps %d", len(hashes) - left, left)

@@ -39,7 +39,7 @@ class Leftovers:
       here: ids of the digests that this node has; `digest`: one of them; raises TfquiverError.
       unclaimed: of 8-byte prefixes of hashes, one after the other: whether a scan is under way anywhere, and if none is
         a byte for each, 1: no registered data set names it. Raises TfquiverError.
-      give_up: deletes the shards with these hashes.
+      give_up: deletes the shards with these hashes; raises TfquiverError where some of them stay.
       now_s: Unix time.
     """
 

@@ -284,14 +284,15 @@ class DiskCache:
             whole = self._sort_out(batch, [self._books.rules.accounts(hash, Why.STANDS) for hash in batch]) and whole
         return whole
 
-    def give_up(self, hashes: Sequence[bytes]) -> int:
-        """Evicts these; how many went. May wait for the disk."""
-        went = 0
+    def give_up(self, hashes: Sequence[bytes]) -> tuple[int, int]:
+        """Evicts these; how many went, and how many the disk did not let go. May wait for the disk."""
+        went = stay = 0
         for at in range(0, len(hashes), _BATCH):
             with self._lock:
                 taken = self._books.take(hashes[at : at + _BATCH])
-            went += self._unlinked(taken)
-        return went
+            deleted = self._unlinked(taken)
+            went, stay = went + deleted, stay + len(taken) - deleted
+        return went, stay
 
     def make_room(self, size_bytes: int) -> None:
         """Evicts entries of so many bytes, at random, for something that the disk has no room for. May wait for it."""

@@ -309,9 +309,10 @@ class ChunkOrders:
         """Those that no other data set keeps; how many went."""
         hashes = [rule.map.digest.hashes[shard].tobytes() for shard in shards]
         kept_by = together.accounts_of(hashes)
-        return self._disk.give_up(
+        went, _ = self._disk.give_up(
             [hash for hash, by in zip(hashes, kept_by, strict=True) if set(by) <= {rule.digest_id}]
         )
+        return went
 
     async def _missing(self, digest_id: bytes, map: ChunkMap, shards: list[int]) -> list[int]:
         """Without those that another node holds, as after owners have changed. Raises TfquiverError."""

@@ -169,11 +169,18 @@ class ShardSource:
         return whole
 
     async def give_up(self, hashes: Sequence[bytes]) -> None:
-        """Deletes these, on the disk and in memory, whatever the rules keep. Readers keep their descriptors."""
+        """Deletes these, on the disk and in memory, whatever the rules keep. Readers keep their descriptors.
+
+        Raises ResourceExhaustedError: the disk did not let all of them go.
+        """
         self._handing_over.forget(hashes)
-        await asyncio.to_thread(self._disk.give_up, hashes)
+        _, stay = await asyncio.to_thread(self._disk.give_up, hashes)
         for hash in hashes:
             self._hot.drop(hash)
+        if stay:
+            raise errors.ResourceExhaustedError(
+                f"node {self._node_id}: its disk does not let go of {stay} shards: is it read-only? Its log says why"
+            )
 
     async def settle(self) -> bool:
         """As `evict`, of everything, and down to the limits; after the rules have changed."""
