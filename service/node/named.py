@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, Callable, Sequence
 from pathlib import Path
 
+from tfquiver.proto.tfquiver.v1 import named_datasets_pb2 as pb
 from tfquiver.proto.tfquiver.v1 import node_pb2
 from tfquiver.service.node.coordinator.coordinator_link import CoordinatorLink
 from tfquiver.service.node.datasets.digest_cache import DigestCache
@@ -17,6 +18,7 @@ from tfquiver.service.node.datasets.placed_log import PlacedLog
 from tfquiver.service.node.datasets.removals import Removals
 from tfquiver.service.node.datasets.scan import Scanner
 from tfquiver.service.node.disk.disk_cache import DiskCache
+from tfquiver.service.node.moves.moves import Moves
 from tfquiver.service.node.orders.dataset_tasks import DatasetTasks
 from tfquiver.service.node.orders.named_orders import NamedOrders, NamedWork
 from tfquiver.service.node.origin.fetcher import Fetcher
@@ -40,6 +42,7 @@ def wired(
     leftovers: Leftovers,
     token: str,
     scan_share_bytes: int,
+    moves: Moves,
 ) -> tuple[NamedOrders, Helping]:
     """To be closed before what it is given. It is told from now on what is ordered."""
     helping, asking = Helping(scanner, access), Asking(node_id, token)
@@ -47,8 +50,13 @@ def wired(
     sources = NamedSources(scans, scanner, digests.get, access, shared.scan)
     work = NamedWork(sources.scan, warm, removals.give_up, leftovers.abandoned)
     tasks = DatasetTasks(node_id, work.do, link.report_task)
+
+    def ordered(all_tasks: Sequence[pb.DatasetTask]) -> None:
+        helping.ordered(all_tasks)
+        moves.emptied(digest_id for task in all_tasks for digest_id in task.evict.digest_ids)
+
     made = NamedOrders(
-        tasks, digests.here, digests.get, removals.told, access.use, link.report_stale, helping.ordered
+        tasks, digests.here, digests.get, removals.told, access.use, link.report_stale, ordered
     )  # fmt: skip
     link.on_named, fetcher.on_stale = made.receive, made.stale
     link.scans = lambda: len(scans.works()) + len(helping.works())
@@ -56,10 +64,12 @@ def wired(
 
 
 async def cleaners(
-    directory: Path, disk: DiskCache, source: ShardSource, digests: DigestCache, link: CoordinatorLink
+    directory: Path, disk: DiskCache, source: ShardSource, digests: DigestCache, link: CoordinatorLink, moves: Moves
 ) -> tuple[Removals, Leftovers]:
     """Running; to be closed before what they are given. What comes by is noted from now on."""
-    removals = Removals(digests.here, digests.get, digests.drop, link.removed_datasets, source.give_up)
+    removals = Removals(
+        digests.here, digests.get, digests.drop, link.removed_datasets, source.give_up, moves.still
+    )  # fmt: skip
     removals.start()
     noted = await asyncio.to_thread(PlacedLog, directory / "placed.log")
     disk.on_placed = noted.note

@@ -216,7 +216,9 @@ class Node:
         self._link.moves = self._moves.reports
         self._undo.append(self._moves.close)
         self._moves.start()
-        removals, leftovers = await named.cleaners(directory.path, self._disk, self._source, self._digests, self._link)
+        removals, leftovers = await named.cleaners(
+            directory.path, self._disk, self._source, self._digests, self._link, self._moves
+        )  # fmt: skip
         self._undo += [leftovers.close, removals.close]
         tables = await asyncio.to_thread(file_tables.of_directory, directory.path)
         scanner = Scanner(meter, placer.place, tables)
@@ -226,6 +228,7 @@ class Node:
         self._named, self._helping = named.wired(
             directory.node_id, self._link, self._digests, removals, self._scans, scanner, self._warm, named_access,
             fetcher, leftovers, options.token, options.scan_share_bytes if options.coordinator else 0,
+            self._moves,
         )  # fmt: skip
         self._undo.append(self._named.close)
         streams = Streams(await spill_files.in_directory(directory.path, self._disk.quota_bytes, self._disk.set_aside))

@@ -8,6 +8,7 @@ import contextlib
 import hashlib
 from collections.abc import AsyncIterator, Callable, Sequence
 from pathlib import Path
+from typing import Any
 
 import google_crc32c
 import numpy as np
@@ -313,3 +314,46 @@ async def test_all_of_it_by_itself(tmp_path: Path) -> None:
             await over.wait()
         assert world.here == ALL
         assert {request.places_version for request in world.asked} == {1}
+
+
+@on_loop
+async def test_nothing_comes_of_a_data_set_that_is_emptied_until_that_is_over(tmp_path: Path) -> None:
+    """The other node has not given it up yet, when this one has."""
+    async with world_in(tmp_path) as world:
+        world.other.held = set(ALL)
+        world.tell(A)
+        world.moves.emptied([DIGEST.digest_id])
+        assert not await world.moves.look()
+        assert (world.here, world.other.asked) == (set(), [])
+        world.moves.emptied([])
+        assert await world.moves.look()
+        assert world.here == ALL
+
+
+@on_loop
+async def test_who_empties_a_data_set_waits_for_what_is_on_its_way(tmp_path: Path) -> None:
+    async with world_in(tmp_path) as world:
+        world.other.held = set(ALL)
+        world.tell(A)
+        given, asked = asyncio.Event(), asyncio.Event()
+        get = world.other.get
+
+        async def held_up(*arguments: Any, **named: Any) -> ReadyShard:
+            asked.set()
+            await given.wait()
+            return await get(*arguments, **named)
+
+        world.other.get = held_up  # type: ignore[method-assign]
+        looking = asyncio.create_task(world.moves.look())
+        await asked.wait()
+        world.moves.emptied([DIGEST.digest_id])
+        still = asyncio.create_task(world.moves.still([DIGEST.digest_id]))
+        await asyncio.sleep(0)
+        assert not still.done()
+        given.set()
+        async with asyncio.timeout(30):
+            await still
+            here = world.here
+            await looking
+        assert 0 < len(here) < len(ALL)
+        assert world.here == here, "no more came"

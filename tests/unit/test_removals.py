@@ -23,8 +23,10 @@ class Node:
             digest.save(directory / f"{digest.digest_id.hex()}.tfqd")
         self.directory, self.gone, self.deleted = directory, set[bytes](), list[bytes]()
         self.damaged = set[bytes]()
-        self.fails, self.read = False, list[bytes]()
-        self.removals = Removals(lambda: sorted(self.here()), self.digest, self.drop, self.removed, self.give_up)
+        self.fails, self.read, self.waited_for = False, list[bytes](), list[bytes]()
+        self.removals = Removals(
+            lambda: sorted(self.here()), self.digest, self.drop, self.removed, self.give_up, self.still
+        )
 
     async def digest(self, digest_id: bytes) -> Digest:
         self.read.append(digest_id)
@@ -43,12 +45,25 @@ class Node:
             raise errors.UnavailableError("the disk hangs")
         self.deleted += hashes
 
+    async def still(self, digest_ids: Sequence[bytes]) -> None:
+        self.waited_for += digest_ids
+
     def here(self) -> set[bytes]:
         return {bytes.fromhex(path.stem) for path in self.directory.glob("?" * 64 + ".tfqd")}
 
 
 def hashes(*shards: int) -> list[bytes]:
     return [bytes([shard]) * 32 for shard in shards]
+
+
+@on_loop
+async def test_what_is_on_its_way_is_waited_for(tmp_path: Path) -> None:
+    first, second = digest_of(hashes(1, 2)), digest_of(hashes(3))
+    node = Node(tmp_path, first, second)
+    await node.removals.give_up([first.digest_id])
+    node.gone = {second.digest_id}
+    await node.removals.carry_out()
+    assert node.waited_for == [first.digest_id, second.digest_id]
 
 
 @on_loop

@@ -32,7 +32,8 @@ class Removals:
       digest: the digest with that id; raises TfquiverError.
       drop: forgets a digest, on the disk too.
       removed: those of these digest ids whose data sets were removed; raises TfquiverError.
-      give_up: deletes the shards with these hashes.
+      give_up: deletes the shards with these hashes; raises TfquiverError where some of them stay.
+      still: returns when nothing of these digest ids is on its way here from another node.
     """
 
     def __init__(
@@ -42,7 +43,9 @@ class Removals:
         drop: Callable[[bytes], Awaitable[None]],
         removed: Callable[[Sequence[bytes]], Awaitable[Sequence[bytes]]],
         give_up: Callable[[Sequence[bytes]], Awaitable[None]],
+        still: Callable[[Sequence[bytes]], Awaitable[None]],
     ) -> None:
+        self._still = still
         self._here, self._digest, self._drop = here, digest, drop
         self._removed, self._give_up = removed, give_up
         self._seen = 0
@@ -81,6 +84,7 @@ class Removals:
     async def give_up(self, digest_ids: Sequence[bytes]) -> None:
         """What is kept of these alone; their data sets stay. Raises TfquiverError."""
         kept = [digest_id for digest_id in self._here() if digest_id not in digest_ids]
+        await self._still(digest_ids)
         for digest_id in digest_ids:
             await self._give_up(await self._alone([await self._digest(digest_id)], kept))
 
@@ -92,6 +96,7 @@ class Removals:
             gone += await self._removed(here[at : at + _ASKED_AT_ONCE])
         if not gone:
             return
+        await self._still(gone)
         kept = sorted(set(here).difference(gone))
         batch: list[bytes] = []
         digests: list[Digest] = []

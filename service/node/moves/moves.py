@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncGenerator, Awaitable, Callable, Hashable, Iterator, Sequence
+from collections import Counter
+from collections.abc import AsyncGenerator, Awaitable, Callable, Hashable, Iterable, Iterator, Sequence
 
 import numpy as np
 import numpy.typing as npt
@@ -84,6 +85,8 @@ class Moves:
         self._reports, self._in_turn = dict[bytes, pb.MoveReport](), InTurn(MOST_REPORTS, MOST_REPORTS // 2)
         self._own: dict[bytes, move_plan.OwnPart] = {}
         self._here, self._here_until_s = prefixes.of_hashes([]), 0.0
+        self._emptied: frozenset[bytes] = frozenset()
+        self._coming, self._landed = Counter[bytes](), asyncio.Event()  # shards of each data set; one less
         self._settled: set[bytes] = set()  # of what is left, as the coordinator said when it was last asked
         self._moved: dict[bytes, int] = {}  # by data set: another number when something of it has moved anywhere
         self._look_again = LookAgain()
@@ -107,6 +110,18 @@ class Moves:
             self._reports = {key: report for key, report in self._reports.items() if key in self._known.sets}
             self._give_up_from_s = self._clock.now() + GIVE_UP_AFTER_S
             self._changed.set()
+
+    def emptied(self, digest_ids: Iterable[bytes]) -> None:
+        """With every orders: each node gives up what it has of these. Who has done so takes nothing over from one that
+        has not yet."""
+        if (now := frozenset(digest_ids)) != self._emptied:
+            self._emptied = now
+            self._changed.set()
+
+    async def still(self, digest_ids: Sequence[bytes]) -> None:
+        """Returns when nothing of these is on its way here from another node."""
+        while any(self._coming[one] for one in digest_ids):
+            await self._landed.wait()
 
     def reports(self) -> list[pb.MoveReport]:
         """For the coordinator; what is about something first. Of more than can be told at once half are the first of
@@ -145,6 +160,8 @@ class Moves:
         self._own = {key: own for key, own in self._own.items() if key in told.sets}
         self._moved = {key: moved for key, moved in self._moved.items() if key in told.sets}
         for digest_id, kept in told.sets.items():
+            if digest_id in self._emptied:
+                continue
             try:
                 digest = await self._digests(digest_id)
                 await asyncio.to_thread(self._known.has, digest)
@@ -240,7 +257,7 @@ class Moves:
         self, digest: Digest, version: int, todo: Iterator[tuple[int, str]], report: pb.MoveReport
     ) -> None:
         for shard, holder in todo:
-            if self._known.version != version:
+            if self._known.version != version or digest.digest_id in self._emptied:
                 return
             size_bytes = int(digest.lengths[shard])
             hash = digest.hashes[shard].tobytes()
@@ -255,8 +272,11 @@ class Moves:
                 report.idle_looks = 0  # who was told before that nothing moves any more hears of it at once
                 if self._bucket and (wait_s := self._bucket.take(size_bytes, self._clock.now())):
                     await asyncio.sleep(wait_s)
+                    if digest.digest_id in self._emptied:
+                        return
                 try:
-                    await self._source.take_over(digest, shard, holder)
+                    with self._comes(digest.digest_id):
+                        await self._source.take_over(digest, shard, holder)
                 except errors.ResourceExhaustedError:
                     report.no_room_shards += 1
                     continue
@@ -270,6 +290,17 @@ class Moves:
                 report.came_bytes += size_bytes
             report.to_come_shards -= 1
             report.to_come_bytes -= size_bytes
+
+    @contextlib.contextmanager
+    def _comes(self, digest_id: bytes) -> Iterator[None]:
+        self._coming[digest_id] += 1
+        try:
+            yield
+        finally:
+            self._coming[digest_id] -= 1
+            self._coming += Counter()  # without those that are over
+            self._landed.set()
+            self._landed = asyncio.Event()
 
     # What goes.
 
@@ -290,7 +321,14 @@ class Moves:
             spare = await asyncio.to_thread(self._spare, places, contents, some, held)
             self._check(version)
             hashes = [digest.hashes[shard].tobytes() for shard in spare]
-            await self._source.give_up(hashes)
+            try:
+                await self._source.give_up(hashes)
+            except errors.ResourceExhaustedError as error:  # they are to go still, and nobody waits for it
+                every_n_seconds(
+                    logging.WARNING, "data set %s: %s", 60, digest.digest_id.hex(), error,
+                    extra=about(dataset=digest.name, digest=digest.digest_id),
+                )  # fmt: skip
+                break
             gone += len(hashes)
             report.gone_shards += len(hashes)
             report.to_go_shards -= min(len(hashes), report.to_go_shards)
