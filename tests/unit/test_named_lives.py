@@ -238,6 +238,8 @@ def test_what_an_evict_leaves_is_said() -> None:
         assert isinstance(step, Become) and step.life.phase == lifecycle.READY
         return step.life.trouble
 
+    nobody = Facts({ready().digest_id}, [], {}, TaskProgress())
+    assert next_step(lifecycle.evict(ready()), nobody) is None, "they come back with all of it"
     done = pb.ReportTaskRequest(node_id="a", over=True)
     assert evicted(done) == ""
     assert evicted(done, away="b") == "node b went away meanwhile: what it keeps is there when it comes back"

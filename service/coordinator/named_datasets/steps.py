@@ -82,7 +82,7 @@ def next_step(life: Life, facts: Facts) -> Step | None:
         if progress.seen.difference(facts.storing):  # what such a node had, or was to read, is others' now
             return Become(lifecycle.warm_again(life))
         return Become(lifecycle.warmed(life, progress.trouble))
-    if life.phase == EVICTING and over:
+    if life.phase == EVICTING and facts.storing and over:
         return Become(lifecycle.evicted(life, progress.trouble or _away(progress.seen.difference(facts.storing))))
     unread = [old for old in life.old_digest_ids if not facts.readers.get(old)]
     # A job between two epochs finds what it had, unless somebody who is to have room goes without.

@@ -8,6 +8,7 @@ from typing import IO, Literal, cast
 import zstandard
 
 from tfquiver import errors
+from tfquiver.content.entry_size import PAGE_BYTES
 from tfquiver.service.node.disk import entry
 
 Mode = Literal["auto", "raw", "zstd"]
@@ -24,7 +25,7 @@ def compress(raw: bytes, mode: Mode) -> tuple[int, bytes]:
 
     `zstd` compresses whatever becomes smaller at all.
     """
-    if mode == "raw" or (mode == "auto" and not _promising(raw)):
+    if mode == "raw" or len(raw) <= PAGE_BYTES or (mode == "auto" and not _promising(raw)):
         return entry.RAW, raw
     stored = zstandard.ZstdCompressor(level=_LEVEL).compress(raw)
     limit = entry.disk_bytes(len(raw)) * (WORTHWHILE if mode == "auto" else 1.0)
