@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import threading
+import time
 from pathlib import Path
 from typing import Any
 
@@ -35,6 +36,7 @@ from tfquiver.proto.tfquiver.v1 import coordinator_pb2 as pb
 from tfquiver.proto.tfquiver.v1 import types_pb2
 from tfquiver.proto.tfquiver.v1.commit_log_pb2 import PlanDecided
 from tfquiver.service.coordinator.coordinator import Coordinator
+from tfquiver.service.coordinator.measuring import step_meter
 from tfquiver.service.coordinator.measuring.step_meter import StepReading
 from tfquiver.service.coordinator.planning import replanning
 from tfquiver.service.coordinator.policies.check import MOST_BYTES_PER_S
@@ -118,6 +120,27 @@ async def test_rates_that_nobody_can_have_do_not_stop_plans(tmp_path: Path) -> N
         measured = coordinator.probes.measured("liar", FIRST.digest_id)
         assert measured and measured.ideal_bytes_per_s and measured.ideal_bytes_per_s > MOST_BYTES_PER_S
         await coordinator.allocate_remote_io("liar", float(1 << 60))
+        await plans(coordinator)
+        assert is_whole(coordinator)
+
+
+@on_loop
+async def test_more_accelerators_than_there_can_be_do_not_stop_plans(tmp_path: Path) -> None:
+    """Each process says no more than one may; together they are more than a view may have."""
+    async with coordinating(tmp_path, clock=ManualClock(), a=2 * FIRST_BYTES) as coordinator:
+        session_id = await reads(coordinator, "many", FIRST)
+        beat(coordinator, "a", 2 * FIRST_BYTES, pb.ReaderReport(session_id=session_id, reader_id="1"))
+        for process in range(16):
+            reading = StepReading(0, 0.0, 0.0, 0, step_meter.MOST_ACCELERATORS)
+            assert coordinator.step_meters.take("many", str(process), reading)
+        await plans(coordinator)
+        assert is_whole(coordinator)
+
+
+@on_loop
+async def test_quotas_beyond_all_disks_do_not_stop_plans(tmp_path: Path) -> None:
+    async with coordinating(tmp_path, a=10**18, b=10**18) as coordinator:
+        await reads(coordinator, "job", FIRST)
         await plans(coordinator)
         assert is_whole(coordinator)
 
@@ -351,6 +374,34 @@ async def test_decisions_that_are_not_understood_are_passed_over(tmp_path: Path,
         assert coordinator.replanning
         coordinator.replanning.decided(PlanDecided(json=json))
         assert not len(coordinator.replanning.planner.history)
+
+
+@on_loop
+async def test_who_chose_another_policy_is_told_of_after_a_restart(tmp_path: Path) -> None:
+    async with coordinating(tmp_path) as coordinator:
+        await coordinator.start()
+        await coordinator.choose_policy("none")
+        assert coordinator.replanning
+        before = list(coordinator.replanning.planner.history)
+    assert [(one.kind, one.was, one.becomes) for one in before] == [("policy", "benefit", "none")]
+    async with coordinating(tmp_path) as coordinator:
+        await coordinator.start()
+        assert coordinator.replanning
+        assert list(coordinator.replanning.planner.history) == before
+
+
+@on_loop
+async def test_dates_follow_a_clock_that_is_set_forward_and_never_go_back(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """While a machine sleeps the coordinator's own clock stands still."""
+    async with coordinating(tmp_path, clock=ManualClock()) as coordinator:
+        for policy, ahead_s in (("none", 0.0), ("lru", 28_800.0), ("static", -28_800.0)):
+            monkeypatch.setattr(time, "time", lambda ahead_s=ahead_s: 1.8e9 + ahead_s)
+            await coordinator.choose_policy(policy)
+        assert coordinator.replanning
+        dates = [one.at_s for one in coordinator.replanning.planner.history]
+        assert dates == [1.8e9, 1.8e9 + 28_800, 1.8e9 + 28_800]
 
 
 @on_loop

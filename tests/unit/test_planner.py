@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import itertools
 import random
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -13,6 +15,7 @@ from hypothesis import strategies as st
 
 from tests.unit.policy_world import GB, POLICIES, one_job_each, views
 from tfquiver import errors
+from tfquiver.service.coordinator.planning.explain import explain
 from tfquiver.service.coordinator.planning.hysteresis import Patience
 from tfquiver.service.coordinator.planning.moves import HOUR_S, MoveBudget, move
 from tfquiver.service.coordinator.planning.planner import Planner
@@ -94,6 +97,74 @@ def test_a_policy_that_fails_is_refused_and_the_last_good_plan_stays(made: Made,
         assert said in outcome.refused
     told = [one for one in planner.history if one.refused]
     assert [(one.at_s, one.kind, one.name) for one in told] == [(1.0, "plan", "benefit")], "told once"
+
+
+class Speechless(Exception):
+    def __str__(self) -> str:
+        raise NotImplementedError
+
+
+class NobodysBusiness(BaseException):
+    """As other frameworks end their tasks."""
+
+
+@pytest.mark.parametrize("error", [NobodysBusiness(), asyncio.CancelledError(), GeneratorExit(), Speechless()])
+def test_whatever_a_policy_raises_is_its_failure(error: BaseException) -> None:
+    planner = Planner()
+    planner.replan(TWO, 0.0)
+
+    def raises(view: ClusterView) -> Plan:
+        raise error
+
+    scripted(planner, raises)
+    outcome = planner.replan(settled(planner, TWO), 1.0)
+    assert outcome.plan.allocations == {"d0": WHOLE}
+    assert f"policy benefit failed: {type(error).__name__}: " in outcome.refused
+    assert not explain(planner, TWO, "d0", 2.0).with_more
+
+
+def test_a_policy_that_fails_in_other_words_each_time_leaves_the_history_to_others() -> None:
+    planner = Planner()
+    planner.replan(TWO, 0.0)
+    asked = itertools.count()
+
+    def fails_anew(view: ClusterView) -> Plan:
+        number = next(asked)
+        raise TimeoutError(f"10.0.0.1 has not answered for {number * 1.5:g} s")
+
+    scripted(planner, fails_anew)
+    for now in range(1, 200):
+        planner.replan(settled(planner, TWO), float(now))
+    assert sum(bool(one.refused) for one in planner.history) == 1
+    assert "has not answered for 59" in planner.refused, "the last is told"
+
+    def fails_in_verse(view: ClusterView) -> Plan:
+        raise TimeoutError("no" * next(asked))
+
+    scripted(planner, fails_in_verse)
+    for now in range(200, 400):
+        planner.replan(settled(planner, TWO), float(now))
+    assert sum(bool(one.refused) for one in planner.history) < 50
+
+
+def test_what_a_policy_does_later_with_what_it_has_given_changes_nothing() -> None:
+    """One that fills the same dictionary each time: what is in force would be what it says now, and nothing moved."""
+    given = {"d0": WHOLE}
+
+    class Same(Scripted):
+        def worth(self, view: ClusterView, allocations: Any) -> float:
+            worth = float(sum(one.cache_bytes for one in allocations.values()))
+            allocations.clear()
+            return worth
+
+    planner = Planner()
+    planner.policy = Same(lambda view: Plan(given))
+    planner.replan(TWO, 0.0)
+    given["d1"] = given.pop("d0")
+    assert planner.plan.allocations == {"d0": WHOLE}
+    outcome = planner.replan(settled(planner, TWO), 1.0)
+    assert outcome.plan.allocations == {"d0": WHOLE}
+    assert "it would gain 0.0%" in outcome.refused
 
 
 @pytest.mark.parametrize("worth", [float("nan"), float("inf"), -1.0])

@@ -47,6 +47,10 @@ def test_what_a_later_version_adds_is_passed_over_and_what_an_older_lacks_is_emp
     [
         ("at_s", {"at_s": "now"}),
         ("at_s", {"at_s": True}),
+        ("at_s", {"at_s": float("nan")}),
+        ("at_s", {"at_s": 1e300}),
+        ("was", {"was": float("nan")}),
+        ("becomes", {"becomes": float("inf")}),
         ("kind", {"kind": "cat"}),
         ("kind", {"kind": None}),
         ("name", {"name": 1}),

@@ -27,7 +27,12 @@ from tfquiver.service.coordinator.long_work.in_parts import InParts
 from tfquiver.service.coordinator.measuring.meters import GONE_S
 from tfquiver.service.coordinator.nodes.membership import Membership
 from tfquiver.service.coordinator.planning.names import Names, names_of
-from tfquiver.service.coordinator.policies.check import LEAST_BYTES_PER_S, MOST_BYTES_PER_S
+from tfquiver.service.coordinator.policies.check import (
+    LEAST_BYTES_PER_S,
+    MOST_ACCELERATORS,
+    MOST_BYTES,
+    MOST_BYTES_PER_S,
+)
 from tfquiver.service.coordinator.policies.interface import (
     Allocation,
     ClusterView,
@@ -137,7 +142,8 @@ class ClusterViews:
             jobs.append(self._job(*key))
             await parts.rest()
         return ClusterView(
-            cache_bytes=max(0, int(sum(quotas_bytes) * even) - unknown_bytes),
+            # Some write more than any disk has, for all there is; of the sum nothing may come that is no view.
+            cache_bytes=max(0, int(min(sum(quotas_bytes), MOST_BYTES) * even) - unknown_bytes),
             remote_bytes_per_s=_rate(self._store_bytes_per_s),
             datasets=tuple(datasets),
             jobs=tuple(jobs),
@@ -170,7 +176,7 @@ class ClusterViews:
             ideal_bytes_per_s=_rate(could_read(measured, probed, steps) if measured else None),
             hit_bytes_per_s=_rate(probed.hit_bytes_per_s if probed else None),
             miss_bytes_per_s=_rate(probed.miss_bytes_per_s if probed else None),
-            accelerators=steps.accelerators if steps else 1,
+            accelerators=min(steps.accelerators, MOST_ACCELERATORS) if steps else 1,
             irregular=(job, digest_id) in self.irregular,
             hit_ratio=measured.hit_share if measured else None,
             reads_bytes_per_s=_rate(measured.bytes_per_s if measured else None),

@@ -114,7 +114,9 @@ def _with(
     )
     try:
         return _share(planner, larger, planner.policy.plan(larger, now).allocations, dataset, names, now)
-    except (Exception, SystemExit):  # noqa: BLE001  A third party's: `refused` says so already.
+    except KeyboardInterrupt:
+        raise
+    except BaseException:  # noqa: BLE001  A third party's: `refused` says so already.
         return None
 
 

@@ -35,7 +35,7 @@ class Explaining:
     def __init__(
         self,
         clock: Clock,
-        unix_s: float,
+        unix_s: Callable[[], float],
         sessions: Sessions,
         caching: Caching,
         probes: Probes,
@@ -99,12 +99,13 @@ class Explaining:
             for reads, one in names.jobs.items()
             if one in theirs and told.name in (one, names.datasets[reads[1]])
         }
+        unix_s = self._unix_s()
         shown = {one: of_it[one] for one in sorted(of_it)[:MOST_JOBS]}
         untold = of_it.keys() - shown.keys()
         return replace(
             told,
             reasons={key: why for key, why in told.reasons.items() if key in theirs and key not in untold},
-            probes={one: self._probes.told(*reads, self._unix_s) for one, reads in shown.items()},
+            probes={one: self._probes.told(*reads, unix_s) for one, reads in shown.items()},
             resident=self._resident(digest_of[told.name]),
             steps={one: asdict(steps) for one, reads in shown.items() if (steps := self._probes.steps(*reads))},
             more_jobs=len(untold),

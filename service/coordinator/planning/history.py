@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from math import inf
 from typing import Any, Literal, get_args
 
 from tfquiver import errors
 from tfquiver.service.coordinator.policies.interface import Allocation, Mode
 
 MOST_DECISIONS = 4096
+_MOST_S = 1e11  # a date that people can be told; and what is no number is none
 
 Kind = Literal["dataset", "job", "plan", "policy"]
 # Of a data set its allocation, of a job the store's bytes/s (None: not limited), of the policy its name.
@@ -49,7 +51,7 @@ class Decision:
         if kind not in get_args(Kind):
             raise errors.DataLossError(f"decision.kind: {kind!r} is none of {', '.join(get_args(Kind))}")
         at_s = record.get("at_s")
-        if not isinstance(at_s, int | float) or isinstance(at_s, bool):
+        if not isinstance(at_s, int | float) or isinstance(at_s, bool) or not 0 <= at_s < _MOST_S:
             raise errors.DataLossError(f"decision.at_s: {at_s!r} is no time")
         texts = {key: record.get(key, "") for key in ("name", "measurement", "rule", "refused")}
         for key, text in texts.items():
@@ -89,7 +91,10 @@ def _encoded(value: Value) -> Any:
 
 
 def _decoded(field: str, value: object) -> Value:
-    if value is None or (isinstance(value, int | float | str) and not isinstance(value, bool)):
+    if value is None or isinstance(value, str):
+        return value
+    # Of what is no number JSON that others read has none.
+    if isinstance(value, int | float) and not isinstance(value, bool) and abs(value) < inf:
         return value
     if isinstance(value, Mapping):
         mode: Any = value.get("mode")

@@ -2,22 +2,29 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from typing import TypeVar
 
 from tfquiver import errors
 from tfquiver.plain_text import plain
 from tfquiver.service.coordinator.planning import changes
 from tfquiver.service.coordinator.planning.history import Decision, History
-from tfquiver.service.coordinator.planning.hysteresis import Hysteresis, Patience, Verdict
+from tfquiver.service.coordinator.planning.hysteresis import Hysteresis, Patience, Verdict, Why
 from tfquiver.service.coordinator.planning.moves import carried
 from tfquiver.service.coordinator.policies import registry
 from tfquiver.service.coordinator.policies.check import check_plan, check_view
+from tfquiver.service.coordinator.policies.columns import ByName
 from tfquiver.service.coordinator.policies.interface import Allocation, ClusterView, Plan
 from tfquiver.service.coordinator.policies.pins import pin_reasons, remote_pins
+from tfquiver.service.coordinator.policies.reasons import Reasons
 from tfquiver.service.coordinator.speed_model.filling import fill
 
 _FIRST, _SWITCHED = "the first plan", "another policy was chosen"
+_MOST_TOLD = 32  # refusals of different kinds, until data moves: who fails in new words each time fills no history
+_NUMBER = re.compile(r"[0-9]+(\.[0-9]+)?(e[+-]?[0-9]+)?")
+Given = TypeVar("Given")
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,6 +34,7 @@ class Outcome:
     plan: Plan
     decisions: tuple[Decision, ...] = ()
     refused: str = ""
+    why: Why = ""  # in a word
 
 
 class Planner:
@@ -45,15 +53,18 @@ class Planner:
     def plan(self) -> Plan:
         return self._plan or Plan()
 
-    def switch(self, policy: str, now: float) -> None:
-        """From the next `replan` on, whatever that moves. Raises InvalidArgumentError, and nothing has changed."""
+    def switch(self, policy: str, now: float) -> Decision | None:
+        """From the next `replan` on, whatever that moves. None: it was chosen already. Raises InvalidArgumentError, and
+        nothing has changed."""
         was = self.policy_name
         self.go_on_with(policy)
         if policy == was:
-            return
-        self.history.extend([Decision(now, "policy", policy, was, policy, rule="chosen by a person")])
+            return None
+        decision = Decision(now, "policy", policy, was, policy, rule="chosen by a person")
+        self.history.extend([decision])
         if self._plan is not None:
             self._force = _SWITCHED
+        return decision
 
     def go_on_with(self, policy: str) -> None:
         """After a restart: what a person had chosen. Raises InvalidArgumentError, and nothing has changed."""
@@ -75,13 +86,15 @@ class Planner:
         check_view(view)
         old, facts = carried(view, self.plan.allocations), _facts(view)
         try:
-            proposed = self.policy.plan(view, now)
+            proposed = _kept_apart(self.policy.plan(view, now))
             check_plan(proposed, view)
             verdict = Verdict(proposed, self._force)
             if not self._force:
                 news = facts != self._facts
                 verdict = self._hysteresis.judge(self.policy, view, old, proposed, facts, news, now)
-        except (Exception, SystemExit) as error:  # noqa: BLE001  Whatever a third party's policy does, the last plan stays.
+        except KeyboardInterrupt:
+            raise  # of a person, who simulates
+        except BaseException as error:  # noqa: BLE001  Whatever a third party's policy does, the last plan stays.
             proposed, verdict = None, Verdict(None, why="failed", refused=self._failure(error))
         made = verdict.plan
         if made is None:
@@ -94,14 +107,15 @@ class Planner:
         decisions += self._refusal(verdict, decisions, now)
         self._plan, self.refused = made, verdict.refused
         self.history.extend(decisions)
-        return Outcome(made, tuple(decisions), verdict.refused)
+        return Outcome(made, tuple(decisions), verdict.refused, verdict.why)
 
     def _refusal(self, verdict: Verdict, decisions: list[Decision], now: float) -> list[Decision]:
-        """A refusal is told once, until data moves: with noisy measurements the same comes and goes all day."""
+        """A refusal is told once, until data moves: with noisy measurements the same comes and goes all day, and what
+        fails all the time has other numbers each time."""
         if any(decision.kind == "dataset" for decision in decisions):
             self._told.clear()
-        about = verdict.refused if verdict.why == "failed" else verdict.why
-        if verdict.plan is not None or about in self._told:
+        about = _NUMBER.sub("#", verdict.refused) if verdict.why == "failed" else verdict.why
+        if verdict.plan is not None or about in self._told or len(self._told) >= _MOST_TOLD:
             return []
         self._told.add(about)
         return [Decision(now, "plan", self.policy_name, None, None, refused=verdict.refused)]
@@ -109,9 +123,11 @@ class Planner:
     def bandwidth(self, view: ClusterView, now: float) -> Mapping[str, float]:
         """Bytes/s of the store by job, for a view whose data sets are all pinned. Of a policy that fails, as it was."""
         try:
-            plan = self.policy.plan(view, now)
+            plan = _kept_apart(self.policy.plan(view, now))
             check_plan(plan, view)
-        except (Exception, SystemExit):  # noqa: BLE001  The plan that was asked for before is refused for it.
+        except KeyboardInterrupt:
+            raise
+        except BaseException:  # noqa: BLE001  The plan that was asked for before is refused for it.
             return _remote_as_it_was(view, self.plan.remote_bytes_per_s)
         return plan.remote_bytes_per_s
 
@@ -121,7 +137,28 @@ class Planner:
 
     def _failure(self, error: BaseException) -> str:
         kind = "" if isinstance(error, errors.TfquiverError) else f"{type(error).__name__}: "
-        return f"policy {self.policy_name} failed: {kind}{plain(error, 200)}"
+        try:
+            said = plain(error, 200)
+        except Exception:  # noqa: BLE001  Of theirs, which cannot say what it is.
+            said = "(no text)"
+        return f"policy {self.policy_name} failed: {kind}{said}"
+
+
+def _kept_apart(plan: Given) -> Given:
+    """What a policy of others does later with the objects that it has given changes nothing that is in force. Columns,
+    which are ours, are made anew for each plan."""
+    if not isinstance(plan, Plan):
+        return plan
+    return replace(
+        plan,
+        allocations=_copied(plan.allocations),
+        remote_bytes_per_s=_copied(plan.remote_bytes_per_s),
+        reasons=_copied(plan.reasons),
+    )
+
+
+def _copied(given: Given) -> Given:
+    return dict(given) if isinstance(given, Mapping) and not isinstance(given, ByName | Reasons) else given  # type: ignore[return-value]
 
 
 def _remote_as_it_was(view: ClusterView, had: Mapping[str, float]) -> dict[str, float]:

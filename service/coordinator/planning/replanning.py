@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 import json
+import math
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
 from contextlib import asynccontextmanager
@@ -66,7 +67,7 @@ class Replanning:
         self._clock, self._sessions, self._caching, self._catalogue = clock, sessions, caching, catalogue
         self._budgets, self._probes, self._views, self._interval_s = budgets, probes, views, interval_s
         self._store, self.times = store, PlanTimes()
-        self._unix_s = time.time() - clock.now()  # so that what is told to people has a date, and never goes back
+        self._ahead_s = -math.inf
         self._explaining = Explaining(clock, self._unix_s, sessions, caching, probes, views, planner)
         self._planned_for: object = None
         self._due = 0.0
@@ -141,15 +142,13 @@ class Replanning:
             return
         async with self._between_plans():
             self._planned_for, self._due = facts, now + self._interval_s
-            await self._replan(now + self._unix_s)
+            await self._replan(now + self._unix_s())
 
     async def switch(self, policy: str) -> None:
         """From now on; the caller makes it durable. Raises InvalidArgumentError, DeadlineError."""
         await self._begin()
         self._asks(policy)  # it is made, and another package's need not come to an end with that
-        switching = asyncio.ensure_future(
-            asyncio.to_thread(self.planner.switch, policy, self._clock.now() + self._unix_s)
-        )
+        switching = asyncio.ensure_future(asyncio.to_thread(self.planner.switch, policy, self._date()))
         switching.add_done_callback(lambda _: self._switched(policy, switching))
         if not (await asyncio.wait([switching], timeout=MOST_ASKED_S))[0]:
             raise errors.DeadlineError(f"{self._silent(MOST_ASKED_S)}; once it answers, it decides")
@@ -165,7 +164,7 @@ class Replanning:
         self._explaining.note()  # who has just begun is there, too
         await self._begin()
         try:
-            view, now = await self._views.view(), self._clock.now() + self._unix_s
+            view, now = await self._views.view(), self._date()
         except BaseException:
             self._planning.release()
             raise
@@ -177,6 +176,15 @@ class Replanning:
         return telling.result()
 
     # Inside.
+
+    def _unix_s(self) -> float:
+        """What makes a date of the clock's time. The clock stands still while a machine sleeps, and people have set
+        their clocks since; but no date may be before one that was told already."""
+        self._ahead_s = max(self._ahead_s, time.time() - self._clock.now())
+        return self._ahead_s
+
+    def _date(self) -> float:
+        return self._clock.now() + self._unix_s()
 
     @asynccontextmanager
     async def _between_plans(self) -> AsyncIterator[None]:
@@ -198,12 +206,14 @@ class Replanning:
                 if (asked_s := self._asked_s()) > MOST_ASKED_S:
                     raise errors.DeadlineError(self._silent(asked_s)) from None
 
-    def _switched(self, policy: str, switching: asyncio.Future[None]) -> None:
+    def _switched(self, policy: str, switching: asyncio.Future[Decision | None]) -> None:
         """The thread has ended, whoever has gone meanwhile: until then nobody else chooses, and what it has done is
         kept for the next start."""
         self._asked_at = None
         self._planning.release()
         if not switching.cancelled() and switching.exception() is None:
+            if decision := switching.result():
+                self._journal(_record(decision))
             self._journal(self.chosen.choose(policy))
 
     def _explained(self, telling: asyncio.Future[Explanation]) -> None:
@@ -245,7 +255,7 @@ class Replanning:
             except errors.TfquiverError as error:
                 every_n_seconds(logging.ERROR, "planning: %s", 10, error)
             except Exception:  # noqa: BLE001 - the task's boundary: the plan in force stays
-                logging.exception("planning failed; the plan in force stays")
+                every_n_seconds(logging.ERROR, "planning failed; the plan in force stays", 10, exc_info=True)
 
     async def _replan(self, now: float) -> None:
         began_s = time.perf_counter()
@@ -257,7 +267,7 @@ class Replanning:
         planned_s = time.perf_counter()
         self.times.planned(seen_s - began_s, planned_s - seen_s)
         for decision in outcome.decisions:
-            failed = decision.kind == "plan" and decision.refused  # the policy itself: somebody has to look
+            failed = decision.kind == "plan" and outcome.why == "failed"  # somebody has to look
             level = logging.WARNING if failed else logging.INFO
             logging.log(
                 level, "%s %s: %s", decision.kind, decision.name, decision.refused or decision.measurement,

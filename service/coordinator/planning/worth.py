@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import Protocol, runtime_checkable
 
 from tfquiver import errors
+from tfquiver.service.coordinator.policies.columns import ByName
 from tfquiver.service.coordinator.policies.interface import Allocation, ClusterView, Policy
 from tfquiver.service.coordinator.speed_model.demand import spared
 
@@ -23,7 +24,9 @@ def worth_of(policy: Policy, view: ClusterView, allocations: Mapping[str, Alloca
     """By the policy's own goal; else the bytes/s that the store is spared. Raises InvalidArgumentError where the
     policy says what can be weighed against nothing: of nan and infinity every comparison comes out in favour."""
     if isinstance(policy, Valuing):
-        worth = float(policy.worth(view, allocations))
+        # Their own: whatever is done with it, those in force stay as they are.
+        own = allocations if isinstance(allocations, ByName) else dict(allocations)
+        worth = float(policy.worth(view, own))
         if not 0 <= worth < math.inf:
             raise errors.InvalidArgumentError(f"worth: {worth:g} is not a number of at least 0")
         return worth

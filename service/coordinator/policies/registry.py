@@ -43,7 +43,9 @@ def make(name: str) -> Policy:
         raise errors.InvalidArgumentError(f"policy: {shortened(name)} is none of {', '.join(names())}")
     try:
         policy = found.load()()
-    except (Exception, SystemExit) as error:  # else choosing it would end the coordinator
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:  # else choosing it would end the coordinator
         raise errors.InvalidArgumentError(
             f"policy: {name} of {found.value} cannot be loaded: {type(error).__name__}: {error}"
         ) from error
