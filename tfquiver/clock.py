@@ -29,3 +29,9 @@ class ManualClock:
         if seconds < 0:
             raise ValueError(f"a clock cannot go back: {seconds=}")
         self._now += seconds
+
+    def go_to(self, when: float) -> None:
+        """Exactly: what is added to a time, and was taken from another before, may be off by a rounding error."""
+        if when < self._now:
+            raise ValueError(f"a clock cannot go back: {when=}, {self._now=}")
+        self._now = when

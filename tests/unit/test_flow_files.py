@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from importlib.metadata import EntryPoint
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,8 @@ import pytest
 
 from tfquiver import errors
 from tfquiver.cli.main import main
+from tfquiver.service.coordinator.policies import registry
+from tfquiver.service.coordinator.policies.interface import ClusterView, Plan
 from tfquiver.service.sim.workloads import files, traces
 
 
@@ -57,6 +60,8 @@ BAD = [
     (("trace", "jobs", 1, "submit_s"), -1, "trace.jobs[1].submit_s"),
     (("trace", "jobs", 1, "curriculum", "step_epochs"), 1e-300, "trace.jobs[1].curriculum.step_epochs"),
     (("trace", "jobs", 1, "curriculum", "growth"), 0.5, "trace.jobs[1].curriculum.growth"),
+    (("trace", "datasets", ""), 5, "trace.datasets.'': a name has 1 to 200 characters"),
+    (("trace", "datasets", "a" * 201), 5, f"trace.datasets.'{'a' * 60}...': a name has 1 to 200 characters"),
     (("trace", "generate"), {}, "trace.generate: there are datasets or jobs beside it"),
     (("trace",), {"generate": {"seed": -1}}, "trace.generate.seed"),
     (("trace",), {"generate": {"weeks": 1e9}}, "trace.generate.weeks"),
@@ -96,6 +101,40 @@ def test_what_cannot_be_is_named(path: tuple[Any, ...], value: Any, said: str) -
         files.scenario(data)
     assert said in str(raised.value)
     assert str(raised.value).count(said.partition(":")[0]) == 1, "a field is named once"
+
+
+def test_more_jobs_than_there_is_room_for_are_refused_before_one_is_drawn() -> None:
+    data = good()
+    data["cluster"]["accelerators"], data["trace"] = 10_000_000, {"generate": {"load": 100, "weeks": 520}}
+    with pytest.raises(errors.InvalidArgumentError, match=r"^trace\.generate: this makes about 2,[0-9,]{15} jobs of"):
+        files.scenario(data)
+
+
+class Fails:
+    """A policy of another package."""
+
+    def plan(self, view: ClusterView, now: float) -> Plan:
+        raise ZeroDivisionError("out of ideas")
+
+
+@pytest.mark.parametrize("command", ["sim", "plan"])
+def test_a_policy_that_fails_is_told_of_beside_what_was_simulated_without_it(
+    command: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    points = [EntryPoint("theirs", f"{__name__}:Fails", registry.GROUP)]
+    monkeypatch.setattr(registry, "entry_points", lambda group: points)
+    path = tmp_path / "scenario.json"
+    path.write_text(json.dumps(good()))
+    assert main([command, str(path), "--policy", "theirs"]) == 0
+    assert "tfquiver: policy theirs failed: ZeroDivisionError: out of ideas (" in capsys.readouterr().err
+
+
+def test_a_name_may_end_with_a_zero(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """In a column of texts it would be another one's: what a policy says by column is of no job then."""
+    data = good()
+    data["policies"], data["trace"]["jobs"][0]["name"] = ["max_min_fair"], "a\0"
+    assert run(tmp_path, data) == 0
+    assert "failed" not in capsys.readouterr().err
 
 
 def test_a_trace_is_read_back_as_it_was_written() -> None:

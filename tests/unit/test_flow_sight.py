@@ -116,6 +116,20 @@ def test_the_shipping_policy_decides_as_soon_as_a_job_begins() -> None:
     assert (decision.at_s, decision.becomes) == (5.0, Allocation("uniform", SIZE))
 
 
+@pytest.mark.parametrize("sight", ["measured", "all"])
+def test_a_move_that_pays_is_made_when_it_was_confirmed_though_nothing_else_changes(sight: str) -> None:
+    """The second job comes when the first one's data set is whole, and reads nine times as fast."""
+    policy, size = Shipping("benefit"), 10**11
+    workload = Workload(
+        {"first": size, "second": size},
+        (SimJob("a", "first", 1e8, 864 * size / 10), SimJob("b", "second", 9e8, 400 * size, submit_s=20_000.0)),
+    )
+    simulate(workload, Cluster(2, size, 2e9), policy, Fifo(), replan_s=60.0, sight=SIGHTS[sight])
+    moved = next(one for one in policy.decisions if one.name == "second" and one.kind == "dataset")
+    assert (moved.becomes, moved.rule) == (Allocation("uniform", size), "pays for its moves")
+    assert 20_000.0 < moved.at_s < 21_000.0
+
+
 def test_two_chunks_are_as_large_as_the_rotation_makes_them() -> None:
     assert two_chunks_bytes(160 << 30, None) == pytest.approx(2.2 * (160 << 30) / 4096, rel=0.01)
     assert two_chunks_bytes(4000, 40) == 220

@@ -26,6 +26,15 @@ def test_events_come_in_order() -> None:
     assert seen == [(1.0, "a"), (1.0, "b"), (2.0, "c")]
 
 
+def test_two_events_of_one_moment_after_a_long_pause_are_at_that_moment() -> None:
+    """67.3 + (206.6 - 67.3) is more than 206.6: for the second of them the clock would have had to go back."""
+    engine, seen = Engine(), list[float]()
+    for when in (67.3, 206.6, 206.6):
+        engine.after(when, lambda: seen.append(engine.now))
+    assert engine.run(lambda: len(seen) == 3, limit_s=1000.0)
+    assert seen == [67.3, 206.6, 206.6]
+
+
 def test_requests_for_one_shard_join_and_those_of_jobs_go_first() -> None:
     engine, came, arrived = Engine(), [], []
     store = Store(engine, [10] * 6, 10.0, arrived.append)

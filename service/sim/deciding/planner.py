@@ -42,7 +42,8 @@ class Planner:
     def plan(self, now: float, rates: Callable[[], Rates], hits: Floats) -> None:
         """Asks the policy, and does what it says. Raises InvalidArgumentError: that cannot be."""
         shown = self._views.measured(now) if self._sight.measured else self._views.everything(rates(), hits)
-        if shown.view == self._last:  # the same view gives the same plan, which is in force
+        # The same view gives the same plan, which is in force; but for one that has to be asked several times.
+        if shown.view == self._last and getattr(self._policy, "settled", True):
             self.plans += 1
             return
         plan = self._policy.plan(shown.view, now)

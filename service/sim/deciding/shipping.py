@@ -11,6 +11,8 @@ class Shipping:
     def __init__(self, policy: str) -> None:
         """Raises InvalidArgumentError: there is no such policy."""
         self._planner = Planner(policy)
+        self.failures, self.failure = 0, ""  # how often it had no plan that can be; the last time, why
+        self.settled = False  # the same view would give the same plan again: nothing is to be confirmed, or waits
 
     @property
     def decisions(self) -> list[Decision]:
@@ -18,4 +20,8 @@ class Shipping:
         return list(self._planner.history)
 
     def plan(self, view: ClusterView, now: float) -> Plan:
-        return self._planner.replan(view, now).plan
+        made = self._planner.replan(view, now)
+        self.settled = made.why not in ("again", "budget", "failed")
+        if made.why == "failed":
+            self.failures, self.failure = self.failures + 1, made.refused
+        return made.plan

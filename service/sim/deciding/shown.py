@@ -63,7 +63,8 @@ class Views:
         # As last measured while it ran.
         self._missing, self._hits = np.zeros(len(jobs.all)), np.zeros(len(jobs.all))
         self._unknown = np.full(len(jobs.all), np.nan)
-        self._job_names = jobs.names.astype(object)
+        # Not out of the column of names: that ends each before its last zeros, and two may be one.
+        self._job_names = np.array([job.name for job in jobs.all], object)
 
     def everything(self, rates: Rates, hits: Floats) -> Shown:
         jobs, running, contents = self._jobs, self._jobs.running, self._contents

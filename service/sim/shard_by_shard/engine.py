@@ -29,6 +29,6 @@ class Engine:
             if not self._heap or self._heap[0][0] > limit_s:
                 return False
             when, _, action = heapq.heappop(self._heap)
-            self.clock.advance(when - self.now)
+            self.clock.go_to(when)
             action()
         return True

@@ -10,6 +10,11 @@ from tfquiver.sizes import parse_bytes
 
 _REQUIRED: Any = object()
 _LONGEST_BARE = 40
+LONGEST_NAME = 200  # characters: names stand in columns, as wide as the longest
+
+
+def is_name(value: object) -> bool:
+    return isinstance(value, str) and 0 < len(value) <= LONGEST_NAME
 
 
 class Fields:
@@ -66,9 +71,9 @@ class Fields:
 
     def text(self, name: str) -> str:
         value = self.get(name)
-        if not isinstance(value, str) or not 0 < len(value) <= 200:
-            raise errors.InvalidArgumentError(f"{self.path(name)}: not a text of 1 to 200 characters")
-        return value
+        if not is_name(value):
+            raise errors.InvalidArgumentError(f"{self.path(name)}: not a text of 1 to {LONGEST_NAME} characters")
+        return str(value)
 
     def names(self, name: str, default: tuple[str, ...]) -> tuple[str, ...]:
         value = self.get(name, default)

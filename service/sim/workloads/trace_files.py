@@ -8,8 +8,8 @@ from typing import Any
 
 from tfquiver import errors
 from tfquiver.plain_text import shortened
-from tfquiver.service.sim.workloads.fields import Fields
-from tfquiver.service.sim.workloads.traces import TraceShape, generate
+from tfquiver.service.sim.workloads.fields import LONGEST_NAME, Fields, is_name
+from tfquiver.service.sim.workloads.traces import TraceShape, expected_jobs, generate
 from tfquiver.service.sim.workloads.workload import Pacing, Recorded, SimJob, Stored, Workload
 
 MOST_JOBS = 1_000_000
@@ -34,6 +34,8 @@ def trace(data: object, accelerators: int, where: str = "") -> tuple[Workload, i
     named = Fields(sizes, top.path("datasets"), tuple(sizes))
     datasets, stored = dict[str, int](), dict[str, Stored]()
     for name, said in sizes.items():
+        if not is_name(name):
+            raise errors.InvalidArgumentError(f"{named.path(name)}: a name has 1 to {LONGEST_NAME} characters")
         if isinstance(said, dict):
             datasets[name], stored[name] = _stored(said, named.path(name))
         else:
@@ -139,7 +141,11 @@ def _generated(data: object, where: str, accelerators: int) -> tuple[Workload, i
         asked.number("speed", 0.0, 1000.0, default["speed"], above=True),
     )
     seed = asked.integer("seed", 0, _MOST_SEED, 1)
+    # Before any is made: of a slip in a unit it would be more than a machine's memory has room for.
+    if (many := expected_jobs(shape)) > MOST_JOBS:
+        what = f"about {many:,.0f} jobs of {accelerators} accelerators; at most {MOST_JOBS:,}"
+        raise errors.InvalidArgumentError(f"{where}: this makes {what}: change weeks or load")
     made = generate(shape, seed)
-    if not 0 < len(made.jobs) <= MOST_JOBS:
-        raise errors.InvalidArgumentError(f"{where}: this makes {len(made.jobs)} jobs; change weeks or load")
+    if not made.jobs:
+        raise errors.InvalidArgumentError(f"{where}: this makes 0 jobs; change weeks or load")
     return made, seed

@@ -65,10 +65,13 @@ class TraceShape:
     speed: float = 1.0
 
 
+def expected_jobs(shape: TraceShape) -> float:
+    """How many `generate` makes, on average."""
+    return _jobs_per_s(shape) * shape.weeks * WEEK_S
+
+
 def generate(shape: TraceShape, seed: int) -> Workload:
-    rng = random.Random(seed)
-    mean_s = MINUTE_S * (0.8 * _mean_power(1.5, 3.0) + _LONG_PART * _mean_power(3.0, 4.0))
-    jobs_per_s = shape.load * shape.accelerators / (mean_s * MEAN_ACCELERATORS)
+    rng, jobs_per_s = random.Random(seed), _jobs_per_s(shape)
     datasets: dict[str, int] = {}
     jobs: list[SimJob] = []
     now = rng.expovariate(jobs_per_s)
@@ -76,6 +79,11 @@ def generate(shape: TraceShape, seed: int) -> Workload:
         jobs.append(_job(rng, len(jobs), now, shape, datasets))
         now += rng.expovariate(jobs_per_s)
     return Workload(datasets, tuple(jobs))
+
+
+def _jobs_per_s(shape: TraceShape) -> float:
+    mean_s = MINUTE_S * (0.8 * _mean_power(1.5, 3.0) + _LONG_PART * _mean_power(3.0, 4.0))
+    return shape.load * shape.accelerators / (mean_s * MEAN_ACCELERATORS)
 
 
 def _job(rng: random.Random, number: int, now: float, shape: TraceShape, datasets: dict[str, int]) -> SimJob:

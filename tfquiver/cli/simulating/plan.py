@@ -17,6 +17,7 @@ from tfquiver.cli import calls
 from tfquiver.cli.simulating import plan_now, plan_view, sim, sim_view
 from tfquiver.cli.simulating.plan_view import Point
 from tfquiver.service.coordinator.job_schedulers import registry as schedulers
+from tfquiver.service.coordinator.policies.check import MOST_BYTES
 from tfquiver.service.sim.deciding.shipping import Shipping
 from tfquiver.service.sim.deciding.sight import SIGHTS
 from tfquiver.service.sim.flow.outcome import bound, check_end
@@ -82,7 +83,9 @@ def _run(arguments: argparse.Namespace) -> int:
         scenario, workload, seed = sim.read(arguments.scenario, arguments.trace)
     policy = arguments.policy or scenario.policies[0]
     own = scenario.cluster
-    caches = _sizes("--cache", arguments.cache, 0) or sorted({int(own.cache_bytes * times) for times in _TIMES})
+    caches = _sizes("--cache", arguments.cache, 0) or sorted(
+        {min(int(own.cache_bytes * times), MOST_BYTES) for times in _TIMES}
+    )
     rates = _sizes("--store", arguments.store, 1) or [own.remote_bytes_per_s]
     prices = Prices(arguments.cache_price, arguments.store_price, arguments.rate_price)
     if arguments.plot:
@@ -94,11 +97,13 @@ def _run(arguments: argparse.Namespace) -> int:
         for rate, cache_bytes in product(rates, caches):
             cluster = replace(own, cache_bytes=int(cache_bytes), remote_bytes_per_s=rate)
             task = bar.add_task(f"{decimal(cluster.cache_bytes)}, {plan_view.rate(rate)}", total=len(workload.jobs))
+            shipping = Shipping(policy)
             outcome = simulate(
-                workload, cluster, Shipping(policy), schedulers.make(scenario.schedulers[0]),
+                workload, cluster, shipping, schedulers.make(scenario.schedulers[0]),
                 replan_s=scenario.replan_s, least_gap_s=scenario.least_gap_s, sight=SIGHTS[scenario.sees],
                 progress=lambda done, task=task: bar.update(task, completed=done),  # type: ignore[misc]
             )  # fmt: skip
+            sim.warn(shipping)
             pace = outcome.store_bytes / outcome.makespan_s
             points.append(
                 Point(

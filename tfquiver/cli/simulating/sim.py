@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import sys
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -15,7 +16,7 @@ from tfquiver import errors
 from tfquiver.cli import calls
 from tfquiver.cli.simulating import sim_view
 from tfquiver.cli.simulating.sim_view import Run
-from tfquiver.plain_text import shortened
+from tfquiver.plain_text import plain, shortened
 from tfquiver.service.coordinator.job_schedulers import registry as schedulers
 from tfquiver.service.coordinator.policies import registry as policies
 from tfquiver.service.sim.deciding.shipping import Shipping
@@ -115,7 +116,14 @@ def _simulated(scenario: Scenario, workload: Workload) -> Iterator[Run]:
                 replan_s=scenario.replan_s, least_gap_s=scenario.least_gap_s, sight=SIGHTS[scenario.sees],
                 progress=lambda done, task=task: bar.update(task, completed=done),  # type: ignore[misc]
             )  # fmt: skip
+            warn(policy)
             yield Run(name, policy_name, outcome)
+
+
+def warn(policy: Shipping) -> None:
+    """Of a policy that fails the plan before goes on, as in a coordinator, where the log says so."""
+    if policy.failures:
+        print(f"tfquiver: {plain(policy.failure)} ({policy.failures} times; the plan before stayed)", file=sys.stderr)
 
 
 def progress() -> Progress:
