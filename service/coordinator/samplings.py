@@ -13,6 +13,7 @@ from tfquiver import errors
 from tfquiver.content.digest import Digest
 from tfquiver.content.drawn_shards import DrawnShards, drawn_shards
 from tfquiver.content.record_weights import RecordWeights
+from tfquiver.plain_text import plain
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2 as pb2
 from tfquiver.proto.tfquiver.v1 import types_pb2
 from tfquiver.proto.tfquiver.v1.commit_log_pb2 import CommitRecord, SamplingAsked
@@ -153,7 +154,7 @@ class Samplings:
         loop, done = asyncio.get_running_loop(), asyncio.get_running_loop().create_future()
         scheme = key[0]
 
-        def told(made: _Made | None, error: BaseException | None) -> None:
+        def told(made: _Made | None, error: Exception | None) -> None:
             self._stuck.discard(scheme)
             if made:
                 self._made[key] = made
@@ -164,11 +165,15 @@ class Samplings:
             done.set_exception(error) if error else done.set_result(made)
 
         def run() -> None:
-            made, failed = None, None
+            made: _Made | None = None
+            failed: Exception | None = None
             try:
                 made = draw()
-            except BaseException as error:  # noqa: BLE001 - whoever waits hears of it
+            except Exception as error:  # noqa: BLE001 - whoever waits hears of it
                 failed = error
+            except BaseException as error:  # noqa: BLE001 - that would end the loop, or seem to be whoever waits
+                said = f"sampling scheme {scheme}: {type(error).__name__}: {plain(error)}"
+                failed = errors.InvalidArgumentError(said)
             with contextlib.suppress(RuntimeError):  # the loop has ended meanwhile: nobody waits
                 loop.call_soon_threadsafe(told, made, failed)
 

@@ -322,3 +322,12 @@ def test_arguments_that_are_no_arguments(text: str, what: str) -> None:
 def test_draws_of_an_unlucky_rounding_stay_inside() -> None:
     weights = np.array([0.0, 1e-300, 0.0, 1.0, 0.0])
     assert set(Chance(random.Random(1).getrandbits(60), 0).weighted(weights, 10_000).tolist()) == {3}
+
+
+@pytest.mark.parametrize("epoch", [2**31, 2**53])
+def test_an_epoch_after_more_steps_than_are_counted_is_drawn_like_any(epoch: int) -> None:
+    """Whoever resumes says which epoch it is: what lay between was counted step by step, and each was remembered."""
+    scheme = registry.make("curriculum", {"pacing": {"starting_part": 0.5, "growth": 1, "step_epochs": 1e-3}})
+    made = drawn("curriculum", scheme, EVEN, 1, epoch)
+    assert len(made.stage_ends) == 1
+    assert int(made.shards.max()) < EVEN.shards // 2

@@ -59,6 +59,8 @@ class _Exponential:
     def starts(self, epoch: int) -> list[float]:
         """When steps begin in this epoch that show more than the one before, and when it begins itself."""
         starts, step = [float(epoch)], self._step(epoch)
+        if step >= _MOST_STEPS:  # those after it are alike, and between it and this epoch there may be any number
+            return starts
         while (at := (step + 1) * self._step_epochs) < epoch + 1 - 1e-9 and self.part(starts[-1]) < 1.0:
             starts.append(at)
             step += 1
