@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 from tfquiver.cli.showing import explained_names
@@ -45,3 +46,10 @@ def test_a_job_without_a_name_is_called_as_the_tables_call_it() -> None:
     assert explained_names.as_shown(text, sessions) == text.replace(f"job-{digits}:", "program-0123:")
     assert explained_names.as_shown(f"known are 'sweep/job-{digits}'", sessions) == "known are 'sweep/program-0123'"
     assert explained_names.as_shown(f"'other/job-{digits}'", sessions) == f"'other/job-{digits}'"
+
+
+def test_a_program_with_a_name_of_any_characters_leaves_json_what_it_was() -> None:
+    digits, program = "0123456789ab", 'a "b", "c\\\n'
+    sessions = [{"job": f"job-{digits}", "session_key": f"{digits}{'0' * 20}-{program}"}]
+    told = explained_names.as_shown(json.dumps({"name": f"job-{digits}", "policy": "benefit"}), sessions, is_json=True)
+    assert json.loads(told) == {"name": f"{program}-0123", "policy": "benefit"}

@@ -54,7 +54,7 @@ def _run(arguments: argparse.Namespace) -> int:
         except errors.NotFoundError as error:
             raise errors.NotFoundError(explained_names.shown(str(error), stub, token, whom)) from error
         if not arguments.json:
-            told = explained_names.shown(told, stub, token, whom)
+            told = explained_names.shown(told, stub, token, whom, is_json=True)
     if arguments.json:
         print(told)
     else:

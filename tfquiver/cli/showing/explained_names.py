@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
@@ -39,18 +40,21 @@ def meant(name: str, sessions: Sequence[Mapping[str, Any]]) -> set[str]:
     }
 
 
-def shown(text: str, stub: Any, token: str, whom: str) -> str:
-    """`text` with jobs without a name called what `tfquiver status` calls them. Raises the typed error."""
+def shown(text: str, stub: Any, token: str, whom: str, is_json: bool = False) -> str:
+    """`text` with jobs without a name called what `tfquiver status` calls them. `is_json`: it is, and stays so. Raises
+    the typed error."""
     if not _UNNAMED.search(text):
         return text
     sessions = pages.sessions(
         lambda page: calls.ask(stub.ListSessions, page, token, whom), coordinator_pb2.ListSessionsRequest()
     )
-    return as_shown(text, [{"job": one.job, "session_key": one.session_key} for one in sessions])
+    return as_shown(text, [{"job": one.job, "session_key": one.session_key} for one in sessions], is_json)
 
 
-def as_shown(text: str, sessions: Iterable[Mapping[str, Any]]) -> str:
+def as_shown(text: str, sessions: Iterable[Mapping[str, Any]], is_json: bool = False) -> str:
     names = {one["job"]: words.job(one) for one in sessions}
+    if is_json:  # programs are called whatever somebody likes
+        names = {job: json.dumps(name)[1:-1] for job, name in names.items()}
     return _UNNAMED.sub(lambda found: names.get(found[0], found[0]), text)
 
 
