@@ -373,3 +373,13 @@ def test_nodes_load_as_fast_as_they_can_when_the_last_allocation_is_taken_back()
     world.budgets.pins.allocate("a", 0)
     assert not world.budgets.in_use
     assert (world.budgets.told(digest_id), world.budgets.orders) == (0.0, orders + 1)
+
+
+def test_what_was_paid_for_under_a_limit_that_is_gone_is_paid_for_again_under_the_next() -> None:
+    world = World(a=1000.0)
+    world.budgets.leased_for_all("a", DATA, [7], [SHARD_BYTES])
+    world.budgets.pins.allocate("a", 0)
+    world.clock.advance(3600.0)
+    world.budgets.pins.allocate("a", 1000.0)
+    world.budgets.leased_for_all("a", DATA, [7], [SHARD_BYTES])
+    assert world.budgets.left_bytes("a") == -SHARD_BYTES

@@ -150,3 +150,6 @@ def test_what_is_read_past_the_cache_twice_is_known_until_the_probe_is_over() ->
     assert world.probes.again(*KEY, [2, 3], 5) == [2]
     world.probes.leased(*KEY, 199 * MB)
     assert world.probes.again(*KEY, [2, 3], 5) == []
+    for _ in range(2):
+        world.run(2.0)
+        assert world.probes.again(*KEY, [2, 3], 5) == [], "what was on its way when it ended is not of the next one"

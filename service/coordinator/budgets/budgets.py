@@ -199,7 +199,7 @@ class Budgets:
         self._lend()
         if not self.allocated:  # nobody calls `tick` any more
             self.orders += bool(self._told)
-            self._told, self._jobs_of, self._parts = {}, {}, Counter()
+            self._told, self._jobs_of, self._parts, self._marked = {}, {}, Counter(), {}
 
     def _lend(self) -> None:
         among = {job: self.allocated[job] for job in self._wants}

@@ -93,9 +93,7 @@ class ListingCalls(Callers):
         coordinator, meters = self._coordinator, self._coordinator.meters
         if (totals := meters.totals(session.reads)) is not None:
             info.read_bytes, info.hit_bytes, info.missed_bytes = (
-                totals.size_bytes,
-                totals.hit_bytes,
-                totals.missed_bytes,
+                min(one, _MOST) for one in (totals.size_bytes, totals.hit_bytes, totals.missed_bytes)
             )
         if not session.readers:
             return

@@ -13,6 +13,7 @@ from tfquiver.wire.rpc import caller, handled
 
 INTERVAL_MS, LONGEST_MS = 5000, 20_000  # well within SILENT_S of the meters
 MOST_PER_S = 400  # a report takes a quarter of a millisecond, and readers are served by the same loop
+_MOST_TOLD = 1 << 63
 _MOST = 1 << 53  # more, and floating-point numbers have no place for one more
 
 
@@ -62,8 +63,8 @@ class StepCalls(Callers):
         meters = self._coordinator.meters
         found = meters.of_name(name)
         reply.known = True
-        reply.read_bytes = sum(meter.totals.size_bytes for meter in found.values())
-        reply.store_bytes = sum(meter.totals.missed_bytes for meter in found.values())
+        reply.read_bytes = min(sum(meter.totals.size_bytes for meter in found.values()), _MOST_TOLD)
+        reply.store_bytes = min(sum(meter.totals.missed_bytes for meter in found.values()), _MOST_TOLD)
         measured = [one for key in found if (one := meters.measured_of(key)) is not None]
         if measured:
             reply.bytes_per_s = int(sum(one.bytes_per_s for one in measured))

@@ -142,6 +142,8 @@ class Probes:
             if key not in reading or end <= now:
                 self._normal(key)
         self._extra_bytes = {key: extra for key, extra in self._extra_bytes.items() if key in reading}
+        # Of leases that were on their way when their probe ended.
+        self._passed = {key: passed for key, passed in self._passed.items() if key in self._until}
         measured_now: dict[Reading, tuple[JobMeter, Measured]] = {}
         for at, (key, meter) in enumerate(self._meters, 1):
             if key in reading and (measured := self._meters.measured_of(key)) is not None:
