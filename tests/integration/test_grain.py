@@ -253,3 +253,17 @@ def test_what_cannot_be_right_is_named(paths: list[Path], cache_dir: Path, given
 def test_importing_it_imports_no_tensorflow() -> None:
     check = "import sys, tfquiver.grain; sys.exit('tensorflow' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", check], cwd=ROOT, check=False).returncode == 0
+
+
+def test_an_iterator_that_is_left_open_at_exit_says_nothing(paths: list[Path], cache_dir: Path) -> None:
+    """Behind a stage of Grain's, whose own `__del__` closes it when modules have lost their names."""
+    program = (
+        "import sys; from tfquiver.grain import QuiverDataset\n"
+        "data = QuiverDataset(sys.argv[2:], cache_dir=sys.argv[1], batch_size=8).map(len)\n"
+        "iterator = iter(data)\n"
+        "left = [next(iterator)]\n"
+        "sys.modules['kept'] = iterator\n"
+    )
+    command = [sys.executable, "-c", program, str(cache_dir), *map(str, paths)]
+    done = subprocess.run(command, cwd=ROOT, check=True, capture_output=True, text=True)
+    assert "Traceback" not in done.stderr, done.stderr

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import secrets
+import sys
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
@@ -26,6 +27,9 @@ class QuiverIterator(grain.DatasetIterator[Any]):
     Args:
       element: what a batch of records becomes.
     """
+
+    # Of the class: at exit Grain closes iterators when this module's own names have gone.
+    _finalizing = staticmethod(sys.is_finalizing)
 
     def __init__(self, records: Records, share: Share, element: Callable[[Batch], Any]) -> None:
         super().__init__()
@@ -87,7 +91,7 @@ class QuiverIterator(grain.DatasetIterator[Any]):
 
     def close(self) -> None:
         """Gives back at once what has not been read. From any thread."""
-        if not self._closed:
+        if not self._closed and not self._finalizing():
             self._note_where()
         self._end()
 
