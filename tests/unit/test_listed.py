@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from tfquiver import errors
-from tfquiver.registering.listed import listed
+from tfquiver.registering.listed import default_name, listed
 from tfquiver.stores import ObjectInfo, local
 
 
@@ -109,3 +109,19 @@ def test_the_name_that_hangs_among_many_is_told(tmp_path: Path, monkeypatch: pyt
             list(store.list_each(f"{tmp_path}/{name}" for name in "abc"))
     finally:
         stuck.set()
+
+
+@pytest.mark.parametrize(
+    ("source", "name"),
+    [
+        ("gs://bucket/train-*", "train"),
+        (["data/train-00000-of-00012.tfrecord"], "train-00000-of-00012.tfrecord"),
+        ("/nfs/packed/*.tfrecord", "packed"),
+        ("gs://bucket/photos-*/[0-9]*", "photos"),
+        ("gs://bucket/*", "bucket"),
+        ("*.tfrecord", "*.tfrecord"),
+        ("./*", "./*"),
+    ],
+)
+def test_a_data_set_is_called_as_what_does_not_vary(source: str | list[str], name: str) -> None:
+    assert default_name(source) == name

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
@@ -11,14 +10,12 @@ from tfquiver import errors
 from tfquiver.dataset_arguments.option_groups import FirstUse, Progress
 from tfquiver.listing.listing import Source
 from tfquiver.proto.tfquiver.v1 import types_pb2
-from tfquiver.registering.listed import accesses_of, listed
+from tfquiver.registering.listed import accesses_of, default_name, listed
 from tfquiver.registering.named import may_be_name
 from tfquiver.registering.registration import Registrar
 from tfquiver.scanning.cutting import CutPolicy
 from tfquiver.scanning.listing_terms import ListingTerms
 from tfquiver.stores.credentials.resolved import Access, place_of
-
-_MAX_NAME = 64
 
 Register = Callable[[Registrar, Progress | None, str], types_pb2.Dataset]
 
@@ -55,7 +52,7 @@ def describe(source: Source, first_use: FirstUse, in_order: bool) -> tuple[Regis
     terms = ListingTerms(first_use.cut or CutPolicy(), place_of(accesses))
 
     def register(registrar: Registrar, progress: Progress | None, client_id: str) -> types_pb2.Dataset:
-        return registrar.files(files, terms, first_use.name or _name_from(source), progress, client_id)
+        return registrar.files(files, terms, first_use.name or default_name(source), progress, client_id)
 
     return register, accesses
 
@@ -66,9 +63,3 @@ def _parts(source: object) -> Sequence[object]:
 
 def _only(source: object) -> object:
     return parts[0] if len(parts := _parts(source)) == 1 else source
-
-
-def _name_from(source: Source) -> str:
-    first = os.fspath(source if isinstance(source, str | os.PathLike) else source[0])
-    stem = re.sub(r"[*?\[].*", "", first.rstrip("/").rsplit("/", 1)[-1]).rstrip("-_.")
-    return (stem or first)[:_MAX_NAME]

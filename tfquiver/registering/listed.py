@@ -19,8 +19,11 @@ _MAX_NAME = 64
 def default_name(source: Source) -> str:
     """What a data set is called whom nobody has given a name: as its first file or pattern, without what varies."""
     first = os.fspath(source if isinstance(source, str | os.PathLike) else source[0])
-    stem = re.sub(r"[*?\[].*", "", first.rstrip("/").rsplit("/", 1)[-1]).rstrip("-_.")
-    return (stem or first)[:_MAX_NAME]
+    # Of `gs://bucket/photos/*.tfrecord` what varies is all of the file's name: then it is the folder's.
+    for part in reversed(first.partition("://")[2].split("/") if "://" in first else first.split("/")):
+        if stem := re.sub(r"[*?\[].*", "", part).rstrip("-_."):
+            return stem[:_MAX_NAME]
+    return first[:_MAX_NAME]
 
 
 def listed(source: Source, in_order: bool = False) -> tuple[list[FileEntry], list[Access]]:
