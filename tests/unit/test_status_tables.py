@@ -85,6 +85,17 @@ def test_no_heading_and_no_figure_is_cut_in_80_columns() -> None:
     assert "unread: shards whose reader was lost" in " ".join(printed.split())
 
 
+def test_no_figure_of_a_job_is_cut_in_80_columns() -> None:
+    out, status = io.StringIO(), told("/data/of/a/team/packed/*.tfrecord")
+    measured = {"bytes_per_s": 123_456_789, "stall_share": 0.25, "hit_share": 0.72}
+    measured |= {"step_ms": 100.6, "between_ms": 19.3, "accelerators": 8}
+    status["sessions"][0] |= measured | {"job": "sweep/trial-1"}
+    status_view.show(status, calls.console(file=out, width=80))
+    shown = [" ".join(line.split()) for line in out.getvalue().splitlines()]
+    assert "job data set reads waits hits step between acc." in shown
+    assert "sweep/trial-1 /data/of/a/tea… 123.5 MB/s 25% 72% 100.6 ms 19.3 ms 8" in shown
+
+
 def test_labels_take_no_room_from_figures() -> None:
     out, most = io.StringIO(), told("j")
     sizes = dict.fromkeys(("used_bytes", "quota_bytes", "store_bytes"), 999 * 10**9)

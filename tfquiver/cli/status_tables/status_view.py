@@ -15,6 +15,7 @@ from tfquiver import plain_text
 from tfquiver.cli import calls
 from tfquiver.cli.calls import cut, table
 from tfquiver.cli.status_tables import activity, mounts_view, nodes_view, sessions_view, words, workers_view
+from tfquiver.cli.status_tables.names import named_rows
 from tfquiver.cli.status_tables.words import count, job, short, size
 
 _NODES_LEGEND = (
@@ -185,12 +186,14 @@ def show(status: Mapping[str, Any], console: Console, legends: bool = True, expl
     measured = [info for info in status["sessions"] if "bytes_per_s" in info]
     jobs = {(info["job"], info["session_key"], info["digest_id"]): info for info in measured}
     steps = any("step_ms" in info for info in jobs.values())
-    reading = table("job", "data set", "reads", "waits", "hits", *(("step", "between", "acc.") if steps else ()))
+    heads = ("reads", "waits", "hits", *(("step", "between", "acc.") if steps else ()))
+    rows, names = [], []
     for info in jobs.values():
         speed, waits = f"{info['bytes_per_s'] / 1e6:.1f} MB/s", f"{info['stall_share']:.0%}"
         hits = f"{info['hit_share']:.0%}" if "hit_share" in info else "-"
-        its = _steps(info) if steps else ()
-        reading.add_row(cut(job(info), 28), cut(info["dataset"], 28) or info["digest_id"][:8], speed, waits, hits, *its)
+        rows.append((speed, waits, hits, *(_steps(info) if steps else ())))
+        names.append((cut(job(info), 28), cut(info["dataset"], 28) or info["digest_id"][:8]))
+    reading = named_rows(heads, names, rows, console.width)
     tell(reading, _JOBS_LEGEND + (_STEPS_LEGEND if steps else ""), jobs)
     tell(sessions_view.sessions(status["sessions"], console.width), sessions_view.LEGEND, status["sessions"])
     remote_io = table("job", "from store", "now", "used", "set by")
