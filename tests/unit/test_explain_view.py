@@ -92,3 +92,10 @@ def test_and_why_there_is_none() -> None:
 def test_a_rate_that_a_person_set_is_a_decision_like_others() -> None:
     decision = {"at_s": 0.0, "kind": "job", "name": "a", "was": None, "becomes": 2e6, "rule": "pinned", "refused": ""}
     assert "  a: no limit -> 2.0 MB/s (pinned)\n" in shown(None, history=[decision])
+
+
+def test_a_plan_that_was_refused_is_said_to_be() -> None:
+    refused = {"at_s": 1e9, "kind": "plan", "name": "benefit", "was": None, "becomes": None, "rule": ""}
+    text = shown(None, history=[refused | {"refused": "moving data would pay; 3 more plans must find so first"}])
+    assert "  policy benefit: not carried out (moving data would pay; 3 more plans must find so first)" in text
+    assert "->" not in text

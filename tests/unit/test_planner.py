@@ -44,6 +44,7 @@ def test_what_nobody_reads_any_more_is_said_to_be_the_reason() -> None:
     gone = replace(TWO, datasets=TWO.datasets[1:], jobs=TWO.jobs[1:])
     (left, kept) = planner.replan(gone, 10.0).decisions
     assert (left.name, left.becomes, left.measurement) == ("d0", Allocation(), "nobody reads it")
+    assert left.rule == "nobody reads it", "which is what `tfquiver explain` shows"
     assert kept.name == "d1" and kept.measurement
 
 

@@ -45,7 +45,7 @@ def _run(arguments: argparse.Namespace) -> int:
     rate = f"at most {decimal(bytes_per_s)}/s" if bytes_per_s else "as much as it can"
     print(f"job {plain_text.plain(arguments.job)} reads {rate} from the object store")
     if name not in known:
-        print(f"tfquiver: {plain_text.plain(_unknown(known.values()))}", file=sys.stderr)
+        print(f"tfquiver: {plain_text.plain(_unknown(known.values(), bytes_per_s))}", file=sys.stderr)
     return 0
 
 
@@ -57,11 +57,12 @@ def _known(stub: Any, token: str, whom: str) -> dict[str, str]:
     return {info.job: words.job({"job": info.job, "session_key": info.session_key}) for info in sessions}
 
 
-def _unknown(known: Iterable[str]) -> str:
+def _unknown(known: Iterable[str], bytes_per_s: int) -> str:
     """A rate is kept for whatever name: a misspelt one would limit nobody, and nothing would say so."""
     names = sorted(set(known))
     some = ", ".join(map(repr, names[:_MOST_NAMES])) + (", ..." if len(names) > _MOST_NAMES else "")
-    return f"no job of that name reads now, or has lately: this is kept for one that comes; known are {some or 'none'}"
+    kept = "this is kept for one that comes" if bytes_per_s else "nothing is kept for one that comes"
+    return f"no job of that name reads now, or has lately: {kept}; known are {some or 'none'}"
 
 
 def _bytes_per_s(text: str) -> int:

@@ -187,6 +187,8 @@ def _cells(share: Mapping[str, Any]) -> tuple[str, ...]:
 def _decision(one: Mapping[str, Any]) -> str:
     when = datetime.fromtimestamp(one["at_s"]).strftime("%Y-%m-%d %H:%M:%S")
     why = "; ".join(part for part in (one["rule"], one["refused"]) if part)
+    if one.get("kind") == "plan":
+        return f"{when}  policy {cut(plain(one['name']), 40)}: not carried out ({plain(why)})"
     nothing = "no limit" if one.get("kind") == "job" else "-"
     was, becomes = (_value(one[key], nothing) for key in ("was", "becomes"))
     return f"{when}  {cut(plain(one['name']), 40)}: {was} -> {becomes} ({plain(why)})"

@@ -20,7 +20,8 @@ _LEGEND = (
 )
 _PROBES_LEGEND = (
     "probes: of what left the store, what jobs read past the cache while it is measured what it is worth to them. "
-    "Nothing of that is kept; of small data sets it may be more than all first reads."
+    "Nothing of that is kept; of small data sets it may be more than all first reads. Who finds nothing in the cache "
+    "would read it anyway, and is probed for as long as that lasts."
 )
 _COST_LEGEND = "a month: the cache, the rate, and what leaves the store in 30 days at this pace."
 
@@ -60,8 +61,8 @@ def show(points: Sequence[Point], cold_bytes: float, console: Console) -> None:
     if cold_bytes:
         console.print(
             f"first reads: the cache is empty when the jobs begin, so that each byte they read leaves the store once, "
-            f"{decimal(int(cold_bytes))} in all, however large the cache. Only what is above that"
-            + (" and above probes can be saved." if probes else " can be saved.")
+            f"{decimal(int(cold_bytes))} in all, however large the cache. Only what is above that can be saved"
+            + (", but for what a cache of any size takes to probe." if probes else ".")
         )
     if probes:
         console.print(_PROBES_LEGEND)

@@ -65,6 +65,11 @@ def show(runs: Sequence[Run], least: Bound, seed: int | None, workload: Workload
         made.add_row("(recorded)", "", lasting(average_s), f"{average_s / least.average_jct_s:.2f}", "", "", "", store)
     console.print(made)
     console.print(_LEGEND)
+    if cut_off := sum(job.recorded is not None and job.recorded_jct_s is None for job in workload.jobs):
+        console.print(
+            f"No line (recorded): {cut_off} of {len(took_s)} jobs read before the recording began, or still read when "
+            "it ended: how long they took nobody knows."
+        )
 
 
 def lasting(seconds: float) -> str:
