@@ -18,7 +18,7 @@ def between(view: ClusterView, old: Plan, new: Plan, rule: str, now: float) -> I
     for name in sorted(old.allocations.keys() | new.allocations.keys()):
         was, becomes = old.allocations.get(name, Allocation()), new.allocations.get(name, Allocation())
         if was != becomes:
-            by = "pinned" if name in pins else rule
+            by = "pinned" if name in pins else unread.get(name, rule)
             why = new.reasons.get(name) or unread.get(name, "")
             yield Decision(now, "dataset", name, was, becomes, why, by)
     for name in sorted(old.remote_bytes_per_s.keys() | new.remote_bytes_per_s.keys()):
