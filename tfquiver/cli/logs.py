@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import argparse
-import os
 import sys
 import time
-from collections import deque
 from contextlib import ExitStack
-from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any
 
 from tfquiver import errors
 from tfquiver.cli import calls
+from tfquiver.cli.followed_log import FollowedLog
 from tfquiver.cluster_address import running, service_name
 from tfquiver.plain_text import plain, shortened
 
@@ -22,7 +20,6 @@ _NODES = "node.log"
 _ELSEWHERE = "servers that were started by hand, by a unit or in a container log to their standard error"
 _LINES, _MOST_LINES = 40, 1_000_000
 _POLL_S = 0.3
-_MOST_LINE_BYTES = 1 << 16
 _MOST_FILES = 256
 
 
@@ -52,7 +49,7 @@ def _run(arguments: argparse.Namespace) -> int:
             raise errors.InvalidArgumentError(f"logs: {shortened(where)}: {error.args[-1]}") from error
         if not any(path.name == _NODES for path in found):
             silent.append(plain(str(directory)))
-        followed += [_Followed(path, f"{path.stem}: " if found[1:] else "") for path in found]
+        followed += [FollowedLog(path, f"{path.stem}: " if found[1:] else "") for path in found]
     if not followed:
         raise errors.NotFoundError(f"{', '.join(silent)}: nothing has been logged there ({_ELSEWHERE})")
     if silent:
@@ -70,46 +67,3 @@ def _run(arguments: argparse.Namespace) -> int:
             else:
                 time.sleep(_POLL_S)
     return 0
-
-
-class _Followed:
-    """A log that others append to, put aside and begin anew."""
-
-    def __init__(self, path: Path, mark: str) -> None:
-        self._path, self._mark = path, mark
-        self._file: BinaryIO | None = None
-        self._begun = b""  # a line that has no end yet
-
-    def last(self, most: int) -> list[str]:
-        return list(deque(self.more(), maxlen=most))
-
-    def more(self) -> list[str]:
-        """Whole lines that have come; never raises for a file that is away just now."""
-        try:
-            lines = self._read() if self._file is not None else []
-            if self._file is None or self._is_another():
-                self.close()
-                self._file, self._begun = self._path.open("rb"), b""
-                lines += self._read()
-        except OSError as error:
-            if self._file is None and not isinstance(error, FileNotFoundError):
-                raise errors.PermissionError_(f"{self._path}: {error.strerror}") from error
-            return []
-        return lines
-
-    def close(self) -> None:
-        if self._file is not None:
-            self._file.close()
-            self._file = None
-
-    def _is_another(self) -> bool:
-        assert self._file is not None
-        here, there = self._path.stat(), os.fstat(self._file.fileno())
-        return (here.st_dev, here.st_ino) != (there.st_dev, there.st_ino)
-
-    def _read(self) -> list[str]:
-        assert self._file is not None
-        *lines, self._begun = (self._begun + self._file.read()).split(b"\n")
-        if len(self._begun) > _MOST_LINE_BYTES:
-            lines, self._begun = [*lines, self._begun], b""
-        return [self._mark + plain(line.decode(errors="replace"), _MOST_LINE_BYTES) for line in lines]
