@@ -28,9 +28,13 @@ class Epochs:
     def __init__(self) -> None:
         self._open: dict[int, Epoch] = {}
         self._ended: deque[Epoch] = deque(maxlen=MOST_ENDED)
+        self._looked_s = 0.0
 
     def look(self, read: Iterable[tuple[int, str, str, int, float]], unix_s: float) -> None:
         """Of each session that somebody reads now: its number, job, data set, epoch, and how much of it is read."""
+        if unix_s < self._looked_s:
+            self._set_back(unix_s)
+        self._looked_s = unix_s
         for number, job, dataset, epoch, done in read:
             found = self._open.get(number)
             if found is None:
@@ -41,6 +45,12 @@ class Epochs:
             found.ended_s, found.done = unix_s, done
         for number in [number for number, one in self._open.items() if one.ended_s < unix_s - _GAP_S]:
             self._ended.append(self._open.pop(number))
+
+    def _set_back(self, unix_s: float) -> None:
+        """The clock was: what is later is of no time that there has been."""
+        self._ended = deque((one for one in self._ended if one.began_s <= unix_s), MOST_ENDED)
+        for one in (*self._ended, *self._open.values()):
+            one.began_s, one.ended_s = min(one.began_s, unix_s), min(one.ended_s, unix_s)
 
     def told(self, since_s: float, most: int) -> list[dict[str, Any]]:
         """The newest. Half of the time between two looks is taken to be theirs on both sides."""

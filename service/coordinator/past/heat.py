@@ -19,33 +19,33 @@ class HeatMap:
 
     def __init__(self, steps: int) -> None:
         self._cells = np.full((steps, MOST_ROWS), NOTHING, np.uint8)
-        self._last, self._rows = -1, 0
+        self.last, self._rows = -1, 0  # of the steps that were put
 
     def put(self, step: int, shares: npt.NDArray[np.float64]) -> None:
         """`shares`: 0 to 1, of each chunk. Another number of chunks than before begins anew."""
         rows = min(len(shares), MOST_ROWS)
-        if not rows or self._last - SET_BACK_STEPS <= step < self._last:
+        if not rows or self.last - SET_BACK_STEPS <= step < self.last:
             return
-        if step < self._last:  # the clock was set back
-            self._cells[:], self._last = NOTHING, -1
+        if step < self.last:  # the clock was set back
+            self._cells[:], self.last = NOTHING, -1
         if rows != self._rows:
             self._cells[:], self._rows = NOTHING, rows
         steps = len(self._cells)
-        if self._last >= 0:
-            for between in range(max(self._last + 1, step - steps + 1), step):
+        if self.last >= 0:
+            for between in range(max(self.last + 1, step - steps + 1), step):
                 self._cells[between % steps] = NOTHING
         starts = np.linspace(0, len(shares), rows, endpoint=False).astype(int)
         together = np.add.reduceat(shares, starts) / np.diff([*starts, len(shares)])
         self._cells[step % steps, :rows] = np.clip(together * FULL, 0, FULL).astype(np.uint8)
-        self._last = step
+        self.last = step
 
     def told(self, until: int) -> dict[str, object]:
         """`cells`: base64, a byte a cell, a column after the other, the oldest first; 255: not known."""
         steps = len(self._cells)
-        first = max(self._last - steps + 1, 0)
+        first = max(self.last - steps + 1, 0)
         columns = [
             self._cells[step % steps, : self._rows].tobytes()
-            if first <= step <= self._last
+            if first <= step <= self.last
             else bytes([NOTHING]) * self._rows
             for step in range(until - steps + 1, until + 1)
         ]

@@ -14,8 +14,9 @@ from tfquiver.service.coordinator.past.heat import HeatMap
 from tfquiver.service.coordinator.past.series import COARSE, DAY_STEPS, HOUR_STEPS, STEP_S, Series
 
 MOST_JOBS = 512  # 13 kB each
-MOST_DATASETS = 32  # 70 kB each
+MOST_DATASETS = 128  # 46 kB each
 _SILENT_STEPS = 6  # a job that reads no more
+_SILENT_COARSE = 2  # a data set that nobody follows any more
 MOST_EPOCHS = 1000  # that are told
 CLUSTER = ("read_bytes_per_s", "store_bytes_per_s", "stall_share", "jobs", "readers")
 JOB = ("bytes_per_s", "stall_share", "hit_share")
@@ -58,11 +59,18 @@ class Past:
         self._heard[job] = step
 
     def chunks(self, unix_s: float, digest_id: str, shares: npt.NDArray[np.float64]) -> None:
-        """Once in COARSE steps is enough."""
-        self._heat.setdefault(digest_id, HeatMap(DAY_STEPS)).put(int(unix_s // STEP_S) // COARSE, shares)
+        """Once in COARSE steps is enough. Of more than MOST_DATASETS those that came first have theirs, as jobs do."""
+        step = int(unix_s // STEP_S) // COARSE
+        found = self._heat.get(digest_id)
+        if found is None:
+            if len(self._heat) >= MOST_DATASETS:
+                oldest = next(iter(self._heat))
+                if step - _SILENT_COARSE <= self._heat[oldest].last <= step:
+                    return
+                del self._heat[oldest]
+            found = self._heat[digest_id] = HeatMap(DAY_STEPS)
+        found.put(step, shares)
         self._heat.move_to_end(digest_id)
-        while len(self._heat) > MOST_DATASETS:
-            self._heat.popitem(last=False)
 
     def told(self, unix_s: float, day: bool, jobs: Sequence[str], digest_id: str) -> dict[str, Any]:
         """For JSON. `jobs`: whose series are told; `digest_id`: whose chunks."""
