@@ -116,7 +116,7 @@ class Server(threading.Thread):
         return self.link
 
     async def _serve(self) -> None:
-        feed = Feed(lambda _: made_up(self._rng))
+        feed = Feed(lambda: made_up(self._rng))
         runner = web.AppRunner(application(feed, self._told, KEY), access_log=None)
         await runner.setup()
         await web.TCPSite(runner, "127.0.0.1", 0).start()

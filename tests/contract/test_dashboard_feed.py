@@ -15,15 +15,8 @@ from tfquiver.cli.dashboard import feed as feed_module
 from tfquiver.cli.dashboard.feed import Feed
 
 
-def many(thorough: bool) -> dict[str, Any]:
-    status = told("many")
-    (dataset,) = status["datasets"]
-    nodes = [{"node_id": f"n-{number}", "quota_bytes": 9, "used_bytes": 1} for number in range(feed_module.FEW + 1)]
-    if thorough:
-        nodes = [node | {"hits": 5} for node in nodes]
-    else:
-        dataset = dataset | {"cache": {"mode": "unset"}}
-    return status | {"going_on": [], "store": None, "nodes": nodes, "datasets": [dataset]}
+def status() -> dict[str, Any]:
+    return told("many") | {"going_on": [], "store": None}
 
 
 async def first(feed: Feed, count: int) -> list[dict[str, Any]]:
@@ -39,26 +32,13 @@ def _quickly(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(feed_module, "EVERY_S", 0.02)
 
 
-def test_of_many_nodes_each_is_asked_seldom_and_what_they_said_stays() -> None:
-    asked = list[bool]()
-
-    def ask(thorough: bool) -> dict[str, Any]:
-        asked.append(thorough)
-        return many(thorough)
-
-    seen = asyncio.run(first(Feed(ask), 4))
-    assert asked[:2] == [True, False] and not any(asked[1:])
-    assert [one["nodes"][0]["hits"] for one in seen] == [5] * 4
-    assert {one["datasets"][0]["cache"] for one in seen} == {seen[0]["datasets"][0]["cache"]} != {"full (unset)"}
-
-
 def test_nobody_is_asked_when_nobody_looks_and_who_comes_later_sees_nothing_old() -> None:
     asked = 0
 
-    def ask(thorough: bool) -> dict[str, Any]:
+    def ask() -> dict[str, Any]:
         nonlocal asked
         asked += 1
-        return many(thorough) | {"coordinator": f"asked-{asked}"}
+        return status() | {"coordinator": f"asked-{asked}"}
 
     async def run() -> None:
         feed = Feed(ask)
@@ -79,10 +59,10 @@ def test_nobody_is_asked_when_nobody_looks_and_who_comes_later_sees_nothing_old(
 def test_whatever_goes_wrong_is_told_and_the_next_question_asked() -> None:
     wrong: list[Exception | None] = [errors.UnavailableError("away"), KeyError("nonsense"), None]
 
-    def ask(thorough: bool) -> dict[str, Any]:
+    def ask() -> dict[str, Any]:
         if error := wrong.pop(0) if wrong else None:
             raise error
-        return many(thorough)
+        return status()
 
     seen = asyncio.run(first(Feed(ask), 3))
     assert [one.get("error", "") for one in seen] == ["away", "tfquiver dashboard: 'nonsense'", ""]
@@ -92,7 +72,7 @@ def test_pages_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(feed_module, "MOST_LOOKERS", 1)
 
     async def run() -> None:
-        feed = Feed(many)
+        feed = Feed(status)
         async with aclosing(feed.follow()) as news:
             await anext(news)
             with pytest.raises(errors.ResourceExhaustedError):

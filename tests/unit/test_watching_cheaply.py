@@ -65,7 +65,7 @@ def test_pages_are_sent_what_is_new_and_now_and_then_that_nothing_is(monkeypatch
     answers: list[str | None] = ["first", None, None, "second"]
     asked = 0
 
-    def ask(thorough: bool) -> dict[str, Any] | None:
+    def ask() -> dict[str, Any] | None:
         nonlocal asked
         asked += 1
         name = answers.pop(0) if answers else None

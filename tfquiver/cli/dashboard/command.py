@@ -11,13 +11,16 @@ import signal
 import socket
 import sys
 import webbrowser
+from functools import partial
 from typing import Any
 
 from tfquiver import errors, plain_text
 from tfquiver.cli import calls
 from tfquiver.cli.showing import status
 from tfquiver.cli.showing.lookout import Lookout
+from tfquiver.cli.showing.sparing import Sparing
 from tfquiver.cli.showing.unfollowed import Unfollowed
+from tfquiver.cli.status_tables.money import Prices
 from tfquiver.cluster_address.service_name import coordinator_address
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2, coordinator_pb2_grpc
 from tfquiver.trust import own_token
@@ -79,13 +82,12 @@ async def _serve(where: str, token: str, host: str, port: int, key: str, browser
     from tfquiver.cli.dashboard.feed import Feed
     from tfquiver.cli.dashboard.web_server import application
 
-    kept = KeptChannels()
+    kept, prices = KeptChannels(), Prices()
     lookout, unfollowed = Lookout(where, token, kept), Unfollowed()
-    feed = Feed(
-        lambda thorough: lookout.look(
-            lambda: status.collect(where, token, _SESSIONS, thorough=thorough, kept=kept, unfollowed=unfollowed)
-        )
-    )  # fmt: skip
+    sparing = Sparing(
+        partial(status.collect, where, token, _SESSIONS, prices, kept=kept, unfollowed=unfollowed), prices
+    )
+    feed = Feed(lambda: lookout.look(sparing.collect))
     admission = Admission()
     runner = web.AppRunner(
         application(feed, lambda day, jobs, digest: past(where, token, day, jobs, digest), key, admission.asked),

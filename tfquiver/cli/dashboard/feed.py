@@ -14,16 +14,11 @@ from tfquiver import errors, plain_text
 from tfquiver.cli.dashboard.shown import shown
 
 EVERY_S = 2.0
-FEW = 32  # nodes and data sets, each of which takes a call
-THOROUGHLY_EVERY_S = 10.0
-MOST_CALLS_PER_S = 50.0
 MOST_LOOKERS = 64
 
 REPEATED_EVERY_S = 6.0  # to who looks; a page takes a silence of 15 s for a dashboard that is gone
 
-# Whether what takes a call for each node and data set is wanted, too -> what `tfquiver status` collects; None: it is
-# what it was.
-Ask = Callable[[bool], dict[str, Any] | None]
+Ask = Callable[[], dict[str, Any] | None]  # what `tfquiver status` collects; None: it is what it was
 
 
 class Feed:
@@ -35,9 +30,7 @@ class Feed:
         self._news = asyncio.Condition()
         self._lookers = 0
         self._task: asyncio.Task[None] | None = None
-        self._nodes: dict[str, dict[str, Any]] = {}
-        self._settings: dict[str, dict[str, Any]] = {}
-        self._thorough_at = self._told_at = float("-inf")
+        self._told_at = float("-inf")
         self._cluster = ""  # as it was told last, a JSON object but for its end
 
     async def follow(self) -> AsyncIterator[str]:
@@ -78,21 +71,11 @@ class Feed:
 
     def _told(self) -> str:
         """Empty: there is nothing that would have to be told."""
-        now, calls = time.monotonic(), len(self._nodes) + len(self._settings)
-        every_s = 0.0 if calls <= FEW else max(THOROUGHLY_EVERY_S, calls / MOST_CALLS_PER_S)
-        thorough = now >= self._thorough_at + every_s
+        now = time.monotonic()
         try:
-            status = self._ask(thorough)
+            status = self._ask()
             if status is None:
                 return self._now() if now >= self._told_at + REPEATED_EVERY_S else ""
-            if thorough:
-                self._nodes = {one["node_id"]: one for one in status["nodes"]}
-                self._settings = {one["digest_id"]: one["cache"] for one in status["datasets"]}
-                self._thorough_at = now
-            else:  # what they said last, and what the coordinator knows of them now
-                status["nodes"] = [self._nodes.get(one["node_id"], {}) | one for one in status["nodes"]]
-                for one in status["datasets"]:
-                    one["cache"] = self._settings.get(one["digest_id"], one["cache"])
             self._cluster = json.dumps(shown(status)).removesuffix("}")
             return self._now()
         except errors.TfquiverError as error:

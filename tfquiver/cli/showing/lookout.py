@@ -69,7 +69,7 @@ class Lookout:
     def _looked(self, told: dict[str, Any] | None) -> None:
         """While somebody reads there is news each time, and nobody is asked whether there is."""
         self._looked_s = time.monotonic()
-        if told is None or any(one.get("bytes_per_s") is not None for one in told["sessions"]):
+        if told is None or any(one.get("bytes_per_s") is not None for one in told.get("sessions", ())):
             self._forget()
         elif self._asked is None or self._asked.done():
             self._await()

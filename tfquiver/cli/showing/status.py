@@ -11,6 +11,7 @@ import os
 import socket
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
+from functools import partial
 from typing import Any
 
 from tfquiver import errors
@@ -18,9 +19,9 @@ from tfquiver.cli import calls
 from tfquiver.cli.calls import plain
 from tfquiver.cli.showing import cold, watching
 from tfquiver.cli.showing.lookout import Lookout
+from tfquiver.cli.showing.sparing import Sparing
 from tfquiver.cli.showing.unfollowed import Unfollowed
-from tfquiver.cli.status_tables import activity, money, mounts_view, status_view, words
-from tfquiver.cli.status_tables.status_view import saved
+from tfquiver.cli.status_tables import money, mounts_view, status_view, sums, words
 from tfquiver.cluster_address.running import named_or_running, one_named_or_running
 from tfquiver.cluster_address.service_name import coordinator_address
 from tfquiver.plain_text import plain as printable
@@ -101,13 +102,10 @@ def _watch(arguments: argparse.Namespace, where: str, token: str, prices: money.
         coordinator_address(where)
     collected, unfollowed = _told if arguments.json else collect, Unfollowed()
     with KeptChannels() as kept, Lookout(where, token, kept) as lookout:
-
-        def ask() -> dict[str, Any] | None:
-            return lookout.look(
-                lambda: collected(where, token, arguments.sessions, prices, kept=kept, unfollowed=unfollowed)
-            )
-
-        return (watching.as_json if arguments.json else watching.watch)(ask, arguments.watch)
+        once = partial(collected, where, token, arguments.sessions, prices, kept=kept, unfollowed=unfollowed)
+        sparing = Sparing(once, prices)
+        watched = watching.as_json if arguments.json else watching.watch
+        return watched(lambda: lookout.look(sparing.collect), arguments.watch)
 
 
 def status(
@@ -146,11 +144,11 @@ def status(
 
 
 def _told(
-    where: str, token: str, sessions: int, prices: money.Prices, kept: KeptChannels | None = None,
-    unfollowed: Unfollowed | None = None,
+    where: str, token: str, sessions: int, prices: money.Prices, thorough: bool = True,
+    kept: KeptChannels | None = None, unfollowed: Unfollowed | None = None,
 ) -> dict[str, Any]:  # fmt: skip
     if not cold.is_cold(where):
-        return collect(where, token, sessions, prices, kept=kept, unfollowed=unfollowed or Unfollowed())
+        return collect(where, token, sessions, prices, thorough, kept, unfollowed or Unfollowed())
     told = cold.collect(where)
     return told | {"saved": told["saved"] | {"money": prices.of(told["saved"])}}
 
@@ -186,12 +184,8 @@ def collect(
     if kept is not None:
         kept.keep_only([address, *(node.control_address for node in listed_nodes.nodes)])
     told = list(_nodes(listed_nodes.nodes, token, kept) if thorough else map(_unasked, listed_nodes.nodes))
-    keys = ("hits", "peer_hits", "misses", "store_bytes", "served_bytes")
-    totals = {key: sum(node.get(key, 0) for node in told) for key in keys}
-    given = totals["hits"] + totals["peer_hits"] + totals["misses"]
     names = {dataset.digest_id: dataset.name for dataset in datasets}
     newest = [with_state(plain(info) | {"dataset": names.get(info.digest_id, "")}) for info in infos]
-    spared = saved([node["totals"] for node in told if node.get("totals")])
     found = {
         "coordinator": address,
         "coordinator_up_ms": listed_nodes.up_ms,
@@ -201,15 +195,11 @@ def collect(
         "lost_dispatchers": [plain(one) for one in listed.lost] if listed else [],
         "datasets": cached,
         "sessions": newest,
-        "going_on": activity.going_on(told, cached, newest),
         "remote_io": [plain(one) for one in limits.jobs] if limits else [],
         "store": plain(limits.store) if limits and limits.HasField("store") else None,
         "mounts": mounts_view.collect(),
-        **totals,
-        "hit_ratio": (totals["hits"] + totals["peer_hits"]) / given if given else None,
-        "saved": spared | {"money": prices.of(spared)},
     }
-    return {"problems": status_view.problems(found), **found}
+    return sums.with_sums(found, prices)
 
 
 def with_state(session: dict[str, Any]) -> dict[str, Any]:

@@ -70,6 +70,7 @@ def problems(status: Mapping[str, Any]) -> list[str]:
     found = [*nodes_view.problems(status["nodes"], status["lost_nodes"]), *nodes_view.full_disks(status["nodes"])]
     answering = [node for node in status["nodes"] if "error" not in node]
     quota = sum(node["quota_bytes"] for node in status["nodes"])
+    is_limited = _is_limited(status["datasets"], quota)
     if not quota and (started := words.just_started(status.get("coordinator_up_ms", 0))):
         found.append(f"no node has come back yet: the coordinator {started}; ask again in some seconds")
     elif not quota:
@@ -86,7 +87,7 @@ def problems(status: Mapping[str, Any]) -> list[str]:
         if damaged:
             found.append(f"{name}: {damaged} shards from others did not have their hash, and were not kept")
         without_room = node.get("refused_inserts", 0) - by_disk - damaged
-        if without_room and not _is_small(node, status["datasets"], quota):
+        if without_room and not is_limited and node["used_bytes"] <= _FULL * node["quota_bytes"]:
             found.append(f"{name}: {without_room} times a shard could not be kept: no room in its quota")
     found += workers_view.lost(status["lost_dispatchers"])
     found += workers_view.problems(status["dispatchers"])
@@ -115,12 +116,12 @@ def problems(status: Mapping[str, Any]) -> list[str]:
     return found
 
 
-def _is_small(node: Mapping[str, Any], datasets: Sequence[Mapping[str, Any]], quota_bytes: int) -> bool:
-    """Its quota is used up, or a data set's allocation may be, or may have been while jobs read: so it is where caches
-    (`quota_bytes`, of all nodes) are smaller than the data."""
-    is_limited = any(one["cache"].get("allocation_bytes") for one in datasets)
-    is_limited = is_limited or sum(one["size_bytes"] for one in datasets) > quota_bytes
-    return is_limited or node["used_bytes"] > _FULL * node["quota_bytes"]
+def _is_limited(datasets: Sequence[Mapping[str, Any]], quota_bytes: int) -> bool:
+    """A data set's allocation may be used up, or may have been while jobs read: so it is where caches (`quota_bytes`,
+    of all nodes) are smaller than the data."""
+    if any(one["cache"].get("allocation_bytes") for one in datasets):
+        return True
+    return sum(one["size_bytes"] for one in datasets) > quota_bytes
 
 
 def show_all(found: Sequence[str], told: Sequence[Mapping[str, Any]], console: Console) -> None:
