@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import hmac
-import json
 from collections.abc import Awaitable, Callable
 from contextlib import aclosing
 from pathlib import Path
@@ -14,6 +13,7 @@ from aiohttp import web
 
 from tfquiver import errors, plain_text
 from tfquiver.cli.dashboard.feed import Feed
+from tfquiver.cli.dashboard.past_answers import AskPast, PastAnswers
 
 PAGE = Path(__file__).with_name("page")
 FILES = {"/": "index.html", "/app.js": "app.js", "/app.css": "app.css"}
@@ -27,11 +27,8 @@ HEADERS = {
 }
 _COOKIE = "tfquiver_key"
 _DENIED = "open the link that `tfquiver dashboard` has printed: the key is in it\n"
-_MOST_JOBS, _MOST_ASKED = 20, 4
+_MOST_JOBS = 20
 _SEND_S = 30.0  # a browser that takes nothing for so long is let go
-
-# day, jobs, digest id in hexadecimal digits -> what GetPast tells; raises TfquiverError.
-AskPast = Callable[[bool, list[str], str], dict[str, Any]]
 
 
 def application(
@@ -39,7 +36,7 @@ def application(
 ) -> web.Application:
     """`asked`: told of each request, before it is looked at."""
     app = web.Application(middlewares=[_guarded(key, asked)])
-    app["feed"], app["past"], app["asking"] = feed, past, asyncio.Semaphore(_MOST_ASKED)
+    app["feed"], app["past"] = feed, PastAnswers(past)
     for path in FILES:
         app.router.add_get(path, _file)
     app.router.add_get("/events", _events)
@@ -97,6 +94,4 @@ async def _past(request: web.Request) -> web.StreamResponse:
     jobs, dataset = request.query.getall("job", [])[:_MOST_JOBS], request.query.get("dataset", "")
     if len(dataset) not in (0, 64) or not all(digit in "0123456789abcdef" for digit in dataset):
         raise web.HTTPBadRequest(reason="dataset: 64 hexadecimal digits")
-    async with request.app["asking"]:
-        told = await asyncio.to_thread(request.app["past"], request.query.get("span") == "day", jobs, dataset)
-    return web.json_response(text=json.dumps(told, allow_nan=False))
+    return web.json_response(text=await request.app["past"].told(request.query.get("span") == "day", jobs, dataset))
