@@ -6,6 +6,7 @@ import asyncio
 import resource
 import socket
 import struct
+import time
 from pathlib import Path
 
 import google_crc32c
@@ -104,6 +105,21 @@ async def test_a_bad_start_is_told_and_ended(tmp_path: Path, digest: Digest, sta
         assert complaint in await peer.last_words()
         await peer.close()
         assert await is_alive(node, digest)
+
+
+@on_loop
+async def test_who_is_refused_again_and_again_does_not_fill_the_log(
+    tmp_path: Path, digest: Digest, caplog: pytest.LogCaptureFixture
+) -> None:
+    began_s = time.monotonic()
+    async with StoreNode(tmp_path / "cache", [digest], token="right") as node:
+        for _ in range(50):
+            peer = await Peer.of(node, hello=False)
+            peer.say(frames.Hello("wrong", "x"))
+            assert await peer.last_words()
+            await peer.close()
+    lines = [line for line in caplog.messages if "wrong token" in line]
+    assert len(lines) <= 1 + (time.monotonic() - began_s) / 10
 
 
 def put(header: entry.Header) -> bytes:

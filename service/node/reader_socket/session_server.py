@@ -139,10 +139,11 @@ class SessionServer:
             self._pause_accepting()
             return
         if not self._admits(sock):
-            logging.warning("reader socket: refused a process of user %d", peer_uid(sock))
+            every_n_seconds(logging.WARNING, "reader socket: refused a process of user %d", 10, peer_uid(sock))
             sock.close()
         elif len(self._connections) >= MAX_CONNECTIONS:
-            logging.error("reader socket: refused a connection: there are %d already", MAX_CONNECTIONS)
+            said = "reader socket: refused a connection: there are %d already"
+            every_n_seconds(logging.ERROR, said, 10, MAX_CONNECTIONS)
             sock.close()
         else:
             self._used()

@@ -15,6 +15,7 @@ from absl import logging
 from tfquiver import errors
 from tfquiver.content.digest import Digest
 from tfquiver.plain_text import plain
+from tfquiver.rare_lines import every_n_seconds
 from tfquiver.service.node.disk import entry
 from tfquiver.service.node.disk.disk_cache import DiskCache
 from tfquiver.service.node.peers import data_frames as frames
@@ -28,6 +29,7 @@ from tfquiver.trust.identity import Authority, check_data_port
 
 HELLO_S = 10.0
 WORKING_S = 1.0
+_WARN_S = 10.0
 MAX_ASKED = 4096
 _AT_ONCE = 8  # shards of one connection that are being made ready
 
@@ -74,7 +76,7 @@ class DataConnection:
         try:
             await self._serve()
         except errors.TfquiverError as error:
-            logging.warning("data port, %s: %s", self._peer, error)
+            _warn(self._peer, error)
             await self._farewell(error)
         except (OSError, EOFError) as error:
             logging.vlog(1, "data port, %s: %s", self._peer, error)
@@ -211,7 +213,8 @@ class DataConnection:
             try:
                 await services.incoming.insert(header, stored, self._peer)
             except (errors.DataLossError, errors.ResourceExhaustedError) as error:
-                logging.warning("data port: refused an insert: %s", error)
+                kind = type(error).__name__
+                every_n_seconds(logging.WARNING, "data port: refused an insert: %s", _WARN_S, error, apart=kind)
                 trouble = error
         await self._send(frames.put_reply(header.hash, trouble))
 
@@ -249,12 +252,18 @@ class DataConnection:
             await work(*arguments)
             return
         except (errors.TfquiverError, OSError) as error:
-            logging.warning("data port, %s: %s", self._peer, error)
-        except Exception:  # noqa: BLE001 - one peer's trouble must not end the others, nor leave it waiting for ever
-            logging.exception("data port, %s", self._peer)
+            _warn(self._peer, error)
+        except Exception as error:  # noqa: BLE001 - one peer's trouble must not end the others, nor leave it waiting
+            kind = type(error).__name__
+            every_n_seconds(logging.ERROR, "data port, %s", _WARN_S, self._peer, exc_info=True, apart=kind)
         # Half an answer may be on its way: the connection cannot go on.
         with contextlib.suppress(OSError):
             self._sock.shutdown(socket.SHUT_RDWR)
+
+
+def _warn(peer: str, error: Exception) -> None:
+    """Anybody can connect, and be refused, thousands of times a second."""
+    every_n_seconds(logging.WARNING, "data port, %s: %s", _WARN_S, peer, error, apart=type(error).__name__)
 
 
 def _body(request: int, shard: int, fd: int, offset: int, header: entry.Header) -> Body:
