@@ -15,6 +15,7 @@ from tfquiver import errors
 from tfquiver.cli.dashboard import feed as feed_module
 from tfquiver.cli.dashboard.feed import Feed
 from tfquiver.cli.showing import watching
+from tfquiver.cli.status_tables import fitting
 from tfquiver.service.coordinator.long_polls.changes import Changes
 from tfquiver.service.metrics.loop_lag import LONGEST_PAUSE_S, PAUSE_S, next_pause_s
 
@@ -104,6 +105,25 @@ def test_a_terminals_page_is_laid_out_again_where_something_is_different() -> No
     assert page(lambda: None, 120) != first
     assert page(refuse) == ["! away"]
     assert page(lambda: status) == first
+
+
+def test_a_page_is_laid_out_of_no_more_than_there_is_room_for() -> None:
+    status = told("job-a") | {"going_on": [], "coordinator_up_ms": 1, "store": None, "mounts": []}
+    (node, dead), (dataset,) = status["nodes"], status["datasets"]
+    status["nodes"] = [node | {"labels": {"rack": "1"}}] * 1000 + [dead]
+    status["datasets"] = [dataset | {"name": f"set-{number}"} for number in range(9_999)]
+    status["datasets"].append(dataset | {"name": "moves", "moving_shards": 3, "moving_bytes": 5, "unmoved_shards": 0})
+    status["problems"] = [f"problem {number}" for number in range(3000)]
+    some, _ = fitting.cut(status, 29)
+    assert [len(some[key]) for key in ("problems", "nodes", "datasets")] == [29, 30, 30]
+    lines = watching.Pages(lambda: status, has_keyboard=True).page(80, 30).plain.splitlines()
+    assert len(lines) == 30 and lines[0] == "! problem 0"
+    left_out = int(lines[-1].partition("; ")[2].partition(" ")[0])
+    assert 14_990 <= left_out <= 15_020
+    status["problems"] = []
+    assert "data set moves moves" in watching.Pages(lambda: status, has_keyboard=True).page(80, 30).plain
+    pages = watching.Pages(iter([status, None, None]).__next__, has_keyboard=True)
+    assert [len(pages.page(80, height).plain.splitlines()) for height in (20, 40, 20)] == [20, 40, 20]
 
 
 @pytest.mark.parametrize(

@@ -80,7 +80,7 @@ async def _serve(where: str, token: str, host: str, port: int, key: str, browser
 
     from tfquiver.cli.dashboard.admission import SILENT_S, Admission
     from tfquiver.cli.dashboard.feed import Feed
-    from tfquiver.cli.dashboard.web_server import application
+    from tfquiver.cli.dashboard.web_server import Log, application
 
     kept, prices = KeptChannels(), Prices()
     lookout, unfollowed = Lookout(where, token, kept), Unfollowed()
@@ -91,7 +91,7 @@ async def _serve(where: str, token: str, host: str, port: int, key: str, browser
     admission = Admission()
     runner = web.AppRunner(
         application(feed, lambda day, jobs, digest: past(where, token, day, jobs, digest), key, admission.asked),
-        access_log=None, shutdown_timeout=1.0, keepalive_timeout=SILENT_S,
+        access_log=None, logger=Log(), shutdown_timeout=1.0, keepalive_timeout=SILENT_S,
     )  # fmt: skip
     stop = asyncio.Event()
     for number in (signal.SIGINT, signal.SIGTERM):

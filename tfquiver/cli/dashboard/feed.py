@@ -79,10 +79,15 @@ class Feed:
             self._cluster = json.dumps(shown(status)).removesuffix("}")
             return self._now()
         except errors.TfquiverError as error:
-            return json.dumps({"error": plain_text.of_error(error), "now_s": time.time()})
+            return trouble(error)
         except Exception as error:  # noqa: BLE001 - the thread's boundary: the next question may do
             logging.exception("what a status says could not be shown")
             return json.dumps({"error": f"tfquiver dashboard: {plain_text.of_error(error)}", "now_s": time.time()})
 
     def _now(self) -> str:
         return f'{self._cluster}, "now_s": {time.time()}}}'
+
+
+def trouble(error: errors.TfquiverError) -> str:
+    """In place of what there is to see."""
+    return json.dumps({"error": plain_text.of_error(error), "now_s": time.time()})

@@ -22,7 +22,7 @@ from rich.text import Text
 
 from tfquiver import errors, plain_text
 from tfquiver.cli import calls
-from tfquiver.cli.status_tables import status_view
+from tfquiver.cli.status_tables import fitting, status_view
 
 Ask = Callable[[], Mapping[str, Any] | None]  # None: it is what it was
 _KEY_READ_BYTES = 64
@@ -100,30 +100,35 @@ class Pages:
     def __init__(self, ask: Ask, has_keyboard: bool) -> None:
         self._ask, self._how = ask, "any key ends" if has_keyboard else "Ctrl-C ends"
         self._status: Mapping[str, Any] | None = None
-        self._lines, self._width = list[str](), 0
+        self._lines, self._left_out = list[str](), 0
+        self._width = self._height = 0
 
     def page(self, width: int, height: int) -> Text:
         """Of now. What has not changed is not laid out again."""
+        room = max(height - 1, 1)
         try:
             status = self._ask()
-            if status is not None or width != self._width:
+            if status is not None or width != self._width or height > self._height:
                 self._status = status or self._status
-                self._lines = self._laid_out(width)
-                self._width = width
+                self._lay_out(width, room)
+                self._width, self._height = width, height
         except errors.TfquiverError as error:
-            self._lines, self._width = self._laid_out(width, error), 0
-        room = max(height - 1, 1)
-        cut = f"; {len(self._lines) - room} lines more than there is room for" if len(self._lines) > room else ""
+            self._lay_out(width, room, error)
+            self._width = 0
+        more = max(len(self._lines) - room, 0) + self._left_out
+        cut = f"; {more} lines more than there is room for" if more else ""
         return Text.from_ansi("\n".join([*self._lines[:room], f"{_now()}  {self._how}{cut}"]))
 
-    def _laid_out(self, width: int, error: errors.TfquiverError | None = None) -> list[str]:
+    def _lay_out(self, width: int, room: int, error: errors.TfquiverError | None = None) -> None:
         out = io.StringIO()
         drawn = calls.console(file=out, width=width, force_terminal=True, color_system="standard")
+        self._left_out = 0
         if error is not None:
             drawn.print(Text(f"! {plain_text.of_error(error)}", style="red"))
         elif self._status is not None:
-            status_view.show(self._status, drawn, legends=False)
-        return out.getvalue().splitlines()
+            some, self._left_out = fitting.cut(self._status, room)
+            status_view.show(some, drawn, legends=False)
+        self._lines = out.getvalue().splitlines()
 
 
 @contextlib.contextmanager

@@ -1,0 +1,105 @@
+"""What a browser is answered: one for which there is no place asks again; nothing that it asks for is a fault."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import aiohttp
+import pytest
+from aiohttp import web
+
+from tests.support.aio import on_loop
+from tests.unit.test_status_tables import told
+from tfquiver.cli.dashboard import feed as feed_module
+from tfquiver.cli.dashboard.feed import Feed
+from tfquiver.cli.dashboard.web_server import Log, application
+from tfquiver.proto.tfquiver.v1 import coordinator_pb2
+
+KEY = "k" * 20
+
+
+def past(day: bool, jobs: list[str], digest_id: str) -> dict[str, Any]:
+    request = coordinator_pb2.GetPastRequest(day=day, jobs=jobs, digest_id=bytes.fromhex(digest_id))
+    return {"jobs": list(request.jobs)}
+
+
+@asynccontextmanager
+async def served() -> AsyncIterator[tuple[aiohttp.ClientSession, int]]:
+    """A browser that has the key, and the port."""
+    feed = Feed(lambda: told("name") | {"going_on": [], "store": None})
+    runner = web.AppRunner(application(feed, past, KEY), access_log=None, logger=Log())
+    await runner.setup()
+    try:
+        await web.TCPSite(runner, "127.0.0.1", 0).start()
+        port = runner.addresses[0][1]
+        jar = aiohttp.CookieJar(unsafe=True)
+        async with aiohttp.ClientSession(cookies={f"tfquiver_key_{port}": KEY}, cookie_jar=jar) as browser:
+            yield browser, port
+    finally:
+        await feed.close()
+        await runner.cleanup()
+
+
+@on_loop
+async def test_a_page_for_which_there_is_no_place_says_so_and_has_one_later(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(feed_module, "MOST_LOOKERS", 1)
+    monkeypatch.setattr(feed_module, "REPEATED_EVERY_S", 0.0)
+    monkeypatch.setattr(feed_module, "EVERY_S", 0.05)
+    async with served() as (browser, port):
+        events = f"http://127.0.0.1:{port}/events"
+        first = await browser.get(events)
+        assert (await first.content.readline()).startswith(b'data: {"coordinator"')
+        async with browser.get(events) as second:
+            assert (second.status, second.content_type) == (200, "text/event-stream"), "else browsers ask no more"
+            retry, data = (await second.text()).strip().split("\n")
+            assert retry.startswith("retry: ")
+            assert "1 pages look at this dashboard already" in json.loads(data.removeprefix("data: "))["error"]
+        first.close()
+        async with asyncio.timeout(60):
+            while True:
+                async with browser.get(events) as later:
+                    if (await later.content.readline()).startswith(b"data: "):
+                        break
+
+
+HEAD = b"GET %s HTTP/1.1\r\nHost: 127.0.0.1:%d\r\nCookie: tfquiver_key_%d=" + KEY.encode() + b"\r\n"
+HOSTS = (b"a:b", b"x:99999", b"\xc3\xa9" * 100, b"xn--\xff:1", b"[::1", b"a/b?c#d:1", b"")
+ASKED = {
+    b"/past?job=%ED%A0%80": 200, b"/past?job=%00&job=%FF": 200, b"/past?job=%zz%": 200, b"/past?dataset=zz": 400,
+    b"/past?dataset=" + b"%D9%A1" * 64: 400, b"/../../etc/passwd": 404, b"/%2e%2e/app.js": 404, b"/app.js%00": 404,
+}  # fmt: skip
+HEADERS = (b"Range: bytes=5-1", b"Range: bytes=9999999999-", b"If-Modified-Since: Mon, 01 Jan 99999999999 00:00:00 GMT")
+NONSENSE = (
+    b"\x16\x03\x01\x02\x00\r\n\r\n",
+    b"PRI * HTTP/2.0\r\n\r\n",
+    b"GET / HTTP/9.9\r\n\r\n",
+    b"GET /" + b"a" * 9000 + b"\r\n",
+)
+
+
+@on_loop
+async def test_nothing_that_is_asked_for_is_a_fault(caplog: pytest.LogCaptureFixture) -> None:
+    async with served() as (_, port):
+
+        async def status(request: bytes) -> int:
+            reader, writer = await asyncio.open_connection("127.0.0.1", port)
+            writer.write(request)
+            line = await asyncio.wait_for(reader.readline(), 20)
+            writer.close()
+            return int(line.split()[1])
+
+        end = b"Connection: close\r\n\r\n"
+        for host in HOSTS:
+            assert await status(b"GET / HTTP/1.1\r\nHost: " + host + b"\r\n" + end) in (400, 403), host
+        for path, expected in ASKED.items():
+            assert await status(HEAD % (path, port, port) + end) == expected, path
+        for header in HEADERS:
+            assert await status(HEAD % (b"/app.js", port, port) + header + b"\r\n" + end) == 200, header
+        for nonsense in NONSENSE * 10:
+            assert await status(nonsense) == 400
+    assert len(caplog.messages) <= 1, "anybody can send them: once a minute is enough"
+    assert all(line.isprintable() and len(line) < 400 for line in caplog.messages)
