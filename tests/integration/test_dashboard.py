@@ -20,6 +20,9 @@ from tests.support.dashboard_served import GIVE_UP_S, seen, served
 from tests.support.digests import numbered_digest
 from tfquiver.cli.dashboard.admission import MOST_CONNECTIONS
 from tfquiver.cli.main import main
+from tfquiver.cli.showing import sparing
+from tfquiver.cli.showing.status import collect as status_collect
+from tfquiver.cli.status_tables.money import Prices
 from tfquiver.registering.registration import Registrar
 
 HOSTILE = "<img src=x onerror=alert(1)>\x1b[2J"
@@ -90,6 +93,23 @@ def test_who_has_the_link_sees_and_nobody_else(cluster: Cluster) -> None:
         assert asked(link, "/../pyproject.toml", cookie)[0] == 404
         for method in ("POST", "PUT", "DELETE"):
             assert asked(link, "/past", cookie, method)[0] == 405, "it is for reading"
+
+
+def test_a_look_that_asks_no_node_tells_what_nodes_said_last(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sparing, "FEW", 0)
+    asked = list[bool]()
+
+    def collect(thorough: bool) -> dict[str, Any]:
+        asked.append(thorough)
+        return status_collect(cluster.coordinator.address, thorough=thorough)
+
+    seldom = sparing.Sparing(collect, Prices())
+    first, second = seldom.collect(), seldom.collect()
+    assert asked == [True, False]
+    for key in ("problems", "hit_ratio", "saved", "hits", "served_bytes", "going_on", "datasets"):
+        assert first[key] == second[key], key
+    [before], [after] = first["nodes"], second["nodes"]
+    assert before.keys() == after.keys() and "incarnation" in after
 
 
 def test_a_key_of_ones_own_is_long_enough(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
