@@ -70,7 +70,8 @@ class Series:
         is_known = ~np.isnan(values)
         told = np.full(len(values), None, object)
         told[is_known] = _short(values[is_known])
-        return told.tolist()
+        found: list[float | None] = told.tolist()
+        return found
 
 
 def _short(values: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
@@ -78,4 +79,5 @@ def _short(values: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
     at = _DIGITS - 1 - np.floor(np.log10(np.maximum(np.abs(values), _LEAST))).astype(int)
     # A power of ten that is a whole number: what is divided by it is written with no more digits than it has.
     whole = 10.0 ** np.abs(at)
-    return np.where(at >= 0, np.rint(values * whole) / whole, np.rint(values / whole) * whole)
+    short: npt.NDArray[np.float64] = np.where(at >= 0, np.rint(values * whole) / whole, np.rint(values / whole) * whole)
+    return short

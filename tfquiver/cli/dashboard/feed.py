@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncGenerator, Callable
 from typing import Any
 
 from absl import logging
@@ -33,7 +33,7 @@ class Feed:
         self._told_at = float("-inf")
         self._cluster = ""  # as it was told last, a JSON object but for its end
 
-    async def follow(self) -> AsyncIterator[str]:
+    async def follow(self) -> AsyncGenerator[str, None]:
         """JSON objects, the newest there is whenever there is a newer one. Raises ResourceExhaustedError."""
         if self._lookers >= MOST_LOOKERS:
             raise errors.ResourceExhaustedError(f"{MOST_LOOKERS} pages look at this dashboard already")

@@ -121,7 +121,8 @@ def _is_limited(datasets: Sequence[Mapping[str, Any]], quota_bytes: int) -> bool
     of all nodes) are smaller than the data."""
     if any(one["cache"].get("allocation_bytes") for one in datasets):
         return True
-    return sum(one["size_bytes"] for one in datasets) > quota_bytes
+    size_bytes: int = sum(one["size_bytes"] for one in datasets)
+    return size_bytes > quota_bytes
 
 
 def show_all(found: Sequence[str], told: Sequence[Mapping[str, Any]], console: Console) -> None:
