@@ -92,6 +92,7 @@ async def _serve(where: str, token: str, host: str, port: int, key: str, browser
     runner = web.AppRunner(
         application(feed, lambda day, jobs, digest: past(where, token, day, jobs, digest), key, admission.asked),
         access_log=None, logger=Log(), shutdown_timeout=1.0, keepalive_timeout=SILENT_S,
+        handler_cancellation=True,  # a page that is gone takes no place
     )  # fmt: skip
     stop = asyncio.Event()
     for number in (signal.SIGINT, signal.SIGTERM):

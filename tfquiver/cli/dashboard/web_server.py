@@ -120,7 +120,7 @@ async def _events(request: web.Request) -> web.StreamResponse:
         try:
             told = await anext(news)
         except errors.TfquiverError as error:  # browsers ask again after an event, and never after an error
-            return web.Response(headers=HEADERS | _EVENTS, text=f"retry: {_RETRY_MS}\ndata: {feed.trouble(error)}\n\n")
+            return web.Response(headers=HEADERS | _EVENTS, text=f"data: {feed.trouble(error)}\nretry: {_RETRY_MS}\n\n")
         await answer.prepare(request)
         while True:
             try:
