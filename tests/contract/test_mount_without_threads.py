@@ -20,15 +20,16 @@ pytest.importorskip("trio.testing")
 pyfuse3 = pytest.importorskip("pyfuse3")
 operations = pytest.importorskip("tfquiver.mounting.operations")
 open_shards = pytest.importorskip("tfquiver.mounting.open_shards")
+node_line = pytest.importorskip("tfquiver.mounting.node_line")
 
 DIGEST = numbered_digest(8)
 LENGTH = int(DIGEST.lengths[0])
 
 
-class Node:
+class Node(node_line.NodeLine):  # type: ignore[name-defined,misc]
     """Gives any shard, and says of all that they are cached."""
 
-    async def get(self, shard: int, again: bool = False) -> tuple[frames.Got, int]:
+    async def get(self, shard: int, again: bool = False, give_up_at: float = 0.0) -> tuple[frames.Got, int]:
         fd = os.memfd_create("shard")
         os.write(fd, bytes(LENGTH))
         crc = google_crc32c.value(bytes(LENGTH))
@@ -46,9 +47,10 @@ def test_reads_fail_and_the_mount_goes_on(monkeypatch: pytest.MonkeyPatch) -> No
         return call(*arguments)
 
     async def reads() -> None:
-        shards = open_shards.OpenShards(DIGEST, Node(), 16, 1 << 20)
+        node = Node(DIGEST, "data", 1.0)
+        shards = open_shards.OpenShards(DIGEST, node, 16, 1 << 20)
         async with trio.open_nursery() as nursery:
-            made = operations.Operations(DIGEST, FileTree(DIGEST.files), Node(), shards, nursery, 1 << 20)
+            made = operations.Operations(DIGEST, FileTree(DIGEST.files), node, shards, nursery, 1 << 20)
             with monkeypatch.context() as without:
                 without.setattr(trio.to_thread, "run_sync", refuse)
                 with pytest.raises(pyfuse3.FUSEError) as told:
