@@ -11,7 +11,7 @@ import signal
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from pathlib import Path
 
 import pytest
@@ -19,8 +19,10 @@ import pytest
 from tests.support import warm
 from tests.support.cluster import wait_until
 from tests.support.daemons import daemons
+from tests.support.disks import fusectl
 from tests.support.mounted import ENDS_S, forget_pages, mounted
-from tests.support.privileges import needs_fuse
+from tests.support.privileges import needs_fuse, needs_mounts
+from tfquiver.mounting import kernel_read_ahead
 
 READERS, FILE_BYTES, READ_BYTES = 100, 300_000, 128 << 10
 PATIENCE_S = 6.0
@@ -62,19 +64,31 @@ def reads(read: Callable[[Path], bytes], path: Path) -> bool:
 
 @needs_fuse
 @pytest.mark.parametrize(
-    ("read", "files", "limit_s"),
-    [(direct, READERS, PATIENCE_S), (direct, 1, PATIENCE_S), (buffered, READERS, QUEUED_S)],
-    ids=["direct", "direct, one file", "buffered"],
+    ("read", "files", "limit_s", "all_at_once"),
+    [
+        pytest.param(direct, READERS, PATIENCE_S, True, marks=needs_mounts),
+        pytest.param(direct, 1, PATIENCE_S, True, marks=needs_mounts),
+        (buffered, READERS, QUEUED_S, False),
+    ],
+    ids=["all at once", "all at once, one file", "through pages"],
 )
 def test_names_are_told_and_a_hundred_reads_end(
-    tmp_path: Path, seed: int, read: Callable[[Path], bytes], files: int, limit_s: float
+    tmp_path: Path, seed: int, read: Callable[[Path], bytes], files: int, limit_s: float, all_at_once: bool
 ) -> None:
+    """`all_at_once`: the kernel hands the mount as many reads as there are; else 12, as a rule."""
     source, point, cache_dir = tmp_path / "data", tmp_path / "mnt", tmp_path / "cache"
     source.mkdir()
     for number in range(files):
         (source / f"{number:03d}").write_bytes(random.Random(seed + number).randbytes(FILE_BYTES))
     names = sorted(path.name for path in source.iterdir())
-    with mounted(point, cache_dir, [str(source)], f"--patience_s={PATIENCE_S:g}") as mount:
+    with ExitStack() as stack:
+        if all_at_once:
+            stack.enter_context(fusectl())
+        mount = stack.enter_context(mounted(point, cache_dir, [str(source)], f"--patience_s={PATIENCE_S:g}"))
+        if all_at_once:
+            connection = kernel_read_ahead.connection(point.stat().st_dev)
+            allowed = Path(kernel_read_ahead.OF_CONNECTION.format(connection))
+            wait_until(lambda: int(allowed.read_text()) > READERS, "the kernel has been told")
         assert (point / names[0]).stat().st_size == FILE_BYTES
         [node] = daemons(cache_dir)
         with ThreadPoolExecutor(READERS) as threads:

@@ -7,10 +7,9 @@ import mmap
 import os
 import random
 import signal
-import subprocess
 import time
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack, suppress
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -19,6 +18,7 @@ import tfquiver
 from tests.support import numbered, warm
 from tests.support.cluster import wait_until
 from tests.support.daemons import daemons, end_daemons
+from tests.support.disks import fusectl
 from tests.support.mounted import command, forget_pages, mounted, sums
 from tests.support.privileges import needs_fuse, needs_mounts
 from tfquiver import errors
@@ -135,12 +135,7 @@ def test_the_kernel_reads_more_of_the_mount_ahead_and_of_nothing_else(tmp_path: 
 @needs_mounts
 def test_the_kernel_may_ask_for_more_at_once_where_fusectl_is_mounted(tmp_path: Path, source: Path) -> None:
     """Where it is not, 12 reads that hang hold those of everybody."""
-    connections = Path(kernel_read_ahead.OF_CONNECTION).parents[1]
-    with ExitStack() as stack:
-        if not connections.is_mount():
-            subprocess.run(["mount", "-t", "fusectl", "none", connections], check=True)
-            stack.callback(subprocess.run, ["umount", connections], check=True)
-        mount = stack.enter_context(mounted(tmp_path / "mnt", tmp_path / "cache", every(source)))
+    with fusectl(), mounted(tmp_path / "mnt", tmp_path / "cache", every(source)) as mount:
         number = kernel_read_ahead.connection(mount.point.stat().st_dev)
         path = Path(kernel_read_ahead.OF_CONNECTION.format(number))
         wait_until(lambda: int(path.read_text()) == kernel_read_ahead.AT_ONCE, "it has been told")

@@ -86,6 +86,19 @@ def ext4(directory: Path, size_bytes: int = 16 << 20) -> Iterator[Disk]:
 
 
 @contextmanager
+def fusectl(connections: Path = Path("/sys/fs/fuse/connections")) -> Iterator[None]:
+    """What the kernel says and is told of FUSE's connections, where init has not mounted it already."""
+    mounts_it = not connections.is_mount()
+    if mounts_it:
+        subprocess.run(["mount", "-t", "fusectl", "none", connections], check=True)
+    try:
+        yield
+    finally:
+        if mounts_it:
+            subprocess.run(["umount", connections], check=True)
+
+
+@contextmanager
 def tmpfs(path: Path, size_bytes: int, files: int = 0) -> Iterator[Path]:
     """`files`: so many may be on it, directories too; 0: any number."""
     path.mkdir()
