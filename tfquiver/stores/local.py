@@ -110,13 +110,16 @@ class LocalStore:
     def _read(self, uri: str, offset: int, length: int, generation: str) -> bytes:
         path = path_of(uri)
         try:
-            with Path(path).open("rb", buffering=0) as file:
-                versions.check(uri, "file", generation, _generation(os.fstat(file.fileno())))
-                data = os.pread(file.fileno(), length, offset)
-                while len(data) < length and (more := os.pread(file.fileno(), length - len(data), offset + len(data))):
+            file = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+            try:
+                versions.check(uri, "file", generation, _generation(os.fstat(file)))
+                data = os.pread(file, length, offset)
+                while len(data) < length and (more := os.pread(file, length - len(data), offset + len(data))):
                     data += more
                 # After the read: a file rewritten in place while it was read must not pass for the old one.
-                versions.check(uri, "file", generation, _generation(os.fstat(file.fileno())))
+                versions.check(uri, "file", generation, _generation(os.fstat(file)))
+            finally:
+                os.close(file)
         except FileNotFoundError as error:
             if generation:
                 raise errors.StaleDigestError(f"{uri}: the file is gone since the digest was built") from error

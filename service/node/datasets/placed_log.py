@@ -30,15 +30,18 @@ class PlacedLog:
     def __init__(self, path: Path, now_s: Callable[[], float] = time.time, max_noted: int = MAX_NOTED) -> None:
         """`now_s`: Unix time."""
         self._path, self._now_s, self._max_noted = path, now_s, max_noted
-        self._lock = threading.Lock()
+        self._lock = threading.Lock()  # of what is noted
+        self._writing = threading.Lock()  # of the file; taken before the other one
+        self._waiting: list[bytes] = []  # records that are noted, and not written yet
         self._noted = _read(path, max_noted)
         self._records = 0
         self._fd = -1
-        with self._lock:
+        with self._writing:
             self._rewrite()
 
     def note(self, hash: bytes) -> None:
-        """Before an entry stands. One that is noted already keeps its time."""
+        """Before an entry stands. One that is noted already keeps its time. Of many at the same time one thread writes
+        what all of them note: each would wait for the others, one after the other."""
         with self._lock:
             if hash in self._noted:
                 return
@@ -50,7 +53,12 @@ class PlacedLog:
                 return
             at_s = int(self._now_s())
             self._noted[hash] = at_s
-            self._append(_record(hash, at_s))
+            self._waiting.append(_record(hash, at_s))
+        with self._writing:
+            with self._lock:
+                records, self._waiting = self._waiting, []
+            if records:
+                self._append(b"".join(records))
 
     def noted(self) -> Mapping[bytes, int]:
         """Unix seconds by hash."""
@@ -59,34 +67,38 @@ class PlacedLog:
 
     def settle(self, hashes: Iterable[bytes]) -> None:
         """They have an owner, or are gone."""
-        with self._lock:
-            for hash in hashes:
-                self._noted.pop(hash, None)
-            if self._records > 2 * len(self._noted):
+        with self._writing:
+            with self._lock:
+                for hash in hashes:
+                    self._noted.pop(hash, None)
+                left = len(self._noted)
+            if self._records > 2 * left:
                 self._rewrite()
 
     def close(self) -> None:
-        with self._lock:
+        with self._writing:
             self._close()
 
-    def _append(self, record: bytes) -> None:
+    def _append(self, records: bytes) -> None:
         if self._fd < 0:
             return
         try:
-            if os.write(self._fd, record) < len(record):
+            if os.write(self._fd, records) < len(records):
                 self._rewrite()  # the disk is full in the middle of one
             else:
-                self._records += 1
+                self._records += len(records) // _RECORD_BYTES
         except OSError as error:
             every_n_seconds(logging.WARNING, "%s: %s", 60, self._path, error)
 
     def _rewrite(self) -> None:
         self._close()
-        pieces = [_HEAD, *(_record(hash, at_s) for hash, at_s in self._noted.items())]
+        with self._lock:
+            noted = dict(self._noted)
+        pieces = [_HEAD, *(_record(hash, at_s) for hash, at_s in noted.items())]
         try:
             durable.write(self._path, pieces)
             self._fd = os.open(self._path, os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW)
-            self._records = len(self._noted)
+            self._records = len(noted)
         except OSError as error:
             every_n_seconds(logging.WARNING, "%s: %s", 60, self._path, error)
 

@@ -72,9 +72,19 @@ def rename(temporary: Path, path: Path) -> None:
     try:
         temporary.rename(path)
     except FileNotFoundError:
-        for directory in (path.parents[2], path.parents[1], path.parents[0]):
-            directory.mkdir(mode=0o700, exist_ok=True)
+        _make(path.parent, 3)
         temporary.rename(path)
+
+
+def _make(directory: Path, levels: int) -> None:
+    """The innermost first: those above it are there, as a rule."""
+    try:
+        directory.mkdir(mode=0o700, exist_ok=True)
+    except FileNotFoundError:
+        if levels == 1:
+            raise
+        _make(directory.parent, levels - 1)
+        directory.mkdir(mode=0o700, exist_ok=True)
 
 
 def unlink(path: Path) -> bool:
