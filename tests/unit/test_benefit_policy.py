@@ -35,6 +35,15 @@ def test_with_less_than_two_chunks_what_came_first_is_kept() -> None:
     )
 
 
+@pytest.mark.parametrize(
+    ("size_bytes", "more"), [(100 * GB, "a GB more would spare at most 1 MB/s"), (GB // 10, "a MB more would spare")]
+)
+def test_no_more_is_spoken_of_than_the_data_set_lacks(size_bytes: int, more: str) -> None:
+    view = one_job_each([100], [1e8], 40, None)
+    view = replace(view, cache_bytes=size_bytes // 2, datasets=(replace(view.datasets[0], size_bytes=size_bytes),))
+    assert more in BenefitPolicy().plan(view, 0.0).reasons["d0"]
+
+
 def test_two_chunks_for_many_jobs_come_before_all_of_a_small_one() -> None:
     view = one_job_each([100, 50], [1e8, 1e8], 50, None)
     four = replace(view, jobs=(*view.jobs, *(JobView(f"more{at}", "d0", 1e8) for at in range(3))))

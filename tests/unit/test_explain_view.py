@@ -99,3 +99,10 @@ def test_a_plan_that_was_refused_is_said_to_be() -> None:
     text = shown(None, history=[refused | {"refused": "moving data would pay; 3 more plans must find so first"}])
     assert "  policy benefit: not carried out (moving data would pay; 3 more plans must find so first)" in text
     assert "->" not in text
+
+
+def test_another_policy_is_named_once() -> None:
+    chosen = {"at_s": 1e9, "kind": "policy", "name": "lru", "was": "benefit", "becomes": "lru", "refused": ""}
+    assert "  policy: benefit -> lru (chosen by a person)\n" in shown(
+        None, history=[chosen | {"rule": "chosen by a person"}]
+    )

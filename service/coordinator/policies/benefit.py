@@ -29,7 +29,7 @@ from tfquiver.service.coordinator.policies.reasons import Reasons, Sentences
 from tfquiver.service.coordinator.speed_model.closed_form import hit_ratio
 from tfquiver.service.coordinator.speed_model.demand import reading_rates
 
-_GB = 1e9
+_GB, _MB = 1e9, 1e6
 # A job that was measured to be as fast without the cache: it still spares the store, but anything else comes first.
 _LEAST_WEIGHT = 1e-3
 
@@ -199,7 +199,8 @@ def _why(dataset: DatasetView, demand: _Demand, got: Allocation) -> str:
         what += f"; {_computing(dataset.computed)}"
     if not demand.jobs:
         return f"benefit: {what}: no job reads it, what others leave is its"
-    per_gb = of_rate(demand.fastest / max(1, dataset.size_bytes) * _GB)
+    unit, unit_bytes = ("GB", _GB) if dataset.size_bytes - got.cache_bytes >= _GB else ("MB", _MB)
+    per_unit = of_rate(demand.fastest / max(1, dataset.size_bytes) * unit_bytes)
     jobs = f"{demand.jobs} job{'s' * (demand.jobs > 1)} ({demand.measured} probed)"
     if demand.guessed or not demand.rated:
         mean = "" if demand.rated else "; taken as the mean of all jobs"
@@ -209,5 +210,5 @@ def _why(dataset: DatasetView, demand: _Demand, got: Allocation) -> str:
     return (
         f"benefit: {what}, spares {most}{of_rate(demand.spared(got, dataset.size_bytes))}: {jobs} would read "
         f"{most}{of_rate(demand.all_together)} faster from a cache"
-        + ("" if all_of_it else f"; a GB more would spare {most}{per_gb}")
+        + ("" if all_of_it else f"; a {unit} more would spare {most}{per_unit}")
     )
