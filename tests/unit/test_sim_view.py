@@ -24,8 +24,8 @@ def simulated(path: Path, capsys: pytest.CaptureFixture[str], **recorded: object
 def test_why_there_is_no_line_of_what_was_recorded(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = tmp_path / "week.json"
     whole = simulated(path, capsys, began_before=False, ended_s=250.0)
-    assert "(recorded) 4.2 min" in whole and "No line" not in whole
+    assert whole.startswith("1 job scheduler") and "(recorded) 4.2 min" in whole and "No line" not in whole
     for cut_off in ({"began_before": True, "ended_s": 250.0}, {"began_before": False, "ended_s": None}):
         told = simulated(path, capsys, **cut_off)
-        assert "No line (recorded): 1 of 1 jobs read before the recording began, or still read when it ended" in told
+        assert "No line (recorded): 1 of 1 job read before the recording began, or still read when it ended" in told
     assert "recorded" not in simulated(path, capsys)

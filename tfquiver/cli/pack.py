@@ -41,5 +41,5 @@ def _run(arguments: argparse.Namespace) -> int:
             parts, targets.target(arguments.output), arguments.name, arguments.workers,
             lambda finished, count: progress.update(task, completed=finished, total=count),
         )  # fmt: skip
-    print(f"{arguments.output}: {made} files made, {len(parts) - made} were there")
+    print(f"{arguments.output}: {made} file{'s' * (made != 1)} made, {len(parts) - made} were there")
     return 0

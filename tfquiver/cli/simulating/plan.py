@@ -123,7 +123,8 @@ def _run(arguments: argparse.Namespace) -> int:
         told = {"policy": policy, "seed": seed, "assumed": assumed, "first_read_bytes": cold_bytes}
         print(json.dumps(told | {"points": [asdict(point) for point in points]}))
     else:
-        print(f"{len(workload.jobs)} jobs, policy {policy}" + (f", drawn with seed {seed}" if seed is not None else ""))
+        drawn = f", drawn with seed {seed}" if seed is not None else ""
+        print(f"{sim_view.number_of(workload.jobs)}, policy {policy}{drawn}")
         if assumed:
             print(assumed)
         plan_view.show(points, cold_bytes, calls.console())

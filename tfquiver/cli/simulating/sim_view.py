@@ -56,7 +56,7 @@ def show(runs: Sequence[Run], least: Bound, seed: int | None, workload: Workload
         "(bound)", "", lasting(least.average_jct_s), "", lasting(least.makespan_s), "", "",
         decimal(int(least.store_bytes)),
     )  # fmt: skip
-    console.print(f"{len(workload.jobs)} jobs" + (f", drawn with seed {seed}" if seed is not None else ""))
+    console.print(number_of(workload.jobs) + (f", drawn with seed {seed}" if seed is not None else ""))
     took_s = [job.recorded_jct_s for job in workload.jobs]
     whole_s = [one for one in took_s if one is not None]
     if whole_s and len(whole_s) == len(took_s):
@@ -67,9 +67,13 @@ def show(runs: Sequence[Run], least: Bound, seed: int | None, workload: Workload
     console.print(_LEGEND)
     if cut_off := sum(job.recorded is not None and job.recorded_jct_s is None for job in workload.jobs):
         console.print(
-            f"No line (recorded): {cut_off} of {len(took_s)} jobs read before the recording began, or still read when "
+            f"No line (recorded): {cut_off} of {number_of(took_s)} read before the recording began, or still read when "
             "it ended: how long they took nobody knows."
         )
+
+
+def number_of(jobs: Sequence[object]) -> str:
+    return f"{len(jobs)} job{'s' * (len(jobs) != 1)}"
 
 
 def lasting(seconds: float) -> str:

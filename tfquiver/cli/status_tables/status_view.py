@@ -42,8 +42,9 @@ _STEPS_LEGEND = (
 )
 _REMOTE_IO_LEGEND = (
     "What jobs may read from the object store, a second. now: with what others lend it, or without what it lends. "
-    "used: in the last second or so; above now for a while where that has just fallen. set by: a person (tfquiver "
-    "limit), or a policy."
+    "used: in the last second or so; above now for a while where that has just fallen, and as long as a job without a "
+    "rate reads the same data set in chunks (coop): what is loaded for that one all are given. set by: a person "
+    "(tfquiver limit), or a policy."
 )
 _FULL = 0.9
 
