@@ -7,8 +7,10 @@ What a reply promises is durable before the reply: each method that decides (her
 from __future__ import annotations
 
 import asyncio
+import itertools
 import random
 import uuid
+from collections import deque
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from pathlib import Path
 
@@ -55,6 +57,8 @@ from tfquiver.service.coordinator.residency.residency import Table
 from tfquiver.service.coordinator.samplings import Samplings
 from tfquiver.service.coordinator.sessions.decisions import SessionLimits
 from tfquiver.service.coordinator.sessions.sessions import Sessions
+
+_GONE_AT_ONCE = 16  # data sets that a node held some of: a few ms
 
 
 class Coordinator:
@@ -114,7 +118,7 @@ class Coordinator:
         )
         self.caching.placement.known = self.registry.__contains__
         self.residency = self.caching.residency
-        self.caching.placed.stepwise = self._stepwise.run
+        self.caching.stepwise = self.caching.placed.stepwise = self._stepwise.run
         self.meters = JobMeters(clock, self.sessions.session)
         self.store = StoreMeter(clock, options.store_bytes_per_s)
         self.step_meters = StepMeters(clock, self.meters)
@@ -300,7 +304,9 @@ class Coordinator:
 
     def _node_gone(self, node_id: str) -> None:
         self.sessions.node_lost(node_id)
-        self.heartbeats.gone(node_id)
+        parts = self.heartbeats.gone(node_id)
+        deque(itertools.islice(parts, _GONE_AT_ONCE), maxlen=0)
+        self._stepwise.run(parts)
         self.caching.placed.reports.gone(node_id)
 
     async def _looked_after(self) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Iterator
 
 from absl import logging
 
@@ -63,9 +63,10 @@ class Heartbeats:
         again.resend_inventory = True
         return again
 
-    def gone(self, node_id: str) -> None:
-        """It has left, or is lost: it holds nothing any more."""
-        self._changed(self._residency.node_gone(node_id), False)
+    def gone(self, node_id: str) -> Iterator[None]:
+        """It has left, or is lost: it holds nothing any more. To be gone through to its end, part by part."""
+        changes = self._residency.node_gone(node_id)
+        return (self._changed([change], False) for change in changes)
 
     def _reply(self, resend: bool) -> pb2.HeartbeatReply:
         return pb2.HeartbeatReply(

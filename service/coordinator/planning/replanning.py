@@ -266,7 +266,9 @@ class Replanning:
         outcome = await self._asked(view, now)
         planned_s = time.perf_counter()
         self.times.planned(seen_s - began_s, planned_s - seen_s)
-        for decision in outcome.decisions:
+        parts = InParts()
+        for decision in outcome.decisions:  # where bandwidth is shared out there is one of each of a thousand jobs
+            await parts.rest()
             failed = decision.kind == "plan" and outcome.why == "failed"  # somebody has to look
             level = logging.WARNING if failed else logging.INFO
             logging.log(

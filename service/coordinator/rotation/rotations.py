@@ -85,6 +85,9 @@ class Rotations:
     def __iter__(self) -> Iterator[bytes]:
         return iter(self._caches)
 
+    def __len__(self) -> int:
+        return len(self._caches)
+
     def __contains__(self, digest_id: bytes) -> bool:
         return digest_id in self._caches
 

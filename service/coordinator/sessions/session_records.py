@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 
 from tfquiver.proto.tfquiver.v1 import commit_log_pb2 as log_pb2
 from tfquiver.service.coordinator.sessions.session import Session
@@ -18,6 +18,13 @@ def still(session: Session, tickets: Tickets) -> Callable[[], Iterator[Record]]:
     return functools.partial(_records_of, session.still(), given, end_told)
 
 
+def settled_records(settled: Sequence[Session], tickets: Tickets) -> Iterator[Record]:
+    """Of sessions that had settled, and that nobody read, when a snapshot was begun; in any thread. What has come to
+    one of them since is in the log behind the snapshot, and may be here, too."""
+    for session in settled:
+        yield from _records_of(session, tickets.of(session.session_id), tickets.end_told(session.session_id))
+
+
 def _records_of(session: Session, tickets: list[tuple[TicketName, bool]], end_told: bool) -> Iterator[Record]:
     session_id = session.session_id
     yield Record(session_created=_created(session))
@@ -26,7 +33,7 @@ def _records_of(session: Session, tickets: list[tuple[TicketName, bool]], end_to
             session_id=session_id, provider_id=provider_id, repetition=repetition, adopted=adopted, end=end_told
         )
         yield Record(ticket_given=given)
-    for reader in session.readers.values():
+    for reader in list(session.readers.values()):  # who comes late to a settled one comes meanwhile
         opened = log_pb2.ReaderOpened(
             session_id=session_id,
             reader_id=reader.reader_id,
