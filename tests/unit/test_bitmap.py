@@ -27,6 +27,19 @@ def test_it_is_a_set_of_numbers(case: tuple[int, list[int]]) -> None:
         assert len(one) == size
 
 
+@given(st.lists(st.lists(st.integers(0, 40), max_size=20), max_size=5), st.integers(0, 4))
+def test_several_at_a_time_are_as_one_after_the_other(groups: list[list[int]], still_before: int) -> None:
+    bitmap, each, still = Bitmap(41), Bitmap(41), Bitmap(41)
+    was: list[int] = []
+    for number, group in enumerate(groups):
+        if number == still_before:
+            still, was = bitmap.still(), bitmap.as_array().nonzero()[0].tolist()
+        assert bitmap.lacking(group) == [one for one in group if one not in each]
+        assert bitmap.add_all(group) == [one for one in group if each.add(one)]
+        assert (bitmap.as_array() == each.as_array()).all() and bitmap.count == each.count
+    assert still.as_array().nonzero()[0].tolist() == was, "a still does not change"
+
+
 def test_nothing_is_no_bytes() -> None:
     assert Bitmap(10).compressed() == b""
     assert Bitmap.from_compressed(b"", 10).count == 0

@@ -25,7 +25,7 @@ def check(board: Board) -> None:
 def test_columns_follow_whatever_sessions_and_shards_do() -> None:
     rng, board = random.Random(1), Board(SIZES, 20)
     of_some = board.follow()
-    chunks = set[int]()
+    chunks = frozenset[int]()
     for step in range(400):
         session, chunk = f"session-{rng.randrange(20)}", rng.randrange(len(SIZES))
         if session not in board.sessions:

@@ -188,6 +188,26 @@ def test_a_session_costs_two_bits_a_shard_and_looks_at_all_of_them_seldom(monkey
     assert draws <= 2 + 32_000 / slots.MOST_DRAWN * 1.1
 
 
+def test_what_is_drawn_anew_is_used_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of what stood in no window any more one was taken, and all were looked for again."""
+    draws = 0
+
+    def counted(*args: Any) -> Any:
+        nonlocal draws
+        draws += 1
+        return slots.draw(*args)
+
+    resident = bytearray(b"\1" * 20 + b"\0" * 20)
+    subject = ResidentFirst(np.ones(40, np.bool_), resident, [1] * 40, random.Random(1))
+    taken = subject.take(21, 100)
+    subject.give_back(taken[:10])
+    assert subject.take(1, 100)[0] in taken[:10], "the others stand in the window of what is resident"
+    resident[:] = bytes(40)  # nobody is told
+    monkeypatch.setattr(sampler_module, "draw", counted)
+    assert len(subject.take(28, 100)) == 28
+    assert draws <= 3
+
+
 def test_what_comes_back_in_crowds_does_not_stay_in_a_window() -> None:
     """Of readers that are lost at the end of an epoch: the few shards that were left are all in the window."""
     shards, cohort = 1_000_000, 50_000

@@ -95,8 +95,8 @@ class ResidentSlots:
         """`resident`: a byte a shard, 0 or 1, kept by the caller, who tells of changes."""
         self._layout, self.resident = layout, resident
         mask = layout.slots(np.frombuffer(resident, np.uint8) != 0)
-        self._bytes = bytearray(np.packbits(mask, bitorder="little").tobytes())
-        self.bits: Bits = np.frombuffer(self._bytes, np.uint8)
+        self.bytes = bytearray(np.packbits(mask, bitorder="little").tobytes())  # for who looks at one after the other
+        self.bits: Bits = np.frombuffer(self.bytes, np.uint8)
         self.versions = [0] * layout.chunks  # of each chunk; grows whenever its resident shards are others
 
     def changed(self, shards: npt.NDArray[np.integer]) -> None:

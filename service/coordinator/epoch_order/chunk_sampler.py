@@ -117,26 +117,70 @@ class ChunkSampler:
                 self._use.use_ended(chunk)
         self._taken_whole.clear()
         taken: list[int] = []
-        size_bytes = 0
+        left_bytes = max_bytes
         while len(taken) < n and self._pending.count:
-            window = self._next()
-            if window is None:
+            found = self._next()
+            if found is None:
                 break
-            shard = self._layout.shard_at[window[-1]]
-            size_bytes += int(self._lengths[shard])
-            if taken and size_bytes > max_bytes:
+            most = n - len(taken) if self._mix == 1 else 1
+            some, some_bytes, more = self._take_from(*found, most, left_bytes, store_bytes, bool(taken))
+            taken += some
+            if not more:
                 break
-            if store_bytes is not None and not self._resident[shard]:
-                if store_bytes <= 0:
-                    break
-                store_bytes -= int(self._lengths[shard])
-            self._leave(shard, window.pop())
-            self._take_in_hand(shard)
-            taken.append(shard)
-            chunk = self._layout.chunk_of[shard]
-            if not self._left_of[chunk]:
-                self._taken_whole.add(chunk)
+            left_bytes -= some_bytes
+            if store_bytes is not None:
+                store_bytes -= sum(int(self._lengths[shard]) for shard in some if not self._resident[shard])
         return taken
+
+    def _take_from(
+        self, kind: _Kind, segment: int, n: int, max_bytes: int, store_bytes: float | None, some: bool
+    ) -> tuple[list[int], int, bool]:
+        """Up to `n` of the segment, all of one chunk, which stays the first of the menu as long as it has any; their
+        bytes; and whether more may be taken. `some` have been taken before."""
+        window, shard_at, lengths, resident = (
+            self._windows[kind, segment], self._layout.shard_at, self._lengths, self._resident,
+        )  # fmt: skip
+        pending, there = self._pending.bytes, self._there.bytes
+        taken, slots, size_bytes, more = list[int](), list[int](), 0, True
+        while window and len(taken) < n:
+            slot = window[-1]
+            at, bit = slot >> 3, slot & 7
+            if not pending[at] >> bit & 1 or (kind is not _Kind.DIRECT and there[at] >> bit & 1 == kind):
+                window.pop()
+                continue
+            shard = shard_at[slot]
+            length = int(lengths[shard])
+            if some and size_bytes + length > max_bytes:
+                more = False
+                break
+            if store_bytes is not None and not resident[shard]:
+                if store_bytes <= 0:
+                    more = False
+                    break
+                store_bytes -= length
+            size_bytes += length
+            window.pop()
+            slots.append(slot)
+            taken.append(shard)
+            some = True
+        if taken:
+            self._taken(taken, slots, segment, size_bytes)
+        return taken, size_bytes, more
+
+    def _taken(self, shards: list[int], slots: list[int], segment: int, size_bytes: int) -> None:
+        """Of one segment."""
+        chunk = self._layout.chunk_of[shards[0]]
+        self._pending.remove_all(slots)
+        self._left[segment] -= len(shards)
+        self._left_of[chunk] -= len(shards)
+        self._use.took(chunk, size_bytes)
+        in_hand = len(self._in_hand)
+        self._in_hand.update(shards)
+        if came := len(self._in_hand) - in_hand:
+            self._in_hand_of[chunk] += came
+            self._use.use_started(chunk)
+        if not self._left_of[chunk]:
+            self._taken_whole.add(chunk)
 
     def give_back(self, shards: Iterable[int]) -> None:
         self._given_back += 1
@@ -150,11 +194,20 @@ class ChunkSampler:
             self._out_of_hand(shard)
 
     def remove(self, shards: Iterable[int]) -> None:
+        slot_of, chunk_of, pending, in_hand = (
+            self._layout.slot_of, self._layout.chunk_of, self._pending.bytes, self._in_hand,
+        )  # fmt: skip
+        chunks = set[int]()
         for shard in shards:
-            slot = self._layout.slot_of[shard]
-            if slot in self._pending:
+            slot, chunk = slot_of[shard], chunk_of[shard]
+            if pending[slot >> 3] >> (slot & 7) & 1:
                 self._leave(shard, slot)
-            self._out_of_hand(shard)
+            if shard in in_hand:
+                in_hand.remove(shard)
+                self._in_hand_of[chunk] -= 1
+            chunks.add(chunk)
+        for chunk in chunks:
+            self._end_use(chunk)
 
     def residency_changed(self, shards: Sequence[int] | npt.NDArray[np.integer]) -> None:
         """`there` knows."""
@@ -167,8 +220,8 @@ class ChunkSampler:
 
     # What comes next.
 
-    def _next(self) -> array[int] | None:
-        """The window that ends with the slot that is next."""
+    def _next(self) -> tuple[_Kind, int] | None:
+        """What is wanted, and of which segment, whose window ends with the slot that is next."""
         if self._menu_version != self._use.version:
             self._menu, self._menu_version = self._use.menu(), self._use.version
         hits: list[int] = []  # segments
@@ -179,14 +232,14 @@ class ChunkSampler:
                 if len(hits) == self._mix:
                     break
         if hits:
-            return self._windows[_Kind.HITS, self._one_of(hits)]
+            return _Kind.HITS, self._one_of(hits)
         # At random each time, as in the paper. Sweeps from a random place on meet less often as a rule, but two that
         # meet go on in step, and fetch the same shards to the end.
         for kind, chunks in ((_Kind.MISSES, self._menu.misses), (_Kind.DIRECT, self._menu.direct)):
             for chunk in chunks:
                 segment = self._segment(kind, chunk)
                 if segment is not None:
-                    return self._windows[kind, segment]
+                    return kind, segment
         return None
 
     def _segment(self, kind: _Kind, chunk: int) -> int | None:
@@ -223,10 +276,11 @@ class ChunkSampler:
         window = self._windows.get((kind, segment))
         if window is None:
             return False
-        there, pending = self._there.bits, self._pending
+        there, pending = self._there.bytes, self._pending.bytes
         while window:
             slot = window[-1]
-            if slot in pending and (kind is _Kind.DIRECT or (there[slot >> 3] >> (slot & 7) & 1) != kind):
+            at, bit = slot >> 3, slot & 7
+            if pending[at] >> bit & 1 and (kind is _Kind.DIRECT or there[at] >> bit & 1 != kind):
                 return True
             window.pop()
         del self._windows[kind, segment]
@@ -267,6 +321,10 @@ class ChunkSampler:
         if shard in self._in_hand:
             self._in_hand.remove(shard)
             self._in_hand_of[chunk] -= 1
+        self._end_use(chunk)
+
+    def _end_use(self, chunk: int) -> None:
+        """If nothing of it is pending or in hand."""
         if not self._in_hand_of[chunk] and not self._left_of[chunk]:
             self._use.use_ended(chunk)
 

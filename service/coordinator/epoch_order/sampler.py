@@ -134,8 +134,7 @@ class ResidentFirst:
         self._look_at([shard for shard in shards if self._pending.add(shard)])
 
     def remove(self, shards: Iterable[int]) -> None:
-        for shard in shards:
-            self._pending.remove(shard)
+        self._pending.remove_all(shards)
 
     def residency_changed(self, shards: Sequence[int] | npt.NDArray[np.integer]) -> None:
         """O(1): they are looked at when they are needed, and not at all when there are too many of them."""
@@ -149,20 +148,23 @@ class ResidentFirst:
 
     def _next(self) -> array[int]:
         """The window that ends with the shard that is next. Something is pending."""
-        hits, misses, is_pending, is_resident = self._hits, self._misses, self._pending, self._is_resident
+        pending, is_resident = self._pending.bytes, self._is_resident
         while True:
+            hits, misses = self._hits, self._misses  # which are others where they were drawn anew
             while hits:
-                if is_resident[hits[-1]] and hits[-1] in is_pending:
+                shard = hits[-1]
+                if is_resident[shard] and pending[shard >> 3] >> (shard & 7) & 1:
                     return hits
                 hits.pop()
             if self._news:
                 self._sort_news()
             elif self._more_hits:
-                found, self._more_hits = draw(is_pending.bits & packed(is_resident), self._rng)
+                found, self._more_hits = draw(self._pending.bits & packed(is_resident), self._rng)
                 hits.extend(found)
             else:
                 while misses:
-                    if misses[-1] in is_pending:
+                    shard = misses[-1]
+                    if pending[shard >> 3] >> (shard & 7) & 1:
                         return misses
                     misses.pop()
                 if self._more_misses:
@@ -175,10 +177,11 @@ class ResidentFirst:
         """As `_next`; None where nothing is known to be missing."""
         if self._there is not self._is_resident:
             return None  # its order goes by something else
-        misses, is_pending, is_resident = self._misses, self._pending, self._is_resident
+        misses, pending, is_resident = self._misses, self._pending.bytes, self._is_resident
         while True:
             while misses:
-                if misses[-1] in is_pending and not is_resident[misses[-1]]:
+                shard = misses[-1]
+                if pending[shard >> 3] >> (shard & 7) & 1 and not is_resident[shard]:
                     return misses
                 misses.pop()
             if not self._more_misses:

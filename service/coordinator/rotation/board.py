@@ -57,6 +57,8 @@ class Board:
         self.finishes = [0] * len(self.sizes)  # uses that ended with nothing of the chunk pending; only grows
         self.sessions: dict[str, Needs] = {}
         self.version = 0
+        self.there_version = 0  # changes whenever something of a chunk becomes, or ceases to be, resident
+        self.all_finishes = 0  # of all chunks together
         self.names: list[str] = []  # of `sessions`, in the order of `pending`
         self._row: dict[str, int] = {}
         self._pending = np.zeros((_FIRST_ROWS, len(self.sizes)), np.int64)
@@ -97,10 +99,12 @@ class Board:
         """One or several."""
         self.resident[chunk] += size_bytes
         self.version += 1 if self.resident[chunk] in (size_bytes, self.sizes[chunk]) else 0
+        self.there_version += self.resident[chunk] == size_bytes
 
     def shard_gone(self, chunk: int, size_bytes: int) -> None:
         self.resident[chunk] -= size_bytes
         self.version += 1 if self.resident[chunk] in (0, self.sizes[chunk] - size_bytes) else 0
+        self.there_version += not self.resident[chunk]
 
     # Sessions.
 
@@ -154,7 +158,9 @@ class Board:
         if chunk in needs.using:
             needs.using.remove(chunk)
             self.readers[chunk] -= 1
-            self.finishes[chunk] += not needs.pending[chunk]
+            if not needs.pending[chunk]:
+                self.finishes[chunk] += 1
+                self.all_finishes += 1
             self.version += 1
 
     def cut_off(self, chunk: int) -> None:

@@ -7,7 +7,6 @@ chunks 10 ms, at each decision.
 from __future__ import annotations
 
 from array import array
-from collections.abc import Set
 
 import numpy as np
 import numpy.typing as npt
@@ -18,16 +17,17 @@ class PendingOf:
 
     def __init__(self, pending: npt.NDArray[np.int64]) -> None:
         """Of no chunks. `pending`: shape [rows, chunks], with room for more rows than there are."""
-        self._chunks = set[int]()
+        self._chunks = frozenset[int]()
         self._bytes, self._view = array("q"), np.zeros(0, np.int64)
         self.rows(pending)
 
-    def of(self, chunks: Set[int], sessions: int) -> npt.NDArray[np.int64]:
+    def of(self, chunks: frozenset[int], sessions: int) -> npt.NDArray[np.int64]:
         """Of these chunks from now on: shape [sessions], of the first rows. Not to be kept or changed."""
-        if chunks != self._chunks:
+        if chunks is not self._chunks:  # to compare thousands takes longer than all else
             for some, sign in ((chunks - self._chunks, 1), (self._chunks - chunks, -1)):
-                self._view[:sessions] += sign * self._pending[:sessions, list(some)].sum(axis=1)
-            self._chunks = set(chunks)
+                if some:
+                    self._view[:sessions] += sign * self._pending[:sessions, list(some)].sum(axis=1)
+            self._chunks = chunks
         return self._view[:sessions]
 
     def rows(self, pending: npt.NDArray[np.int64]) -> None:

@@ -56,6 +56,7 @@ class Relevance:
         self._loading_at_once = loading_at_once
         self._sessions_dry = Dry(timeout_s)
         self._of_stays, self._of_there = board.follow(), board.follow()
+        self._there, self._there_when = frozenset[int](), (-1, -1)  # which stay and are there, at these versions
         self._room.adopt(len(board.sizes), now)
         self._room.spare(now)
 
@@ -133,9 +134,7 @@ class Relevance:
     def _most_wanted(self, rows: npt.NDArray[np.intp] | None) -> int | None:
         """Of what these rows of the board's need (None: all), and what is neither here nor too little to be loaded."""
         counts = self._board.columns.wanted
-        absent: npt.NDArray[np.bool_] = counts > 0
-        absent[[*self._room.stays, *self._room.spared]] = False
-        chunks = np.flatnonzero(absent & ~self._remnants())
+        chunks = np.flatnonzero((counts > 0) & ~self._room.kept.or_spared & ~self._remnants())
         if rows is None:
             return int(chunks[counts[chunks].argmax()]) if len(chunks) else None
         chunks = chunks[np.argsort(-counts[chunks], kind="stable")]
@@ -164,20 +163,23 @@ class Relevance:
     def _have_less_than(self, lead_bytes: float) -> npt.NDArray[np.bool_]:
         """Which of the board's rows have less left to read than this: shape [sessions]."""
         board = self._board
-        left = self._of_stays.of(self._room.stays.keys(), len(board.names))
+        left = self._of_stays.of(self._room.kept.as_set, len(board.names))
         less: npt.NDArray[np.bool_] = left < np.minimum(lead_bytes, board.pending_bytes)
         return less
 
     def _dry(self) -> npt.NDArray[np.intp]:
         """The board's rows of sessions that need something, and have nothing to read."""
         board = self._board
-        there = {chunk for chunk in self._room.stays if board.resident[chunk]}
-        return np.flatnonzero((board.pending_bytes > 0) & (self._of_there.of(there, len(board.names)) == 0))
+        when = self._room.changes, board.there_version
+        if self._there_when != when:
+            stays = self._stays
+            self._there, self._there_when = frozenset(stays[board.columns.resident[stays] != 0].tolist()), when
+        return np.flatnonzero((board.pending_bytes > 0) & (self._of_there.of(self._there, len(board.names)) == 0))
 
     @property
     def _stays(self) -> npt.NDArray[np.int64]:
         """Oldest first."""
-        return np.fromiter(self._room.stays, np.int64, len(self._room.stays))
+        return self._room.kept.stays
 
     def _remnants(self) -> npt.NDArray[np.bool_]:
         """Of which so little is needed that reading just that costs less than loading the chunk: shape [chunks]."""

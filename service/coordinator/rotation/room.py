@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
@@ -10,6 +11,15 @@ import numpy.typing as npt
 from tfquiver import errors
 from tfquiver.service.coordinator.rotation.board import Board
 from tfquiver.service.coordinator.rotation.stay import Stay
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Kept:
+    """Of the chunks that are given room: not to be changed."""
+
+    stays: npt.NDArray[np.int64]  # oldest first
+    as_set: frozenset[int]  # the same
+    or_spared: npt.NDArray[np.bool_]  # shape [chunks]: those that stay, and spared ones
 
 
 class Room:
@@ -27,6 +37,17 @@ class Room:
         self.spared: list[int] = []  # they stay when there is room for what they lack; most complete first
         self._spared_until = 0.0
         self.changes = 0
+        self._kept: Kept | None = None  # until `stays` or `spared` are others
+        self._noted_finishes = 0
+
+    @property
+    def kept(self) -> Kept:
+        if self._kept is None:
+            or_spared = np.zeros(len(self.board.sizes), np.bool_)
+            or_spared[[*self.stays, *self.spared]] = True
+            stays = np.fromiter(self.stays, np.int64, len(self.stays))
+            self._kept = Kept(stays, frozenset(self.stays), or_spared)
+        return self._kept
 
     def adopt(self, most: int, now: float) -> None:
         """Takes over what is resident: at most so many chunks, those of which most is there, as far as they fit."""
@@ -47,6 +68,7 @@ class Room:
             if chunk not in self.stays and sizes[chunk] <= room_bytes:
                 room_bytes -= sizes[chunk]
                 self.spared.append(chunk)
+        self._kept = None
         self._spared_until = now + self._timeout_s
 
     def note(self, now: float) -> None:
@@ -57,9 +79,11 @@ class Room:
                 if not stay.finished:
                     self._unfinished[chunk] = self.board.finishes[chunk]
         finishes = self.board.finishes
-        for chunk in [chunk for chunk, before in self._unfinished.items() if finishes[chunk] > before]:
-            self.stays[chunk].note(now)
-            del self._unfinished[chunk]
+        if self._noted_finishes != self.board.all_finishes:
+            self._noted_finishes = self.board.all_finishes
+            for chunk in [chunk for chunk, before in self._unfinished.items() if finishes[chunk] > before]:
+                self.stays[chunk].note(now)
+                del self._unfinished[chunk]
         if self.spared:
             self._settle(now)
 
@@ -70,6 +94,7 @@ class Room:
         too_many_bytes = -(self.free_bytes + self.leaving_bytes)
         while self.spared and too_many_bytes > 0:
             too_many_bytes -= self.board.sizes[self.spared.pop()]
+        self._kept = None
         spared_bytes = sum(self.board.resident[chunk] for chunk in self.spared)
         room_bytes = self.board.allocation_bytes - self._stay_bytes - self.leaving_bytes - spared_bytes
         waiting = []
@@ -81,12 +106,14 @@ class Room:
             else:
                 waiting.append(chunk)
         self.spared = waiting if now < self._spared_until else []
+        self._kept = None
         self.changes += before - len(self.spared)
 
     def admit(self, chunk: int, now: float) -> None:
         self.stays[chunk] = self._open[chunk] = Stay(self.board, chunk, now, self._timeout_s)
         self._stay_bytes += self.board.sizes[chunk]
         self.changes += 1
+        self._kept = None
 
     def dismiss(self, chunk: int) -> None:
         self.board.cut_off(chunk)
@@ -95,6 +122,7 @@ class Room:
         self._unfinished.pop(chunk, None)
         self._stay_bytes -= self.board.sizes[chunk]
         self.changes += 1
+        self._kept = None
 
     @property
     def leaving(self) -> tuple[int, ...]:
@@ -118,7 +146,7 @@ class Room:
 
     def lacking(self) -> list[int]:
         """Chunks that stay and are not complete."""
-        stays, columns = np.fromiter(self.stays, np.int64, len(self.stays)), self.board.columns
+        stays, columns = self.kept.stays, self.board.columns
         lacking: list[int] = stays[columns.resident[stays] != columns.sizes[stays]].tolist()
         return lacking
 
@@ -129,8 +157,7 @@ class Room:
     @property
     def _leaving(self) -> npt.NDArray[np.bool_]:
         """Shape [chunks]."""
-        leaving: npt.NDArray[np.bool_] = self.board.columns.resident != 0
-        leaving[[*self.stays, *self.spared]] = False
+        leaving: npt.NDArray[np.bool_] = (self.board.columns.resident != 0) & ~self.kept.or_spared
         return leaving
 
     def _there(self) -> list[int]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import zlib
+from collections.abc import Iterable
 
 import numpy as np
 import numpy.typing as npt
@@ -35,6 +36,22 @@ class Bitmap:
         self._bytes[index >> 3] |= mask
         self.count += 1
         return True
+
+    def lacking(self, indexes: Iterable[int]) -> list[int]:
+        """Those of `indexes` that are not set."""
+        its = self._bytes
+        return [index for index in indexes if not its[index >> 3] >> (index & 7) & 1]
+
+    def add_all(self, indexes: Iterable[int]) -> list[int]:
+        """As `add` of one after the other, in a fraction of the time: those that were not set."""
+        lacking = self.lacking(dict.fromkeys(indexes))
+        if lacking and self._shared:
+            self._bytes, self._shared = bytearray(self._bytes), False
+        its = self._bytes
+        for index in lacking:
+            its[index >> 3] |= 1 << (index & 7)
+        self.count += len(lacking)
+        return lacking
 
     def still(self) -> Bitmap:
         """As it is now, for another thread. Costs nothing; only the next change copies."""

@@ -203,6 +203,6 @@ class Readers:
 
 
 def _check_shards(field: str, session: Session, shards: Sequence[int]) -> None:
-    wrong = next((shard for shard in shards if shard >= session.shards), None)
-    if wrong is not None:
+    if shards and max(shards) >= session.shards:
+        wrong = next(shard for shard in shards if shard >= session.shards)
         raise errors.InvalidArgumentError(f"{field}: no shard {wrong} in a data set of {session.shards}")

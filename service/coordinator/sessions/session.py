@@ -305,10 +305,12 @@ class Session:
     def not_acked(self, shards: Iterable[int], presumed: bool) -> list[int]:
         if self.settled_acked is not None:
             return []
-        return [s for s in shards if s not in self.acked or (s in self.presumed and not presumed)]
+        if presumed or not self.presumed:
+            return self.acked.lacking(shards)
+        return [s for s in shards if s not in self.acked or s in self.presumed]
 
     def shards_acked(self, shards: Iterable[int], presumed: bool) -> None:
-        fresh = [shard for shard in shards if self.acked.add(shard)]
+        fresh = self.acked.add_all(shards)
         if presumed:
             self.presumed.update(fresh)
         else:
