@@ -31,7 +31,8 @@ class Planner:
         probing: Probing,
     ) -> None:
         self._policy, self._cluster, self._jobs, self._contents = policy, cluster, jobs, contents
-        self._sight, self._views = sight, Views(workload, cluster, jobs, contents, sight, probing)
+        probes = getattr(policy, "probing", True)
+        self._sight, self._views = sight, Views(workload, cluster, jobs, contents, sight, probing, probes)
         self.meters = self._views.meters
         self._datasets = {name: number for number, name in enumerate(workload.datasets)}
         self._numbers = {job.name: number for number, job in enumerate(jobs.all)}

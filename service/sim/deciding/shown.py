@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import repeat
+from math import isnan
 
 import numpy as np
 
@@ -46,8 +47,11 @@ class Shown:
 
 class Views:
     def __init__(
-        self, workload: Workload, cluster: Cluster, jobs: Jobs, contents: Contents, sight: Sight, probing: Probing
-    ) -> None:
+        self, workload: Workload, cluster: Cluster, jobs: Jobs, contents: Contents, sight: Sight, probing: Probing,
+        probes: bool = True,
+    ) -> None:  # fmt: skip
+        """`probes`: whether the policy looks at what probing measures: else nobody has measured it."""
+        self._probes = probes
         self._cluster, self._jobs, self._contents = cluster, jobs, contents
         self._sight, self.meters, self._probing = sight, Meters(jobs), probing
         names = list(workload.datasets)
@@ -69,7 +73,8 @@ class Views:
     def everything(self, rates: Rates, hits: Floats) -> Shown:
         jobs, running, contents = self._jobs, self._jobs.running, self._contents
         limit = self._cluster.remote_bytes_per_s
-        self._missing[running] = alone_from_store(jobs.ideal[running], rates.fetched, limit, np.ones(len(running)))
+        if self._probes:
+            self._missing[running] = alone_from_store(jobs.ideal[running], rates.fetched, limit, np.ones(len(running)))
         self._hits[running] = hits
         # Those that only wait for their turn are jobs as well: what they left in the cache they will want again.
         begun = jobs.begun
@@ -77,13 +82,13 @@ class Views:
         shows[jobs.dataset[begun]] = True
         numbers = np.flatnonzero(shows)
         resident = self._resident_bytes(numbers)
-        now, missing, seen_hits = contents.mode[numbers], self._missing[begun], self._hits[begun]
+        now, seen_hits, unknown = contents.mode[numbers], self._hits[begun], self._unknown[: len(begun)]
+        missing = self._missing[begun] if self._probes else unknown
         left = jobs.total[begun] - jobs.done[begun]
         rows = (
             Rows(len(numbers), partial(self._rows_of_datasets, numbers, resident, now, contents.given[numbers])),
             Rows(len(begun), partial(self._rows_of_jobs, begun, missing, left, seen_hits)),
         )
-        unknown = self._unknown[: len(begun)]
         ideal = jobs.ideal[begun]
         nobody = np.zeros(max(len(numbers), len(begun)), np.bool_)
         columns = ViewColumns(
@@ -132,8 +137,8 @@ class Views:
     def _job(self, number: int, missing: float, left: float, hits: float) -> JobView:
         job = self._jobs.all[number]
         return JobView(
-            job.name, job.dataset, job.ideal_bytes_per_s, job.ideal_bytes_per_s, missing, job.accelerators, left,
-            job.pacing is not None, hit_ratio=hits,
+            job.name, job.dataset, job.ideal_bytes_per_s, job.ideal_bytes_per_s, None if isnan(missing) else missing,
+            job.accelerators, left, job.pacing is not None, hit_ratio=hits,
         )  # fmt: skip
 
     def _two_chunks_bytes(self, name: str, size: int, stored: Mapping[str, Stored]) -> int:

@@ -255,12 +255,13 @@ class _Simulation:
         jobs.done[running] += read
         epochs = jobs.done[running] / jobs.size[running] + _ROUNDING
         over = np.floor(epochs) > before
-        ended = running[over]
-        # Of these alone: who has just begun an epoch would begin it again and again, where steps are as small.
-        exact = running[over & (epochs - np.floor(epochs) < 2 * _ROUNDING)]
-        jobs.done[exact] = np.round(jobs.done[exact] / jobs.size[exact]) * jobs.size[exact]
-        self._contents.begin_epoch(ended, jobs.dataset[ended])
-        self._probing.begin_epoch(ended)
+        if over.any():
+            ended = running[over]
+            # Of these alone: who has just begun an epoch would begin it again and again, where steps are as small.
+            exact = running[over & (epochs - np.floor(epochs) < 2 * _ROUNDING)]
+            jobs.done[exact] = np.round(jobs.done[exact] / jobs.size[exact]) * jobs.size[exact]
+            self._contents.begin_epoch(ended, jobs.dataset[ended])
+            self._probing.begin_epoch(ended)
         jobs.pace()
         if self._contents.some_lru:
             self._window.read(now, jobs.done, running, self._contents.pool_bytes)

@@ -89,9 +89,10 @@ class Contents:
         self, jobs: Ints, datasets: Ints, fetched: Floats, shared: bool, paused: Ints, datasets_of_paused: Ints
     ) -> None:
         """Each of `jobs` has fetched so many bytes from the store; of a cooperative data set its part of the common."""
-        held, sizes, mode = self.resident[datasets], self.sizes[datasets], self.mode[datasets]
+        mode = self.mode[datasets]
         if not shared and (mode == LRU).all():
             return  # that is what `hold` says
+        held, sizes = self.resident[datasets], self.sizes[datasets]
         total = np.bincount(datasets, fetched, len(self.sizes))[datasets] if shared else fetched
         resident = np.minimum(held + total, np.maximum(self.allocated[datasets], held))
         resident = np.where(mode == LRU, held, resident)
