@@ -26,7 +26,7 @@ import hypothesis
 import pytest
 
 from tests.support import cluster, examples, leaks, own_mounts, turns, warm
-from tfquiver.daemon import starting
+from tfquiver.node_daemon import starting
 
 # A pause of the machine is not a slow example; pytest-timeout bounds the whole test.
 hypothesis.settings.register_profile("tfquiver", deadline=None)

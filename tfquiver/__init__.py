@@ -8,14 +8,13 @@ from typing import TYPE_CHECKING, Any
 from tfquiver.version import VERSION as __version__  # noqa: F401 - public
 
 if TYPE_CHECKING:
-    from tfquiver.cli.showing.status import status as status
+    from tfquiver.cli.status_and_explain.status import status as status
     from tfquiver.client.distributed import distribute as distribute
     from tfquiver.client.exactly_once import delivery_stats as delivery_stats
     from tfquiver.client.input_report.explain_input import explain_input as explain_input
     from tfquiver.client.iterators import iterators_stopped as iterators_stopped
-    from tfquiver.client.materialize import materialize as materialize
-    from tfquiver.client.one_stream.transformation import one_stream as one_stream
     from tfquiver.client.quiver_dataset import dataset as dataset
+    from tfquiver.client.shared_batches.transformation import one_stream as one_stream
     from tfquiver.client.step_times.steps import step as step
     from tfquiver.dataset_arguments.fixed_length import FixedLength as FixedLength
     from tfquiver.dataset_arguments.option_groups import Connection as Connection
@@ -31,6 +30,7 @@ if TYPE_CHECKING:
     from tfquiver.dataset_arguments.samplings import Sampling as Sampling
     from tfquiver.dataset_arguments.samplings import Weighted as Weighted
     from tfquiver.dataset_arguments.samplings import WithReplacement as WithReplacement
+    from tfquiver.materializing.materialize import materialize as materialize
     from tfquiver.scanning.cutting import CutPolicy as CutPolicy
 
 _HOMES = {
@@ -54,9 +54,9 @@ _HOMES = {
     "distribute": "tfquiver.client.distributed",
     "explain_input": "tfquiver.client.input_report.explain_input",
     "iterators_stopped": "tfquiver.client.iterators",
-    "materialize": "tfquiver.client.materialize",
-    "one_stream": "tfquiver.client.one_stream.transformation",
-    "status": "tfquiver.cli.showing.status",
+    "materialize": "tfquiver.materializing.materialize",
+    "one_stream": "tfquiver.client.shared_batches.transformation",
+    "status": "tfquiver.cli.status_and_explain.status",
     "step": "tfquiver.client.step_times.steps",
 }
 __all__ = sorted(_HOMES)

@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
-from tfquiver.trust.identity import CALLS
+from tfquiver.roles_and_tokens.identity import CALLS
 
 PROTOS = Path(__file__).resolve().parents[2] / "tfquiver" / "proto" / "tfquiver" / "v1"
 _RPC = re.compile(r"rpc (\w+)\((.*?)\) returns \((.*?)\);")

@@ -15,12 +15,12 @@ from prometheus_client.core import Metric
 from prometheus_client.registry import Collector
 
 from tfquiver.proto.tfquiver.v1 import node_pb2
-from tfquiver.service.coordinator import metrics as of_coordinator
 from tfquiver.service.coordinator.coordinator import Coordinator
 from tfquiver.service.coordinator.options import CoordinatorOptions
+from tfquiver.service.metrics import coordinator_metrics as of_coordinator
+from tfquiver.service.metrics import node_metrics as of_node
 from tfquiver.service.metrics.exposition import Build
 from tfquiver.service.metrics.instruments import CALLS, FAULTS, LOOP_LAG, TOLD_BY
-from tfquiver.service.node import metrics as of_node
 
 _ABOUT = """# Metrics
 

@@ -20,20 +20,20 @@ from tfquiver import errors
 from tfquiver.clock import Clock, SystemClock
 from tfquiver.logs import about
 from tfquiver.proto.tfquiver.v1.commit_log_pb2 import CommitRecord
-from tfquiver.service.coordinator.budgets.budgets import Budgets
-from tfquiver.service.coordinator.cache.caching import Caching
+from tfquiver.service.coordinator.bandwidth_budgets.budgets import Budgets
 from tfquiver.service.coordinator.caretaker import Caretaker
-from tfquiver.service.coordinator.datasets.catalogue import Catalogue
-from tfquiver.service.coordinator.datasets.claims import Claims
-from tfquiver.service.coordinator.datasets.named_requests import NamedRequests
-from tfquiver.service.coordinator.datasets.ownership import Ownership
-from tfquiver.service.coordinator.datasets.registry import Registry
-from tfquiver.service.coordinator.datasets.visible import Visible
-from tfquiver.service.coordinator.datasets.weight_files import WeightFiles
-from tfquiver.service.coordinator.deriving import Deriving
-from tfquiver.service.coordinator.durable.commit_log import CommitLog
-from tfquiver.service.coordinator.durable.work_dir import WorkDir
-from tfquiver.service.coordinator.keeping_past import KeepingPast
+from tfquiver.service.coordinator.cluster_members.dispatchers import Dispatchers
+from tfquiver.service.coordinator.cluster_members.heartbeats import Heartbeats
+from tfquiver.service.coordinator.cluster_members.membership import Membership
+from tfquiver.service.coordinator.commit_log.commit_log import CommitLog
+from tfquiver.service.coordinator.commit_log.work_dir import WorkDir
+from tfquiver.service.coordinator.dataset_caching.caching import Caching
+from tfquiver.service.coordinator.dataset_registry.catalogue import Catalogue
+from tfquiver.service.coordinator.dataset_registry.claims import Claims
+from tfquiver.service.coordinator.dataset_registry.ownership import Ownership
+from tfquiver.service.coordinator.dataset_registry.registry import Registry
+from tfquiver.service.coordinator.dataset_registry.visible import Visible
+from tfquiver.service.coordinator.derived_datasets.deriving import Deriving
 from tfquiver.service.coordinator.long_polls.changes import Changes
 from tfquiver.service.coordinator.long_polls.node_orders import NodeOrders
 from tfquiver.service.coordinator.long_polls.readers import Waiting
@@ -42,20 +42,20 @@ from tfquiver.service.coordinator.long_work.stepwise import Stepwise
 from tfquiver.service.coordinator.measuring.meters import GONE_S, JobMeters
 from tfquiver.service.coordinator.measuring.step_meters import StepMeters
 from tfquiver.service.coordinator.measuring.store_meter import StoreMeter
-from tfquiver.service.coordinator.named_datasets.table import NamedTable
-from tfquiver.service.coordinator.nodes.dispatchers import Dispatchers
-from tfquiver.service.coordinator.nodes.heartbeats import Heartbeats
-from tfquiver.service.coordinator.nodes.membership import Membership
+from tfquiver.service.coordinator.named_dataset_lifecycle.named_requests import NamedRequests
+from tfquiver.service.coordinator.named_dataset_lifecycle.table import NamedTable
 from tfquiver.service.coordinator.options import CoordinatorOptions
-from tfquiver.service.coordinator.picking import Picking, weights_in_use
+from tfquiver.service.coordinator.past.keeping_past import KeepingPast
 from tfquiver.service.coordinator.planning.cluster_view import ClusterViews, allocation_of
 from tfquiver.service.coordinator.planning.planner import Planner
 from tfquiver.service.coordinator.planning.replanning import OFF, Replanning
 from tfquiver.service.coordinator.probing.probes import Probes
-from tfquiver.service.coordinator.reading import Reading
-from tfquiver.service.coordinator.residency.residency import Table
-from tfquiver.service.coordinator.samplings import Samplings
+from tfquiver.service.coordinator.resident_shards.residency import Table
+from tfquiver.service.coordinator.sampled_epochs.record_weights.picking import Picking, weights_in_use
+from tfquiver.service.coordinator.sampled_epochs.record_weights.weight_files import WeightFiles
+from tfquiver.service.coordinator.sampled_epochs.samplings import Samplings
 from tfquiver.service.coordinator.sessions.decisions import SessionLimits
+from tfquiver.service.coordinator.sessions.reading import Reading
 from tfquiver.service.coordinator.sessions.sessions import Sessions
 
 _GONE_AT_ONCE = 16  # data sets that a node held some of: a few ms

@@ -10,17 +10,17 @@ from absl import flags, logging
 
 from tfquiver import errors, sizes
 from tfquiver.rare_lines import every_n_seconds
-from tfquiver.service.coordinator import metrics
-from tfquiver.service.coordinator.calls.callers import Tokens
-from tfquiver.service.coordinator.durable.work_dir import was_held
-from tfquiver.service.coordinator.named_datasets.room import WHEN_FULL
+from tfquiver.roles_and_tokens import own_token
+from tfquiver.roles_and_tokens.tokens import SharedToken, TokenFile
+from tfquiver.service.coordinator.commit_log.work_dir import was_held
+from tfquiver.service.coordinator.grpc_calls.callers import Tokens
+from tfquiver.service.coordinator.named_dataset_lifecycle.room import WHEN_FULL
 from tfquiver.service.coordinator.options import CoordinatorOptions
 from tfquiver.service.coordinator.server import CoordinatorServer
+from tfquiver.service.metrics import coordinator_metrics as metrics
 from tfquiver.service.metrics import exposition, metrics_flag
 from tfquiver.service.metrics.instruments import TOLD_BY
 from tfquiver.service.startup import full_collections, log_lines, serving
-from tfquiver.trust import own_token
-from tfquiver.trust.tokens import SharedToken, TokenFile
 
 _DEFAULTS = CoordinatorOptions()
 _STANDBY_LOOK_S = 0.2

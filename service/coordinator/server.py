@@ -7,14 +7,14 @@ from pathlib import Path
 
 import grpc.aio
 
+from tfquiver.grpc_plumbing import rpc
+from tfquiver.grpc_plumbing.health import HealthService
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2_grpc, derived_datasets_pb2_grpc, named_datasets_pb2_grpc
-from tfquiver.service.coordinator.calls.callers import Tokens
-from tfquiver.service.coordinator.calls.servicer import CoordinatorServicer
+from tfquiver.roles_and_tokens.identity import READERS, Always, Authority, Open
 from tfquiver.service.coordinator.coordinator import Coordinator
+from tfquiver.service.coordinator.grpc_calls.callers import Tokens
+from tfquiver.service.coordinator.grpc_calls.servicer import CoordinatorServicer
 from tfquiver.service.coordinator.options import CoordinatorOptions
-from tfquiver.trust.identity import READERS, Always, Authority, Open
-from tfquiver.wire import rpc
-from tfquiver.wire.health import HealthService
 
 _STOP_GRACE_S = 1.0
 

@@ -16,8 +16,10 @@ from pathlib import Path
 from absl import flags
 
 from tfquiver import durable, errors
-from tfquiver.daemon.endpoints import running_node
-from tfquiver.service.dispatcher import journal_repair
+from tfquiver.grpc_plumbing import addresses
+from tfquiver.node_daemon.endpoints import running_node
+from tfquiver.roles_and_tokens import own_token
+from tfquiver.service.dispatcher.journal_and_graphs import journal_repair
 from tfquiver.service.dispatcher.reaper import Reaper, Timeouts
 from tfquiver.service.dispatcher.repeated import RepeatedThread, attempt, running
 from tfquiver.service.dispatcher.service_rpc import GrpcServiceRpc
@@ -31,9 +33,7 @@ from tfquiver.service.startup.node_child import NodeChild
 from tfquiver.service.startup.node_place import NodePlace
 from tfquiver.service.startup.tensorflow_runtime import Runtime, StartError
 from tfquiver.service.startup.tf_server import default_signals, until_stopped
-from tfquiver.trust import own_token
-from tfquiver.wire import addresses
-from tfquiver.wire.silent_machines import SilentMachines
+from tfquiver.unreached_servers.silent_machines import SilentMachines
 
 FLAGS = flags.FLAGS
 

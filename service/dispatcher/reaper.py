@@ -21,8 +21,8 @@ from absl import logging
 
 from tfquiver.clock import Clock, SystemClock
 from tfquiver.service.dispatcher.departures import Departures
-from tfquiver.service.dispatcher.graphs import Graphs
-from tfquiver.service.dispatcher.journal_reader import JOURNAL_DIR, JournalFollower
+from tfquiver.service.dispatcher.journal_and_graphs.graphs import Graphs
+from tfquiver.service.dispatcher.journal_and_graphs.journal_reader import JOURNAL_DIR, JournalFollower
 from tfquiver.service.dispatcher.service_rpc import ServiceRpc
 from tfquiver.service.dispatcher.session_news import SessionNews
 from tfquiver.service.dispatcher.task_table import TaskTable

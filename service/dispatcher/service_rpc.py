@@ -8,8 +8,8 @@ from typing import Protocol
 
 import grpc
 
-from tfquiver.wire import rpc
-from tfquiver.wire.by_hand import proto_wire, worker_list
+from tfquiver.grpc_plumbing import rpc
+from tfquiver.grpc_plumbing.by_hand import proto_wire, worker_list
 
 _WORKER_UPDATE = "/tensorflow.data.DispatcherService/WorkerUpdate"
 _GET_WORKER_TASKS = "/tensorflow.data.WorkerService/GetWorkerTasks"

@@ -10,8 +10,8 @@ from typing import Protocol
 
 import grpc
 
+from tfquiver.grpc_plumbing import pages, rpc
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2, coordinator_pb2_grpc
-from tfquiver.wire import pages, rpc
 
 _CALL_S = 2.0
 _MAX_SESSIONS = 20_000

@@ -11,11 +11,11 @@ import grpc
 from absl import logging
 
 from tfquiver.clock import Clock, SystemClock
+from tfquiver.grpc_plumbing import addresses, rpc
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2, coordinator_pb2_grpc
 from tfquiver.service.dispatcher.service_rpc import GrpcServiceRpc
 from tfquiver.service.dispatcher.worker_watch import WorkerWatch
 from tfquiver.version import VERSION
-from tfquiver.wire import addresses, rpc
 
 INTERVAL_S = 2.0  # until `tfquiver status` knows that one is gone it takes two of them, or three
 _CALL_S, _LEAVE_S = 2.0, 0.5

@@ -12,11 +12,11 @@ from absl import flags, logging
 from aiohttp import web
 
 from tfquiver import errors
+from tfquiver.grpc_plumbing import addresses
+from tfquiver.roles_and_tokens import own_token
 from tfquiver.service.extender.advice import Advice
 from tfquiver.service.extender.server import application
 from tfquiver.service.startup import log_lines, serving
-from tfquiver.trust import own_token
-from tfquiver.wire import addresses
 
 log_lines.define()
 _COORDINATOR = flags.DEFINE_string("coordinator", None, "Coordinator (host:port).", required=True)

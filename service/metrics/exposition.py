@@ -18,11 +18,11 @@ from prometheus_client.core import InfoMetricFamily, Metric
 from prometheus_client.registry import Collector
 
 from tfquiver import errors
+from tfquiver.grpc_plumbing import addresses, rpc
 from tfquiver.rare_lines import every_n_seconds
 from tfquiver.service.metrics.instruments import CALLS, FAULTS, LOOP_LAG
 from tfquiver.service.metrics.loop_lag import measured_lag
 from tfquiver.version import VERSION
-from tfquiver.wire import addresses, rpc
 
 Families = Callable[[], AsyncIterable[Metric]]
 

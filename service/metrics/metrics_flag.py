@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from absl import flags
 
-from tfquiver.wire import addresses
+from tfquiver.grpc_plumbing import addresses
 
 flags.disclaim_key_flags()  # it is one of whichever server defines it
 

@@ -21,20 +21,21 @@ from absl import flags, logging
 
 from tfquiver import errors, sizes
 from tfquiver.cache_directory import cluster_file
+from tfquiver.cache_directory.directory import NODE_FILE, CacheDirectory
+from tfquiver.grpc_plumbing import addresses
 from tfquiver.placement import labels
+from tfquiver.roles_and_tokens import own_token
 from tfquiver.service.metrics import exposition, metrics_flag
+from tfquiver.service.metrics import node_metrics as metrics
 from tfquiver.service.metrics.instruments import TOLD_BY
-from tfquiver.service.node import metrics, own_hosts
 from tfquiver.service.node import node as node_parts
-from tfquiver.service.node.directory import NODE_FILE, CacheDirectory
-from tfquiver.service.node.ending.last_resort import LastResort, leave
+from tfquiver.service.node import own_hosts
 from tfquiver.service.node.options import Options
-from tfquiver.service.node.reader_socket.reader_group import ReaderGroup
+from tfquiver.service.node.shutdown.last_resort import LastResort, leave
+from tfquiver.service.node.unix_socket_clients.reader_group import ReaderGroup
 from tfquiver.service.startup import log_lines, serving
 from tfquiver.service.tracing import exporting
 from tfquiver.service.tracing.shard_spans import ShardSpans
-from tfquiver.trust import own_token
-from tfquiver.wire import addresses
 
 FLAGS = flags.FLAGS
 _STOP_S = 3.5

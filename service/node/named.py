@@ -9,24 +9,24 @@ from pathlib import Path
 
 from tfquiver.proto.tfquiver.v1 import named_datasets_pb2 as pb
 from tfquiver.proto.tfquiver.v1 import node_pb2
-from tfquiver.service.node.coordinator.coordinator_link import CoordinatorLink
-from tfquiver.service.node.datasets.digest_cache import DigestCache
-from tfquiver.service.node.datasets.ensure import DatasetScans
-from tfquiver.service.node.datasets.leftovers import Leftovers
-from tfquiver.service.node.datasets.named_sources import NamedSources
-from tfquiver.service.node.datasets.placed_log import PlacedLog
-from tfquiver.service.node.datasets.removals import Removals
-from tfquiver.service.node.datasets.scan import Scanner
+from tfquiver.service.node.coordinator_link.coordinator_link import CoordinatorLink
+from tfquiver.service.node.coordinator_orders.dataset_tasks import DatasetTasks
+from tfquiver.service.node.coordinator_orders.named_orders import NamedOrders, NamedWork
+from tfquiver.service.node.dataset_scans.asking import Asking
+from tfquiver.service.node.dataset_scans.helping import Helping
+from tfquiver.service.node.dataset_scans.scan import Scanner
+from tfquiver.service.node.dataset_scans.shared_scans import SharedScans
 from tfquiver.service.node.disk.disk_cache import DiskCache
-from tfquiver.service.node.moves.moves import Moves
-from tfquiver.service.node.orders.dataset_tasks import DatasetTasks
-from tfquiver.service.node.orders.named_orders import NamedOrders, NamedWork
-from tfquiver.service.node.origin.fetcher import Fetcher
-from tfquiver.service.node.origin.named_access import NamedAccess
-from tfquiver.service.node.shards.shard_source import ShardSource
-from tfquiver.service.node.shared_scans.asking import Asking
-from tfquiver.service.node.shared_scans.helping import Helping
-from tfquiver.service.node.shared_scans.shared_scans import SharedScans
+from tfquiver.service.node.known_datasets.digest_cache import DigestCache
+from tfquiver.service.node.known_datasets.ensure import DatasetScans
+from tfquiver.service.node.known_datasets.named_sources import NamedSources
+from tfquiver.service.node.moving_shards.moves import Moves
+from tfquiver.service.node.object_store.fetcher import Fetcher
+from tfquiver.service.node.object_store.named_access import NamedAccess
+from tfquiver.service.node.removed_and_leftover_data.leftovers import Leftovers
+from tfquiver.service.node.removed_and_leftover_data.placed_log import PlacedLog
+from tfquiver.service.node.removed_and_leftover_data.removals import Removals
+from tfquiver.service.node.shard_fetching.shard_source import ShardSource
 
 
 def wired(

@@ -14,49 +14,49 @@ from dataclasses import asdict
 from absl import logging
 
 from tfquiver import errors
+from tfquiver.cache_directory.directory import CacheDirectory
+from tfquiver.grpc_plumbing import addresses, rpc
+from tfquiver.grpc_plumbing.health import HealthService
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2, node_pb2, node_pb2_grpc, types_pb2
+from tfquiver.roles_and_tokens.identity import READERS, Always, Authority, Open
+from tfquiver.roles_and_tokens.tokens import SharedToken
 from tfquiver.service.node import named
-from tfquiver.service.node.calls.clear import clear
-from tfquiver.service.node.calls.servicer import NodeServicer
-from tfquiver.service.node.calls.warming import Warming
-from tfquiver.service.node.coordinator.callers import Callers
-from tfquiver.service.node.coordinator.coordinator_link import CoordinatorLink, CoordinatorPatience
-from tfquiver.service.node.coordinator.inventory_reports import InventoryReports
-from tfquiver.service.node.datasets import file_tables
-from tfquiver.service.node.datasets.digest_cache import DigestCache
-from tfquiver.service.node.datasets.ensure import DatasetScans
-from tfquiver.service.node.datasets.scan import Scanner
-from tfquiver.service.node.derived.derived_shards import DerivedShards
-from tfquiver.service.node.directory import CacheDirectory
+from tfquiver.service.node.client_requests.clear import clear
+from tfquiver.service.node.client_requests.servicer import NodeServicer
+from tfquiver.service.node.client_requests.warming import Warming
+from tfquiver.service.node.coordinator_link.callers import Callers
+from tfquiver.service.node.coordinator_link.coordinator_link import CoordinatorLink, CoordinatorPatience
+from tfquiver.service.node.coordinator_link.inventory_reports import InventoryReports
+from tfquiver.service.node.coordinator_orders.chunk_orders import ChunkOrders, OtherNodes
+from tfquiver.service.node.counters.kept_totals import KeptTotals
+from tfquiver.service.node.counters.totals_file import Totals
+from tfquiver.service.node.dataset_scans import file_tables
+from tfquiver.service.node.dataset_scans.scan import Scanner
+from tfquiver.service.node.derived_shards.derived_shards import DerivedShards
 from tfquiver.service.node.disk.disk_cache import DiskCache
 from tfquiver.service.node.disk.free_room import Room
-from tfquiver.service.node.ending import draining
-from tfquiver.service.node.memory.hot import HotSet
-from tfquiver.service.node.moves.moves import Moves
+from tfquiver.service.node.known_datasets.digest_cache import DigestCache
+from tfquiver.service.node.known_datasets.ensure import DatasetScans
+from tfquiver.service.node.moving_shards.moves import Moves
+from tfquiver.service.node.object_store.client_stores import ClientStores
+from tfquiver.service.node.object_store.fetcher import Fetcher
+from tfquiver.service.node.object_store.metered_store import Meter
+from tfquiver.service.node.object_store.named_access import NamedAccess
 from tfquiver.service.node.options import Options
-from tfquiver.service.node.orders.chunk_orders import ChunkOrders, OtherNodes
-from tfquiver.service.node.origin.client_stores import ClientStores
-from tfquiver.service.node.origin.fetcher import Fetcher
-from tfquiver.service.node.origin.metered_store import Meter
-from tfquiver.service.node.origin.named_access import NamedAccess
 from tfquiver.service.node.peers.peers import PeerClient
 from tfquiver.service.node.peers.reachable import Reach
 from tfquiver.service.node.peers.serving.data_port import DataPort
-from tfquiver.service.node.placing.known_places import KnownPlaces
-from tfquiver.service.node.placing.placer import Placer
-from tfquiver.service.node.reader_socket.reader_group import ReaderGroup
-from tfquiver.service.node.reader_socket.session_server import SessionServer
-from tfquiver.service.node.readers.reader_session import ReaderLimits
-from tfquiver.service.node.shards.shard_source import ShardSource
-from tfquiver.service.node.streams import spill_files
-from tfquiver.service.node.streams.streams import Streams
-from tfquiver.service.node.totals.kept_totals import KeptTotals
-from tfquiver.service.node.totals.totals_file import Totals
-from tfquiver.trust.identity import READERS, Always, Authority, Open
-from tfquiver.trust.tokens import SharedToken
+from tfquiver.service.node.reader_sessions.reader_session import ReaderLimits
+from tfquiver.service.node.shard_fetching.shard_source import ShardSource
+from tfquiver.service.node.shard_memory.hot import HotSet
+from tfquiver.service.node.shard_placement.known_places import KnownPlaces
+from tfquiver.service.node.shard_placement.placer import Placer
+from tfquiver.service.node.shared_batches import spill_files
+from tfquiver.service.node.shared_batches.streams import Streams
+from tfquiver.service.node.shutdown import draining
+from tfquiver.service.node.unix_socket_clients.reader_group import ReaderGroup
+from tfquiver.service.node.unix_socket_clients.session_server import SessionServer
 from tfquiver.version import VERSION
-from tfquiver.wire import addresses, rpc
-from tfquiver.wire.health import HealthService
 
 _STORE_DEADLINE_S = 20.0  # of one attempt; the session makes several
 _READERS_STOP_S = 1.5

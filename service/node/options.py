@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from tfquiver.service.node.disk import codec
-from tfquiver.service.node.reader_socket.reader_group import ReaderGroup
+from tfquiver.service.node.unix_socket_clients.reader_group import ReaderGroup
 from tfquiver.service.tracing.shard_spans import ShardSpans
 
 

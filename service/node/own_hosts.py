@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from absl import logging
 
 from tfquiver import errors
+from tfquiver.grpc_plumbing import addresses
 from tfquiver.rare_lines import every_n_seconds
-from tfquiver.wire import addresses
 
 _PAUSE_S = 0.5
 

@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from tfquiver import errors
-from tfquiver.wire import addresses
+from tfquiver.grpc_plumbing import addresses
 
 
 class HeldPort:

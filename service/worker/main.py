@@ -13,9 +13,11 @@ from absl import flags, logging
 
 from tfquiver import errors, sizes
 from tfquiver.cache_directory.node_endpoint import NodeEndpoint
-from tfquiver.daemon.endpoints import running_node
+from tfquiver.grpc_plumbing import addresses
+from tfquiver.node_daemon.endpoints import running_node
 from tfquiver.ops.library import transport
 from tfquiver.rare_lines import every_n_seconds
+from tfquiver.roles_and_tokens import own_token
 from tfquiver.service.metrics import metrics_flag
 from tfquiver.service.startup import known_port, log_lines, serving, tensorflow_runtime
 from tfquiver.service.startup.known_port import HeldPort
@@ -24,8 +26,6 @@ from tfquiver.service.startup.node_place import NodePlace
 from tfquiver.service.startup.tensorflow_runtime import Runtime, StartError
 from tfquiver.service.startup.tf_server import default_signals, until_stopped
 from tfquiver.service.worker import node_watch, same_cluster, version_reports
-from tfquiver.trust import own_token
-from tfquiver.wire import addresses
 
 FLAGS = flags.FLAGS
 

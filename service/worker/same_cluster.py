@@ -11,8 +11,8 @@ import grpc
 from absl import logging
 
 from tfquiver import errors
+from tfquiver.grpc_plumbing import addresses, rpc
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2, coordinator_pb2_grpc
-from tfquiver.wire import addresses, rpc
 
 WAIT_S = 12.0  # a dispatcher tells its coordinator of itself and its workers every five
 _PAUSE_S = 0.5

@@ -9,10 +9,10 @@ from typing import Any
 import grpc
 from absl import logging
 
+from tfquiver.grpc_plumbing import rpc
+from tfquiver.grpc_plumbing.kept_channels import KeptChannels
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2, coordinator_pb2_grpc
 from tfquiver.version import VERSION
-from tfquiver.wire import rpc
-from tfquiver.wire.kept_channels import KeptChannels
 
 INTERVAL_S = 10.0
 _CALL_S = 2.0

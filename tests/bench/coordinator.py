@@ -25,11 +25,11 @@ import psutil
 
 from tests.bench.bars import Bar, finish, run_bench
 from tests.support.cluster import Server
-from tfquiver.content.digest import Digest
-from tfquiver.content.file_entry import FileEntry
+from tfquiver.digests.digest import Digest
+from tfquiver.digests.file_entry import FileEntry
+from tfquiver.grpc_plumbing import rpc
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2 as pb
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2_grpc
-from tfquiver.wire import rpc
 
 LEASES_PER_S_BAR = 20_000
 READERS = 8

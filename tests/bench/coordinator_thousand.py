@@ -46,9 +46,9 @@ from tests.bench.thousand.clients import Clients
 from tests.bench.thousand.nodes import percentile
 from tests.bench.thousand.scale import SHARD_BYTES, Scale, digest, write_hashes
 from tests.support.cluster import Server
+from tfquiver.grpc_plumbing import rpc
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2 as pb
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2_grpc
-from tfquiver.wire import rpc
 
 LOOK_S, LOOK_TIMEOUT_S = 0.02, 10.0
 WHOLE, QUICK = Scale(1000, 1000, 20, 5_000_000), Scale(200, 200, 8, 500_000)

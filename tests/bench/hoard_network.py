@@ -35,10 +35,10 @@ from tests.support import node_calls, records
 from tests.support.cluster import Server, wait_until
 from tests.support.hosts import Hosts, HostsError
 from tests.support.reader_client import ReaderClient
+from tfquiver.grpc_plumbing import rpc
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2 as pb
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2_grpc, node_pb2, node_pb2_grpc, types_pb2
 from tfquiver.scanning.cutting import CutPolicy
-from tfquiver.wire import rpc
 
 RACKS = {"a": "r1", "b": "r1", "c": "r2", "d": "r2"}
 CUT = CutPolicy(200_000, 250_000, 400_000)

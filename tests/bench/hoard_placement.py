@@ -5,8 +5,8 @@ Table 4). Which node owns which shard is computed by the shipping placement (`tf
 kept on four nodes of one rack; every byte that a job reads from an owner in another rack goes over the up-link.
 
 Table 5 puts a share of the jobs in the wrong rack by hand. Then the jobs are placed one after the other, each on the
-free machine that `SuggestPlacement` would put first (`places/suggestions.py`), and, in the same run, on one at random:
-with all machines free, half of them, and 30 of 96, where some rack has fewer than its data sets have jobs.
+free machine that `SuggestPlacement` would put first (`dataset_placement/suggestions.py`), and, in the same run, on one
+at random: with all machines free, half of them, and 30 of 96, where some rack has fewer than its data sets have jobs.
 
     python -m tests.bench.hoard_placement [--quick]
 
@@ -23,12 +23,12 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from tests.bench.bars import Bar, finish, run_bench
-from tfquiver.content.prefixes import Prefixes
+from tfquiver.digests.prefixes import Prefixes
 from tfquiver.placement.labels import RACK
 from tfquiver.placement.places import Places, chosen
 from tfquiver.placement.selector import Selector
-from tfquiver.service.coordinator.places import suggestions
-from tfquiver.service.coordinator.places.suggestions import Held, Machine
+from tfquiver.service.coordinator.dataset_placement import suggestions
+from tfquiver.service.coordinator.dataset_placement.suggestions import Held, Machine
 
 PAPER = {20: 5, 40: 9, 60: 13, 80: 17}  # per cent of jobs misplaced -> of the up-link
 UPLINK_GBPS, JOB_GBPS = 320.0, 2.7

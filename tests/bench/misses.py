@@ -30,17 +30,17 @@ from tests.support import node_calls
 from tests.support.cluster import Server, wait_until
 from tests.support.reader_client import ReaderClient
 from tfquiver import stores
-from tfquiver.content.digest import Digest
-from tfquiver.frames import reader_frames as frames
+from tfquiver.digests.digest import Digest
+from tfquiver.grpc_plumbing import rpc
 from tfquiver.listing import listing
 from tfquiver.proto.tfquiver.v1 import node_pb2, node_pb2_grpc
-from tfquiver.registering.registration import Registrar
+from tfquiver.registering_datasets.registration import Registrar
 from tfquiver.scanning import digest_build, tfrecord
 from tfquiver.scanning.cutting import CutPolicy
+from tfquiver.socket_frames import reader_frames as frames
 from tfquiver.stores import ObjectStore
 from tfquiver.stores.credentials.resolved import Access
 from tfquiver.testing.emulated_store import EmulatedStore, StoreClient
-from tfquiver.wire import rpc
 
 LATENCY_S, BYTES_PER_S, RATE_BAR, WARM_RATE_BAR, REQUESTS_BAR = 0.060, 200e6, 0.9, 0.8, 0.25
 RECORD_BYTES, FILES, PIECE_BYTES = 110_000, 8, 256 << 10

@@ -25,13 +25,13 @@ import numpy as np
 
 from tests.bench.bars import Bar, finish, run_bench
 from tests.support.digests import numbered_digest
-from tfquiver.content.digest import Digest
-from tfquiver.content.record_weights import HEADER_BYTES, record_weights
-from tfquiver.service.coordinator.datasets.weight_files import WeightFiles
-from tfquiver.service.coordinator.sampling.chance import Chance
-from tfquiver.service.coordinator.sampling.drawing import drawn
-from tfquiver.service.coordinator.sampling.interface import Population
-from tfquiver.service.coordinator.sampling.weighted import Weighted
+from tfquiver.digests.digest import Digest
+from tfquiver.draws_and_weights.record_weights import HEADER_BYTES, record_weights
+from tfquiver.service.coordinator.sampled_epochs.drawing import drawn
+from tfquiver.service.coordinator.sampled_epochs.record_weights.weight_files import WeightFiles
+from tfquiver.service.coordinator.sampling_schemes.chance import Chance
+from tfquiver.service.coordinator.sampling_schemes.interface import Population
+from tfquiver.service.coordinator.sampling_schemes.weighted import Weighted
 
 SHARD_RECORDS, RANKS, PART_BYTES = 6, 32, 1 << 20
 

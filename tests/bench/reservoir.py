@@ -27,13 +27,13 @@ from tests.bench.misses import filled, plain
 from tests.support import node_calls
 from tests.support.cluster import Server
 from tests.support.reader_client import ReaderClient
-from tfquiver.content.digest import Digest
-from tfquiver.frames import reader_frames as frames
+from tfquiver.digests.digest import Digest
 from tfquiver.proto.tfquiver.v1.coordinator_pb2 import AskSamplingRequest
-from tfquiver.registering.registration import Registrar
-from tfquiver.service.coordinator.sampling.drawing import drawn
-from tfquiver.service.coordinator.sampling.interface import Population
-from tfquiver.service.coordinator.sampling.reservoir import Reservoir
+from tfquiver.registering_datasets.registration import Registrar
+from tfquiver.service.coordinator.sampled_epochs.drawing import drawn
+from tfquiver.service.coordinator.sampling_schemes.interface import Population
+from tfquiver.service.coordinator.sampling_schemes.reservoir import Reservoir
+from tfquiver.socket_frames import reader_frames as frames
 from tfquiver.testing.emulated_store import EmulatedStore
 
 BYTES_PER_S = 50e6  # few enough that a busy machine is not what limits them

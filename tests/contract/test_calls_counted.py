@@ -14,11 +14,11 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from tests.support.aio import on_loop
 from tfquiver import errors
+from tfquiver.grpc_plumbing import rpc
 from tfquiver.proto.tfquiver.v1 import node_pb2 as pb
 from tfquiver.proto.tfquiver.v1 import node_pb2_grpc
+from tfquiver.roles_and_tokens.identity import Open
 from tfquiver.service.metrics import exposition
-from tfquiver.trust.identity import Open
-from tfquiver.wire import rpc
 
 
 class _Faulty(node_pb2_grpc.NodeServicer):

@@ -16,9 +16,9 @@ from tests.support.aio import on_loop
 from tfquiver import durable, errors
 from tfquiver.proto.tfquiver.v1 import commit_log_pb2 as log_pb2
 from tfquiver.proto.tfquiver.v1.commit_log_pb2 import CommitRecord
-from tfquiver.service.coordinator.durable import log_file
-from tfquiver.service.coordinator.durable.commit_log import CommitLog, Snapshot
-from tfquiver.service.coordinator.durable.log_file import LogFile, parse
+from tfquiver.service.coordinator.commit_log import log_file
+from tfquiver.service.coordinator.commit_log.commit_log import CommitLog, Snapshot
+from tfquiver.service.coordinator.commit_log.log_file import LogFile, parse
 
 
 def acked(number: int) -> CommitRecord:

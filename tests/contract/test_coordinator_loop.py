@@ -16,16 +16,16 @@ from tests.support.aio import on_loop
 from tests.support.coordinator_here import COOPERATIVE, DIGEST, beat, parts, read_first, started
 from tests.support.digests import numbered_digest
 from tfquiver import errors
-from tfquiver.content.digest import Digest
+from tfquiver.digests.digest import Digest
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2 as pb
-from tfquiver.service.coordinator.cache.caching import Caching
-from tfquiver.service.coordinator.datasets import digest_files
-from tfquiver.service.coordinator.epoch_order import made_orders
-from tfquiver.service.coordinator.epoch_order.chunk_layout import ChunkLayout
-from tfquiver.service.coordinator.rotation.rotations import ChunkPlan
+from tfquiver.roles_and_tokens.identity import EVERYBODY
+from tfquiver.service.coordinator.chunk_rotation.rotations import ChunkPlan
+from tfquiver.service.coordinator.dataset_caching.caching import Caching
+from tfquiver.service.coordinator.dataset_registry import digest_files
 from tfquiver.service.coordinator.sessions.lease import LeaseState
 from tfquiver.service.coordinator.sessions.sessions import Sessions
-from tfquiver.trust.identity import EVERYBODY
+from tfquiver.service.coordinator.shard_order import made_orders
+from tfquiver.service.coordinator.shard_order.chunk_layout import ChunkLayout
 
 
 @on_loop

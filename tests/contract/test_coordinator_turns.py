@@ -14,20 +14,20 @@ from tests.support.aio import on_loop
 from tests.support.coordinator_here import DIGEST, beat, parts, read_first, started
 from tests.support.digests import numbered_digest
 from tests.support.planning import FIRST, FIRST_BYTES, coordinating, reads
-from tfquiver.content.prefixes import of_rows
+from tfquiver.digests.prefixes import of_rows
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2 as pb
 from tfquiver.proto.tfquiver.v1 import types_pb2
 from tfquiver.service.coordinator import coordinator as coordinator_module
-from tfquiver.service.coordinator.cache.caching import Caching
+from tfquiver.service.coordinator.chunk_rotation.rotations import Rotations
 from tfquiver.service.coordinator.coordinator import Coordinator
+from tfquiver.service.coordinator.dataset_caching.caching import Caching
 from tfquiver.service.coordinator.long_work import in_parts
 from tfquiver.service.coordinator.planning.history import Decision
 from tfquiver.service.coordinator.planning.planner import Outcome
 from tfquiver.service.coordinator.policies.interface import Plan
-from tfquiver.service.coordinator.residency import residency
-from tfquiver.service.coordinator.residency.holdings import Holdings
-from tfquiver.service.coordinator.residency.residency import Table
-from tfquiver.service.coordinator.rotation.rotations import Rotations
+from tfquiver.service.coordinator.resident_shards import residency
+from tfquiver.service.coordinator.resident_shards.holdings import Holdings
+from tfquiver.service.coordinator.resident_shards.residency import Table
 from tfquiver.service.coordinator.sessions.lease import LeaseState
 
 

@@ -12,9 +12,9 @@ import pytest
 
 from tfquiver import errors
 from tfquiver.cache_directory import cluster_file, up_file
-from tfquiver.daemon import daemon
 from tfquiver.local_cluster import whole_cluster
 from tfquiver.local_cluster.last_time import Asked
+from tfquiver.node_daemon import daemon
 
 
 @pytest.mark.parametrize(

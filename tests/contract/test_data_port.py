@@ -19,9 +19,9 @@ from tests.support.aio import on_loop
 from tests.support.store_node import StoreNode, build, write_files
 from tests.unit.test_data_frames import FRAME
 from tfquiver import errors
-from tfquiver.content.digest import Digest
+from tfquiver.digests.digest import Digest
 from tfquiver.service.node.disk import entry
-from tfquiver.service.node.peers import data_frames as frames
+from tfquiver.service.node.peers.wire import data_frames as frames
 
 
 @pytest.fixture

@@ -13,18 +13,18 @@ import pytest
 from tests.support.aio import on_loop
 from tests.support.store_node import StoreNode
 from tfquiver import errors
-from tfquiver.content.digest import Digest, ShardRef
-from tfquiver.content.file_entry import FileEntry
+from tfquiver.digests.digest import Digest, ShardRef
+from tfquiver.digests.file_entry import FileEntry
 from tfquiver.proto.tfquiver.v1 import node_pb2 as pb
 from tfquiver.proto.tfquiver.v1 import types_pb2
-from tfquiver.service.node.derived.computers import MOST_COMPUTERS, Computers
-from tfquiver.service.node.derived.elsewhere import Elsewhere
-from tfquiver.service.node.derived.puts import MOST_BYTES, Puts
-from tfquiver.service.node.memory.ready_shard import ReadyShard
-from tfquiver.service.node.memory.verified import VerifiedShard
-from tfquiver.service.node.origin.fetcher import Fetcher
-from tfquiver.service.node.origin.metered_store import Meter
-from tfquiver.service.node.peers import data_frames
+from tfquiver.service.node.derived_shards.computers import MOST_COMPUTERS, Computers
+from tfquiver.service.node.derived_shards.elsewhere import Elsewhere
+from tfquiver.service.node.derived_shards.puts import MOST_BYTES, Puts
+from tfquiver.service.node.object_store.fetcher import Fetcher
+from tfquiver.service.node.object_store.metered_store import Meter
+from tfquiver.service.node.peers.wire import data_frames
+from tfquiver.service.node.shard_memory.ready_shard import ReadyShard
+from tfquiver.service.node.shard_memory.verified import VerifiedShard
 
 BODY = b"derived" * 1000
 HASH = hashlib.sha256(BODY).digest()

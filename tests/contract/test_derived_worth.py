@@ -9,10 +9,10 @@ import pytest
 from tests.support.aio import on_loop
 from tests.support.planning import FIRST, coordinating, parts_of, plans, reads
 from tfquiver import errors
-from tfquiver.content.digest import Digest
+from tfquiver.digests.digest import Digest
 from tfquiver.proto.tfquiver.v1 import derived_datasets_pb2 as pb
+from tfquiver.roles_and_tokens.identity import EVERYBODY
 from tfquiver.service.coordinator.coordinator import Coordinator
-from tfquiver.trust.identity import EVERYBODY
 
 ROOM = 1 << 30
 

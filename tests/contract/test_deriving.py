@@ -14,10 +14,10 @@ from tests.support.coordinator_here import DIGEST, read_first, started
 from tfquiver import errors
 from tfquiver.clock import ManualClock
 from tfquiver.proto.tfquiver.v1 import derived_datasets_pb2 as pb
+from tfquiver.roles_and_tokens.identity import EVERYBODY, Identity, Role
 from tfquiver.service.coordinator.coordinator import Coordinator
-from tfquiver.service.coordinator.deriving import UNREAD_S
+from tfquiver.service.coordinator.derived_datasets.deriving import UNREAD_S
 from tfquiver.service.coordinator.sessions.lease import LeaseState
-from tfquiver.trust.identity import EVERYBODY, Identity, Role
 
 ROWS = DIGEST.num_shards
 BLUE, GREEN = Identity(Role.JOB, "blue"), Identity(Role.JOB, "green")

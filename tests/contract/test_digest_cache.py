@@ -17,9 +17,9 @@ from tests.support.aio import on_loop
 from tests.support.disks import ext4, tmpfs
 from tests.support.privileges import needs_disks, needs_mounts
 from tfquiver import durable, errors
-from tfquiver.content.digest import Digest
-from tfquiver.content.file_entry import FileEntry
-from tfquiver.service.node.datasets.digest_cache import DigestCache
+from tfquiver.digests.digest import Digest
+from tfquiver.digests.file_entry import FileEntry
+from tfquiver.service.node.known_datasets.digest_cache import DigestCache
 
 SHARDS = 500
 
@@ -210,7 +210,7 @@ def test_a_digest_whose_file_is_cut_off_while_it_is_open_goes_on(tmp_path: Path)
     path = tmp_path / "a.tfqd"
     digest(1, 50_000).save(path)
     script = (
-        "import os, sys; from tfquiver.content.digest import Digest\n"
+        "import os, sys; from tfquiver.digests.digest import Digest\n"
         "opened = Digest.open(sys.argv[1]); before = opened.shard(49_999).hash\n"
         "os.truncate(sys.argv[1], 100)\n"
         "opened.verify_ids(); assert opened.shard(49_999).hash == before\n"

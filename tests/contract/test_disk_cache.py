@@ -21,7 +21,7 @@ from tests.support.privileges import needs_mounts
 from tfquiver import errors
 from tfquiver.service.node.disk import codec, entry
 from tfquiver.service.node.disk.disk_cache import DiskCache
-from tfquiver.service.node.memory.verified import VerifiedShard
+from tfquiver.service.node.shard_memory.verified import VerifiedShard
 
 NOISE = random.Random(1)
 

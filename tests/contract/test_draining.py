@@ -12,8 +12,8 @@ import pytest
 from tests.support.aio import on_loop
 from tfquiver import errors
 from tfquiver.service.node.disk.inserts import Inserts
-from tfquiver.service.node.ending.draining import finished
-from tfquiver.service.node.memory.verified import VerifiedShard
+from tfquiver.service.node.shard_memory.verified import VerifiedShard
+from tfquiver.service.node.shutdown.draining import finished
 
 
 def shards(number: int) -> list[VerifiedShard]:

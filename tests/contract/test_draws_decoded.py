@@ -14,11 +14,11 @@ from tests.support.aio import on_loop
 from tests.support.coordinator_client import CoordinatorClient
 from tests.support.coordinator_served import served
 from tfquiver import errors
-from tfquiver.content import drawn_shards as drawn_module
-from tfquiver.content.drawn_shards import DrawnShards, drawn_shards
+from tfquiver.draws_and_weights import drawn_shards as drawn_module
+from tfquiver.draws_and_weights.drawn_shards import DrawnShards, drawn_shards
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2 as pb
 from tfquiver.proto.tfquiver.v1 import types_pb2
-from tfquiver.service.coordinator import samplings
+from tfquiver.service.coordinator.sampled_epochs import samplings
 from tfquiver.service.coordinator.server import CoordinatorServer
 from tfquiver.service.coordinator.sessions import session as session_module
 

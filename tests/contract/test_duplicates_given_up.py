@@ -14,8 +14,8 @@ from tests.support.order_world import ONE_RECORD, PER_CHUNK, SHARDS, world
 from tests.support.store_node import build
 from tfquiver import errors
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2 as pb
-from tfquiver.service.node.orders import chunk_orders
-from tfquiver.service.node.orders.chunk_orders import OtherNodes
+from tfquiver.service.node.coordinator_orders import chunk_orders
+from tfquiver.service.node.coordinator_orders.chunk_orders import OtherNodes
 
 
 @on_loop

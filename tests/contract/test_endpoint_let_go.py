@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from tfquiver.daemon import endpoints
+from tfquiver.node_daemon import endpoints
 
 
 class Made:

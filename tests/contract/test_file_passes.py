@@ -13,12 +13,12 @@ import pytest
 from tests.support.aio import on_loop
 from tests.support.store_node import build, write_files
 from tfquiver import errors
-from tfquiver.content.digest import Digest
+from tfquiver.digests.digest import Digest
 from tfquiver.scanning import streams
 from tfquiver.scanning.cutting import CutPolicy
-from tfquiver.service.node.origin.bounded_reads import BoundedReads
-from tfquiver.service.node.origin.file_passes import FilePasses
-from tfquiver.service.node.origin.metered_store import Meter, MeteredStore
+from tfquiver.service.node.object_store.bounded_reads import BoundedReads
+from tfquiver.service.node.object_store.file_passes import FilePasses
+from tfquiver.service.node.object_store.metered_store import Meter, MeteredStore
 from tfquiver.stores.attempts import Attempts
 from tfquiver.stores.local import LocalStore
 

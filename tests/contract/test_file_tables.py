@@ -15,13 +15,13 @@ from tests.support.aio import on_loop
 from tests.support.gcs_emulator import gcs_emulator, status
 from tests.support.store_node import StoreNode, is_shard, write_files
 from tfquiver import errors
-from tfquiver.content.file_entry import FileEntry
+from tfquiver.digests.file_entry import FileEntry
 from tfquiver.listing import listing
+from tfquiver.listing.listing_terms import ListingTerms
 from tfquiver.scanning.cutting import CutPolicy
 from tfquiver.scanning.file_scan import ScannedFile
-from tfquiver.scanning.listing_terms import ListingTerms
 from tfquiver.scanning.scan_journal import to_rows
-from tfquiver.service.node.datasets.file_tables import FileTables
+from tfquiver.service.node.dataset_scans.file_tables import FileTables
 from tfquiver.stores.gcs import GcsStore
 
 POLICY = CutPolicy(4096, 16384, 65536)

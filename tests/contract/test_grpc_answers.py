@@ -12,9 +12,9 @@ import grpc
 import pytest
 
 from tests.support.aio import on_loop
-from tfquiver.trust.identity import Open
-from tfquiver.wire import rpc
-from tfquiver.wire.by_hand.grpc_answers import trouble
+from tfquiver.grpc_plumbing import rpc
+from tfquiver.roles_and_tokens.identity import Open
+from tfquiver.unreached_servers.grpc_answers import trouble
 
 
 def test_a_server_in_threads_answers() -> None:

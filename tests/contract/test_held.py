@@ -13,10 +13,10 @@ from tests.support.coordinator_here import DIGEST, beat, started
 from tests.support.named_here import until_done
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2
 from tfquiver.proto.tfquiver.v1 import named_datasets_pb2 as pb
+from tfquiver.roles_and_tokens.identity import EVERYBODY
 from tfquiver.service.coordinator.coordinator import Coordinator
-from tfquiver.service.coordinator.datasets import held as held_module
-from tfquiver.service.coordinator.datasets.held import Held
-from tfquiver.trust.identity import EVERYBODY
+from tfquiver.service.coordinator.named_dataset_lifecycle import held as held_module
+from tfquiver.service.coordinator.named_dataset_lifecycle.held import Held
 
 SIZE_BYTES = int(DIGEST.lengths.sum())
 

@@ -8,10 +8,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.support.store_node import raw_of
-from tfquiver.content.entry_size import PAGE_BYTES
-from tfquiver.service.node.memory.hot import HotSet
-from tfquiver.service.node.memory.ready_shard import ReadyShard
-from tfquiver.service.node.memory.sealed_memory import NoMemoryError
+from tfquiver.digests.entry_size import PAGE_BYTES
+from tfquiver.service.node.shard_memory.hot import HotSet
+from tfquiver.service.node.shard_memory.ready_shard import ReadyShard
+from tfquiver.service.node.shard_memory.sealed_memory import NoMemoryError
 
 
 def shard(size: int) -> ReadyShard:

@@ -9,9 +9,9 @@ import pytest
 
 from tests.support.cluster import Cluster, wait_until
 from tfquiver import errors
-from tfquiver.cli.showing import status
-from tfquiver.wire import kept_channels
-from tfquiver.wire.kept_channels import KeptChannels
+from tfquiver.cli.status_and_explain import status
+from tfquiver.grpc_plumbing import kept_channels
+from tfquiver.grpc_plumbing.kept_channels import KeptChannels
 
 _ESTABLISHED = "01"
 

@@ -13,8 +13,8 @@ import pytest
 
 from tests.support.aio import on_loop
 from tfquiver import errors
+from tfquiver.grpc_plumbing import addresses
 from tfquiver.service.startup import known_port
-from tfquiver.wire import addresses
 
 
 def connects(port: int) -> bool:

@@ -15,14 +15,14 @@ from tests.support.aio import on_loop
 from tests.support.rogue_peer import Answer, RoguePeer, raw_body
 from tests.support.store_node import StoreNode, build, is_shard, write_files
 from tfquiver import stores
-from tfquiver.content import derived_uris
-from tfquiver.content.digest import Digest, ShardRef
-from tfquiver.service.node.memory.ready_shard import ReadyShard
+from tfquiver.digests import derived_uris
+from tfquiver.digests.digest import Digest, ShardRef
+from tfquiver.service.node.counters.stats import Stats
 from tfquiver.service.node.peers import peer_socket
 from tfquiver.service.node.peers.peers import PeerClient
-from tfquiver.service.node.shards.other_nodes import OtherNodes
-from tfquiver.service.node.shards.reach import ANYWHERE, STORE
-from tfquiver.service.node.totals.stats import Stats
+from tfquiver.service.node.shard_fetching.other_nodes import OtherNodes
+from tfquiver.service.node.shard_fetching.reach import ANYWHERE, STORE
+from tfquiver.service.node.shard_memory.ready_shard import ReadyShard
 
 
 @pytest.fixture

@@ -10,8 +10,8 @@ import grpc.aio
 import pytest
 
 from tfquiver import errors
+from tfquiver.grpc_plumbing import addresses, rpc
 from tfquiver.local_cluster import ports
-from tfquiver.wire import addresses, rpc
 
 BOTH = ["127.0.0.1", "127.0.0.2"]
 

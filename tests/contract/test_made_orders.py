@@ -6,8 +6,8 @@ import asyncio
 import threading
 
 from tests.support.aio import on_loop
-from tfquiver.service.coordinator.epoch_order.made_orders import MADE_AT_ONCE, MadeOrders
 from tfquiver.service.coordinator.long_work.in_thread import InThread
+from tfquiver.service.coordinator.shard_order.made_orders import MADE_AT_ONCE, MadeOrders
 
 KEY = (b"data set", "order", 1, 2)
 

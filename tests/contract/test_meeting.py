@@ -13,10 +13,10 @@ from tests.support.aio import on_loop
 from tests.support.coordinator_here import DIGEST, beat, started
 from tfquiver import errors
 from tfquiver.clock import ManualClock
-from tfquiver.service.coordinator.cache.caching import LONGEST_MEETING_S, MEETING_S
+from tfquiver.roles_and_tokens.identity import EVERYBODY
 from tfquiver.service.coordinator.coordinator import Coordinator
+from tfquiver.service.coordinator.dataset_caching.caching import LONGEST_MEETING_S, MEETING_S
 from tfquiver.service.coordinator.options import CoordinatorOptions
-from tfquiver.trust.identity import EVERYBODY
 
 
 @asynccontextmanager

@@ -17,9 +17,9 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from tests.support.aio import on_loop
 from tfquiver import errors
+from tfquiver.grpc_plumbing import addresses
 from tfquiver.service.metrics import exposition
 from tfquiver.service.metrics.instruments import LOG_SYNC
-from tfquiver.wire import addresses
 
 ANYWHERE = "localhost:0"
 

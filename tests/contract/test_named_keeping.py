@@ -15,19 +15,18 @@ from tests.support.named_here import OTHER, of, until_done
 from tests.support.steps import steps
 from tfquiver import errors
 from tfquiver.clock import ManualClock
-from tfquiver.content.digest import Digest
-from tfquiver.content.prefixes import of_hashes
+from tfquiver.digests.digest import Digest
+from tfquiver.digests.prefixes import of_hashes
+from tfquiver.grpc_plumbing import rpc
+from tfquiver.grpc_plumbing.rpc import MAX_MESSAGE_BYTES
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2, types_pb2
 from tfquiver.proto.tfquiver.v1 import named_datasets_pb2 as pb
-from tfquiver.service.coordinator.calls.place_calls import PlaceCalls
+from tfquiver.roles_and_tokens.identity import EVERYBODY, Identity, Role
 from tfquiver.service.coordinator.coordinator import Coordinator
-from tfquiver.service.coordinator.datasets import named_requests
-from tfquiver.service.coordinator.named_datasets import lifecycle, specs
-from tfquiver.service.coordinator.named_datasets.lifecycle import DELETING
+from tfquiver.service.coordinator.grpc_calls.about_datasets.place_calls import PlaceCalls
+from tfquiver.service.coordinator.named_dataset_lifecycle import lifecycle, named_requests, specs
+from tfquiver.service.coordinator.named_dataset_lifecycle.lifecycle import DELETING
 from tfquiver.service.coordinator.options import CoordinatorOptions
-from tfquiver.trust.identity import EVERYBODY, Identity, Role
-from tfquiver.wire import rpc
-from tfquiver.wire.rpc import MAX_MESSAGE_BYTES
 
 
 @on_loop

@@ -13,15 +13,15 @@ from tests.support.digests import numbered_digest
 from tests.support.named_here import OTHER, of, scanned, until_done
 from tfquiver import errors
 from tfquiver.clock import ManualClock
-from tfquiver.content.digest import Digest
+from tfquiver.digests.digest import Digest
 from tfquiver.proto.tfquiver.v1 import named_datasets_pb2 as pb
 from tfquiver.proto.tfquiver.v1.coordinator_pb2 import MountReport
-from tfquiver.service.coordinator.cache.placement import Placement
+from tfquiver.roles_and_tokens.identity import EVERYBODY
+from tfquiver.service.coordinator.cluster_members.mounts import KEPT_S
 from tfquiver.service.coordinator.coordinator import Coordinator
-from tfquiver.service.coordinator.nodes.mounts import KEPT_S
+from tfquiver.service.coordinator.dataset_caching.placement import Placement
 from tfquiver.service.coordinator.options import CoordinatorOptions
 from tfquiver.service.coordinator.sessions.lease import LeaseState
-from tfquiver.trust.identity import EVERYBODY
 
 
 @on_loop

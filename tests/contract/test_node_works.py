@@ -10,11 +10,11 @@ from typing import Any
 import grpc.aio
 import pytest
 
+from tfquiver.grpc_plumbing import rpc
 from tfquiver.proto.tfquiver.v1 import node_pb2 as pb
 from tfquiver.proto.tfquiver.v1 import node_pb2_grpc
-from tfquiver.service.node.calls.servicer import NodeServicer
-from tfquiver.trust.identity import Always, Identity, Role
-from tfquiver.wire import rpc
+from tfquiver.roles_and_tokens.identity import Always, Identity, Role
+from tfquiver.service.node.client_requests.servicer import NodeServicer
 
 WORK = pb.Work(kind=pb.WORK_KIND_SCAN, name="secret", done_bytes=1, total_bytes=2)
 

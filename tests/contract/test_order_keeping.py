@@ -13,9 +13,9 @@ from tests.support.aio import on_loop
 from tests.support.order_world import CHUNKS, ONE_RECORD, PER_CHUNK, SHARDS, world
 from tests.support.store_node import StoreNode, build
 from tfquiver import errors
-from tfquiver.content.digest import Digest
+from tfquiver.digests.digest import Digest
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2 as pb
-from tfquiver.service.node.orders.chunk_orders import OtherNodes
+from tfquiver.service.node.coordinator_orders.chunk_orders import OtherNodes
 
 
 @on_loop

@@ -23,19 +23,19 @@ from tests.support.gcs_emulator import GcsEmulator, gcs_emulator
 from tests.support.privileges import needs_dead_mounts
 from tests.support.store_node import build, write_files
 from tfquiver import errors
-from tfquiver.content.digest import Digest
+from tfquiver.digests.digest import Digest
 from tfquiver.listing import listing
 from tfquiver.scanning import digest_build
 from tfquiver.scanning.cutting import CutPolicy
-from tfquiver.service.node.memory.verified import VerifiedShard
-from tfquiver.service.node.origin.client_stores import ClientStores
-from tfquiver.service.node.origin.fetcher import Fetcher
-from tfquiver.service.node.origin.metered_store import Meter
-from tfquiver.service.node.origin.origins import origin_of_file
-from tfquiver.service.node.origin.ranges.parallelism import FIRST
+from tfquiver.service.node.object_store.client_stores import ClientStores
+from tfquiver.service.node.object_store.fetcher import Fetcher
+from tfquiver.service.node.object_store.metered_store import Meter
+from tfquiver.service.node.object_store.origins import origin_of_file
+from tfquiver.service.node.object_store.parallel_hedged_ranges.parallelism import FIRST
+from tfquiver.service.node.shard_memory.verified import VerifiedShard
 from tfquiver.stores.credentials.resolved import Access
 from tfquiver.stores.gcs import GcsStore
-from tfquiver.stores.mounts.mounts import Mounts
+from tfquiver.stores.hanging_file_systems.mounts import Mounts
 
 DEAD, GOOD, RECORDS = ["dead-0", "dead-1", "dead-2", "dead-3", "dead-4"], "good", 40
 DATA = records.stream(bytes([number]) * 2_000 for number in range(RECORDS))
@@ -131,7 +131,7 @@ async def test_a_bucket_that_hangs_keeps_nobody_from_another(
 @on_loop
 async def test_who_waits_behind_reads_that_bring_nothing_is_told_where(monkeypatch: pytest.MonkeyPatch) -> None:
     """Wants in the plan of a bucket, and passes over its compressed files: after the deadline of one read."""
-    monkeypatch.setattr("tfquiver.service.node.origin.fetcher._GRACE_S", -DEADLINE_S + 0.5)
+    monkeypatch.setattr("tfquiver.service.node.object_store.fetcher._GRACE_S", -DEADLINE_S + 0.5)
     async with stores(monkeypatch) as here:
         plain = here.put("dead-0", "f", DATA)
         packed = [here.put("dead-0", f"{number}.gz", gzip.compress(DATA)) for number in range(6)]

@@ -18,8 +18,9 @@ import pytest
 
 from tfquiver import errors
 from tfquiver.cluster_address import naming
-from tfquiver.wire import addresses, reaching, rpc, unreached
-from tfquiver.wire.patient_calls import until_answered
+from tfquiver.grpc_plumbing import addresses, rpc
+from tfquiver.unreached_servers import reaching, unreached
+from tfquiver.unreached_servers.patient_calls import until_answered
 
 METHOD = "/a.Service/Call"
 

@@ -15,13 +15,13 @@ import pytest
 from tests.support.aio import on_loop
 from tests.support.store_node import Members, StoreNode, build, is_shard, write_files
 from tfquiver import errors
-from tfquiver.content.digest import Digest
+from tfquiver.digests.digest import Digest
 from tfquiver.listing import listing
 from tfquiver.placement import rendezvous
 from tfquiver.proto.tfquiver.v1 import types_pb2
 from tfquiver.scanning.cutting import CutPolicy
 from tfquiver.service.node.disk import entry
-from tfquiver.service.node.memory.verified import VerifiedShard
+from tfquiver.service.node.shard_memory.verified import VerifiedShard
 from tfquiver.stores.local import LocalStore
 
 POLICY = CutPolicy(4096, 16384, 65536)

@@ -10,10 +10,10 @@ from typing import Any
 import grpc
 
 from tests.support.aio import on_loop
+from tfquiver.grpc_plumbing import rpc
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2 as pb
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2_grpc
-from tfquiver.trust.identity import Open
-from tfquiver.wire import rpc
+from tfquiver.roles_and_tokens.identity import Open
 
 CALLS = 5000  # a thousand nodes and a thousand jobs ask twice; gRPC by itself cancels some of more than a thousand
 

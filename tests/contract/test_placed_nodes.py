@@ -13,15 +13,15 @@ import pytest
 from tests.support.aio import on_loop
 from tests.support.store_node import Members, StoreNode, build, is_shard, write_files
 from tfquiver import errors
-from tfquiver.content import prefixes
-from tfquiver.content.digest import Digest
+from tfquiver.digests import prefixes
+from tfquiver.digests.digest import Digest
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2 as pb
 from tfquiver.proto.tfquiver.v1 import types_pb2
-from tfquiver.service.node.calls.warming import Warming
-from tfquiver.service.node.moves import look_again
-from tfquiver.service.node.moves import moves as moves_module
-from tfquiver.service.node.moves.moves import Moves
-from tfquiver.service.node.shards import reach
+from tfquiver.service.node.client_requests.warming import Warming
+from tfquiver.service.node.moving_shards import look_again
+from tfquiver.service.node.moving_shards import moves as moves_module
+from tfquiver.service.node.moving_shards.moves import Moves
+from tfquiver.service.node.shard_fetching import reach
 
 RACKS = {"a": "r1", "b": "r1", "c": "r2", "d": "r2"}
 
@@ -135,7 +135,7 @@ async def test_how_far_a_peer_goes(tmp_path: Path, digest: Digest) -> None:
 async def test_two_that_were_told_differently_do_not_wait_for_each_other_for_ever(
     tmp_path: Path, digest: Digest, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("tfquiver.service.node.shards.other_nodes._ASK_S", 0.5)
+    monkeypatch.setattr("tfquiver.service.node.shard_fetching.other_nodes._ASK_S", 0.5)
     async with started(tmp_path, digest, "ab") as nodes:
         a, b = nodes.values()
         # Each takes the other for the first owner of everything.

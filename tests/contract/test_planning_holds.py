@@ -29,19 +29,19 @@ from tests.support.planning import (
 )
 from tfquiver import errors
 from tfquiver.clock import ManualClock
-from tfquiver.content.digest import Digest
-from tfquiver.content.entry_size import most_disk_bytes
-from tfquiver.content.file_entry import FileEntry
+from tfquiver.digests.digest import Digest
+from tfquiver.digests.entry_size import most_disk_bytes
+from tfquiver.digests.file_entry import FileEntry
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2 as pb
 from tfquiver.proto.tfquiver.v1 import types_pb2
 from tfquiver.proto.tfquiver.v1.commit_log_pb2 import PlanDecided
+from tfquiver.roles_and_tokens.identity import EVERYBODY
 from tfquiver.service.coordinator.coordinator import Coordinator
 from tfquiver.service.coordinator.measuring import step_meter
 from tfquiver.service.coordinator.measuring.step_meter import StepReading
 from tfquiver.service.coordinator.planning import replanning
 from tfquiver.service.coordinator.policies.check import MOST_BYTES_PER_S
 from tfquiver.service.coordinator.policies.interface import Plan
-from tfquiver.trust.identity import EVERYBODY
 
 
 def is_whole(coordinator: Coordinator) -> bool:

@@ -16,18 +16,18 @@ from tests.support import records
 from tests.support.aio import on_loop
 from tests.support.gcs_emulator import Fault, GcsEmulator, answer, gcs_emulator, status
 from tfquiver import errors
-from tfquiver.content.digest import Digest
+from tfquiver.digests.digest import Digest
 from tfquiver.listing import listing
 from tfquiver.scanning import digest_build
 from tfquiver.scanning.cutting import CutPolicy
-from tfquiver.service.node.memory.verified import VerifiedShard
-from tfquiver.service.node.origin.fetcher import Fetcher
-from tfquiver.service.node.origin.metered_store import Meter
-from tfquiver.service.node.origin.origins import MOST_IDLE
-from tfquiver.service.node.origin.ranges import range_reads
-from tfquiver.service.node.origin.ranges.one_range import Asked
-from tfquiver.service.node.origin.ranges.parallelism import FIRST
-from tfquiver.service.node.origin.ranges.range_plan import RangePlan
+from tfquiver.service.node.object_store.fetcher import Fetcher
+from tfquiver.service.node.object_store.metered_store import Meter
+from tfquiver.service.node.object_store.origins import MOST_IDLE
+from tfquiver.service.node.object_store.parallel_hedged_ranges import range_reads
+from tfquiver.service.node.object_store.parallel_hedged_ranges.one_range import Asked
+from tfquiver.service.node.object_store.parallel_hedged_ranges.parallelism import FIRST
+from tfquiver.service.node.object_store.parallel_hedged_ranges.range_plan import RangePlan
+from tfquiver.service.node.shard_memory.verified import VerifiedShard
 from tfquiver.stores.gcs import GcsStore
 
 RECORDS, RECORD_BYTES = 12, 50_000

@@ -14,19 +14,19 @@ import pytest
 
 from tests.support.aio import on_loop
 from tests.support.digests import numbered_digest
-from tfquiver.content.drawn_shards import DrawnShards
-from tfquiver.content.record_picks import RecordPicks
-from tfquiver.frames import reader_frames as frames
+from tfquiver.draws_and_weights.drawn_shards import DrawnShards
+from tfquiver.draws_and_weights.record_picks import RecordPicks
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2 as pb
-from tfquiver.service.node.reader_socket import session_server
-from tfquiver.service.node.reader_socket.session_server import SessionServer
-from tfquiver.service.node.readers.frame_socket import FrameSocket
-from tfquiver.service.node.readers.instructions import LeaseState, Send
-from tfquiver.service.node.readers.numbered_shards import NumberedShards
-from tfquiver.service.node.readers.reader_calls import ReaderCalls
-from tfquiver.service.node.readers.reader_session import ReaderLimits, ReaderSession
-from tfquiver.service.node.readers.reader_shell import REPORT_MS, ReaderShell
-from tfquiver.service.node.readers.shard_fetches import ShardFetches
+from tfquiver.service.node.reader_sessions.instructions import LeaseState, Send
+from tfquiver.service.node.reader_sessions.numbered_shards import NumberedShards
+from tfquiver.service.node.reader_sessions.reader_calls import ReaderCalls
+from tfquiver.service.node.reader_sessions.reader_session import ReaderLimits, ReaderSession
+from tfquiver.service.node.reader_sessions.reader_shell import REPORT_MS, ReaderShell
+from tfquiver.service.node.reader_sessions.shard_fetches import ShardFetches
+from tfquiver.service.node.unix_socket_clients import session_server
+from tfquiver.service.node.unix_socket_clients.frame_socket import FrameSocket
+from tfquiver.service.node.unix_socket_clients.session_server import SessionServer
+from tfquiver.socket_frames import reader_frames as frames
 
 
 @on_loop

@@ -19,7 +19,7 @@ from tests.support.aio import on_loop
 from tests.support.rogue_peer import Answer, RoguePeer, raw_body
 from tests.support.store_node import Members, StoreNode, build, is_shard, raw_of, write_files
 from tfquiver import errors, stores
-from tfquiver.content.digest import Digest
+from tfquiver.digests.digest import Digest
 from tfquiver.scanning.cutting import CutPolicy
 from tfquiver.service.node.disk import entry
 from tfquiver.service.node.peers import peer_standing

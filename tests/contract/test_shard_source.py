@@ -19,14 +19,14 @@ from tests.support.aio import on_loop
 from tests.support.gcs_emulator import gcs_emulator
 from tests.support.store_node import StoreNode, build, is_shard, raw_of, write_files
 from tfquiver import errors
-from tfquiver.content.digest import Digest
-from tfquiver.content.file_entry import FileEntry
+from tfquiver.digests.digest import Digest
+from tfquiver.digests.file_entry import FileEntry
 from tfquiver.listing import listing
 from tfquiver.scanning import digest_build
 from tfquiver.scanning.cutting import CutPolicy
 from tfquiver.service.node.disk import codec
-from tfquiver.service.node.memory.ready_shard import SEALED_MEMORY
-from tfquiver.service.node.memory.verified import VerifiedShard
+from tfquiver.service.node.shard_memory.ready_shard import SEALED_MEMORY
+from tfquiver.service.node.shard_memory.verified import VerifiedShard
 from tfquiver.stores.gcs import GcsStore
 from tfquiver.stores.local import LocalStore
 

@@ -17,24 +17,24 @@ from tests.support import numbered
 from tests.support.aio import on_loop
 from tests.support.steps import steps
 from tfquiver import errors, stores
-from tfquiver.content.digest import Digest
-from tfquiver.content.file_entry import FileEntry
+from tfquiver.digests.digest import Digest
+from tfquiver.digests.file_entry import FileEntry
+from tfquiver.grpc_plumbing import rpc
 from tfquiver.listing import listing
+from tfquiver.listing.listing_terms import ListingTerms
 from tfquiver.proto.tfquiver.v1 import named_datasets_pb2, node_pb2_grpc, types_pb2
 from tfquiver.proto.tfquiver.v1 import node_pb2 as pb
+from tfquiver.roles_and_tokens.identity import Open
+from tfquiver.roles_and_tokens.tokens import SharedToken
 from tfquiver.scanning.file_scan import ScannedFile, scanned_of
-from tfquiver.scanning.listing_terms import ListingTerms
-from tfquiver.service.node.datasets.file_tables import FileTables
-from tfquiver.service.node.datasets.scan import Scanner
-from tfquiver.service.node.origin.metered_store import Meter
-from tfquiver.service.node.origin.named_access import NamedAccess
-from tfquiver.service.node.shared_scans.asking import Asking
-from tfquiver.service.node.shared_scans.helping import Helping
-from tfquiver.service.node.shared_scans.shared_scans import SharedScans
+from tfquiver.service.node.dataset_scans.asking import Asking
+from tfquiver.service.node.dataset_scans.file_tables import FileTables
+from tfquiver.service.node.dataset_scans.helping import Helping
+from tfquiver.service.node.dataset_scans.scan import Scanner
+from tfquiver.service.node.dataset_scans.shared_scans import SharedScans
+from tfquiver.service.node.object_store.metered_store import Meter
+from tfquiver.service.node.object_store.named_access import NamedAccess
 from tfquiver.stores import ObjectStore
-from tfquiver.trust.identity import Open
-from tfquiver.trust.tokens import SharedToken
-from tfquiver.wire import rpc
 
 FILES = 12
 TERMS = ListingTerms()

@@ -9,8 +9,8 @@ import grpc
 import pytest
 
 from tests.support.aio import on_loop
-from tfquiver.trust.identity import Open
-from tfquiver.wire import rpc
+from tfquiver.grpc_plumbing import rpc
+from tfquiver.roles_and_tokens.identity import Open
 
 _METHOD = "/test.v1.Test/Call"
 _FASTER = 4

@@ -7,7 +7,7 @@ import threading
 
 import pytest
 
-from tfquiver.wire.silent_machines import SilentMachines
+from tfquiver.unreached_servers.silent_machines import SilentMachines
 
 SILENCE_S = 12.0
 

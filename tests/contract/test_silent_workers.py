@@ -11,8 +11,8 @@ from tests.support.coordinator_here import started
 from tfquiver.cli.calls import plain
 from tfquiver.cli.status_tables import workers_view
 from tfquiver.proto.tfquiver.v1.coordinator_pb2 import DispatcherInfo, ServiceWorker
-from tfquiver.service.coordinator import metrics
 from tfquiver.service.coordinator.coordinator import Coordinator
+from tfquiver.service.metrics import coordinator_metrics as metrics
 
 ANSWERS, SILENT = 4_999, 5_000
 LONG = 3_600_000

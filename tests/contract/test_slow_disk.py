@@ -13,7 +13,7 @@ from tests.contract.test_disk_accounts import shards
 from tests.support.aio import on_loop
 from tests.support.store_node import StoreNode, build, is_shard, write_files
 from tfquiver import errors
-from tfquiver.content.digest import Digest
+from tfquiver.digests.digest import Digest
 from tfquiver.proto.tfquiver.v1 import types_pb2
 from tfquiver.service.node.disk import entry_file
 
@@ -93,7 +93,7 @@ async def test_who_asks_a_node_whose_disk_hangs_reads_the_store(
     tmp_path: Path, digest: Digest, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It said for two minutes that it was at work, of eight shards at a time: another node's cold epoch stood still."""
-    monkeypatch.setattr("tfquiver.service.node.shards.disk_reads.HANGS_S", 0.3)
+    monkeypatch.setattr("tfquiver.service.node.disk.disk_reads.HANGS_S", 0.3)
     monkeypatch.setattr("tfquiver.service.node.peers.serving.data_connection.WORKING_S", 0.1)
     let_go, members = threading.Event(), list[types_pb2.NodeInfo]()
     warm, cold = range(4), range(4, digest.num_shards)

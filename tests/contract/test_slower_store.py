@@ -13,8 +13,8 @@ from tests.support.digests import digest_of
 from tests.support.slow_world import Job, SlowWorld
 from tfquiver import errors
 from tfquiver.clock import ManualClock
-from tfquiver.content.digest import Digest
-from tfquiver.content.entry_size import most_disk_bytes
+from tfquiver.digests.digest import Digest
+from tfquiver.digests.entry_size import most_disk_bytes
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2 as pb
 from tfquiver.proto.tfquiver.v1 import types_pb2
 from tfquiver.service.coordinator.coordinator import Coordinator

@@ -9,15 +9,15 @@ from pathlib import Path
 import pytest
 
 from tfquiver import errors
-from tfquiver.content.digest import Digest
-from tfquiver.content.file_entry import FileEntry
+from tfquiver.digests.digest import Digest
+from tfquiver.digests.file_entry import FileEntry
 from tfquiver.listing import listing
+from tfquiver.listing.listing_terms import ListingTerms
 from tfquiver.scanning.cutting import CutPolicy
-from tfquiver.scanning.listing_terms import ListingTerms
-from tfquiver.service.node.datasets.file_tables import FileTables
-from tfquiver.service.node.datasets.scan import Scanner
-from tfquiver.service.node.memory.verified import VerifiedShard
-from tfquiver.service.node.origin.metered_store import Meter
+from tfquiver.service.node.dataset_scans.file_tables import FileTables
+from tfquiver.service.node.dataset_scans.scan import Scanner
+from tfquiver.service.node.object_store.metered_store import Meter
+from tfquiver.service.node.shard_memory.verified import VerifiedShard
 from tfquiver.stores.local import LocalStore
 
 TERMS = ListingTerms(CutPolicy(format="bytes"))

@@ -19,8 +19,8 @@ from tfquiver.client.step_times.step_reports import Reporter, Subject
 from tfquiver.client.step_times.steps import step
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2 as pb
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2_grpc
-from tfquiver.registering import made_datasets
-from tfquiver.registering.made_datasets import MadeDataset
+from tfquiver.registering_datasets import made_datasets
+from tfquiver.registering_datasets.made_datasets import MadeDataset
 
 
 class Newer(coordinator_pb2_grpc.CoordinatorServicer):

@@ -20,8 +20,8 @@ from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption,
 
 from tests.support.s3_server import S3Server, s3_server
 from tfquiver import errors, stores
-from tfquiver.daemon import store_environment
-from tfquiver.registering.store_access import is_due
+from tfquiver.node_daemon import store_environment
+from tfquiver.registering_datasets.store_access import is_due
 from tfquiver.stores.credentials import resolved
 from tfquiver.stores.credentials.resolved import Access
 from tfquiver.stores.fsspec import FsspecStore

@@ -13,11 +13,11 @@ import pytest
 
 from tests.support.aio import on_loop
 from tests.support.stream_node import SPILL_BYTES, WINDOW_BYTES, Node, batch, node_in
-from tfquiver.frames import reader_frames as frames
-from tfquiver.frames import stream_frames as stream
-from tfquiver.service.node.memory import sealed_memory
-from tfquiver.service.node.streams.spill_files import SpillFiles
-from tfquiver.service.node.streams.streams import Streams
+from tfquiver.service.node.shard_memory import sealed_memory
+from tfquiver.service.node.shared_batches.spill_files import SpillFiles
+from tfquiver.service.node.shared_batches.streams import Streams
+from tfquiver.socket_frames import reader_frames as frames
+from tfquiver.socket_frames import stream_frames as stream
 
 
 @on_loop

@@ -10,10 +10,10 @@ import pytest
 
 from tests.support.aio import on_loop
 from tests.support.coordinator_served import served
+from tfquiver.grpc_plumbing import rpc
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2 as pb
 from tfquiver.service.worker import version_reports
 from tfquiver.version import VERSION
-from tfquiver.wire import rpc
 
 
 @on_loop

@@ -10,13 +10,13 @@ import pytest
 
 from tests.support.aio import on_loop
 from tfquiver import errors
-from tfquiver.frames import reader_frames
+from tfquiver.grpc_plumbing import rpc
 from tfquiver.proto.tfquiver.v1 import node_pb2 as pb
 from tfquiver.proto.tfquiver.v1 import node_pb2_grpc
-from tfquiver.service.node.peers import data_frames
-from tfquiver.trust.identity import Always, Authority, Identity, Open, Role
+from tfquiver.roles_and_tokens.identity import Always, Authority, Identity, Open, Role
+from tfquiver.service.node.peers.wire import data_frames
+from tfquiver.socket_frames import reader_frames
 from tfquiver.version import VERSION
-from tfquiver.wire import rpc
 
 
 class Answers(node_pb2_grpc.NodeServicer):

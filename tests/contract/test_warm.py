@@ -13,7 +13,7 @@ import psutil
 import pytest
 
 from tests.support import leaks, warm
-from tfquiver.daemon import starting
+from tfquiver.node_daemon import starting
 
 _SAYS = """
 import json, os, random, sys, tempfile

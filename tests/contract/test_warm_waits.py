@@ -13,7 +13,7 @@ from tests.support.coordinator_served import served
 from tfquiver import errors
 from tfquiver.cli import warm
 from tfquiver.cli.status_tables import words
-from tfquiver.wire import rpc
+from tfquiver.grpc_plumbing import rpc
 
 
 @on_loop

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from tests.support.cluster import wait_until
-from tfquiver.client import watched_servers
-from tfquiver.client.watched_servers import Watched
+from tfquiver.unreached_servers import watched_servers
+from tfquiver.unreached_servers.watched_servers import Watched
 
 NOBODY = Watched("localhost:1", "coordinator", "it is waited for")
 

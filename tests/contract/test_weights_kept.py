@@ -15,9 +15,9 @@ from tests.support.coordinator_client import NODE, CoordinatorClient
 from tests.support.coordinator_served import served
 from tests.support.digests import numbered_digest
 from tfquiver import errors
-from tfquiver.content.record_weights import HEADER_BYTES, RecordWeights, checked_values, record_weights
+from tfquiver.draws_and_weights.record_weights import HEADER_BYTES, RecordWeights, checked_values, record_weights
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2 as pb
-from tfquiver.service.coordinator.datasets.weight_files import WeightFiles
+from tfquiver.service.coordinator.sampled_epochs.record_weights.weight_files import WeightFiles
 from tfquiver.service.coordinator.server import CoordinatorServer
 
 DIGEST = numbered_digest(20)  # a record each

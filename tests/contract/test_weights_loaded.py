@@ -15,10 +15,10 @@ from tests.support.aio import on_loop
 from tests.support.coordinator_client import CoordinatorClient
 from tests.support.coordinator_served import served
 from tfquiver import errors
-from tfquiver.content import record_weights
-from tfquiver.content.record_weights import RecordWeights
-from tfquiver.service.coordinator.datasets import weight_files
-from tfquiver.service.coordinator.datasets.weight_files import WeightFiles
+from tfquiver.draws_and_weights import record_weights
+from tfquiver.draws_and_weights.record_weights import RecordWeights
+from tfquiver.service.coordinator.sampled_epochs.record_weights import weight_files
+from tfquiver.service.coordinator.sampled_epochs.record_weights.weight_files import WeightFiles
 from tfquiver.service.coordinator.server import CoordinatorServer
 
 

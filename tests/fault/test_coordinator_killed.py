@@ -21,7 +21,7 @@ from tests.support.disks import tmpfs
 from tests.support.privileges import needs_mounts
 from tfquiver import errors
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2 as pb
-from tfquiver.service.coordinator.durable.log_file import framed, header, parse
+from tfquiver.service.coordinator.commit_log.log_file import framed, header, parse
 from tfquiver.service.coordinator.options import CoordinatorOptions
 from tfquiver.service.coordinator.server import CoordinatorServer
 

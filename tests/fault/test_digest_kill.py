@@ -14,7 +14,7 @@ import pytest
 from tests.support import warm
 from tests.support.gcs_emulator import GcsEmulator, gcs_emulator
 from tests.support.records import stream
-from tfquiver.content.digest import Digest
+from tfquiver.digests.digest import Digest
 
 CHUNKS = 5  # of 4 MiB a file
 RECORD = bytes(1008)  # 1 KiB framed: a chunk is 4096 of them, and so many are written down at a time

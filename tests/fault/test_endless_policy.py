@@ -10,9 +10,9 @@ import pytest
 from tests.support import other_package
 from tests.support.cluster import Server, wait_until
 from tests.support.node_calls import CALL_S
+from tfquiver.grpc_plumbing import rpc
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2 as pb
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2_grpc, types_pb2
-from tfquiver.wire import rpc
 
 _MODULE = """
 import time

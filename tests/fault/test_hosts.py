@@ -20,16 +20,16 @@ from tests.support.cluster import Server, wait_until
 from tests.support.gcs_emulator import GcsEmulator, gcs_emulator
 from tests.support.hosts import Hosts, HostsError
 from tests.support.rotating import Job
-from tfquiver.content.digest import Digest
+from tfquiver.digests.digest import Digest
+from tfquiver.grpc_plumbing import rpc
 from tfquiver.listing import listing
 from tfquiver.placement import rendezvous
 from tfquiver.proto.tfquiver.v1 import node_pb2, node_pb2_grpc, types_pb2
-from tfquiver.registering.registration import Registrar
+from tfquiver.registering_datasets.registration import Registrar
 from tfquiver.scanning import digest_build
 from tfquiver.scanning.cutting import CutPolicy
-from tfquiver.service.node.origin.ranges.hedging import SHARE
+from tfquiver.service.node.object_store.parallel_hedged_ranges.hedging import SHARE
 from tfquiver.stores.gcs import GcsStore
-from tfquiver.wire import rpc
 
 # Bytes a second are measured, and a network of the machine is made.
 pytestmark = [pytest.mark.alone, pytest.mark.long]

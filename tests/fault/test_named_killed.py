@@ -14,9 +14,9 @@ import pytest
 from tests.support import node_calls, numbered
 from tests.support.cluster import wait_until
 from tests.support.named_place import Place, name
+from tfquiver.grpc_plumbing import rpc
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2, coordinator_pb2_grpc
 from tfquiver.proto.tfquiver.v1 import named_datasets_pb2 as pb
-from tfquiver.wire import rpc
 
 FILES, RECORDS, RECORD_BYTES = 8, 100, 20_000
 SIZE_BYTES = FILES * RECORDS * (RECORD_BYTES + 16)

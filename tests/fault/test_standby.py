@@ -14,7 +14,7 @@ import tfquiver
 from tests.support import numbered
 from tests.support.cluster import Server, wait_until
 from tests.support.node_calls import sessions
-from tfquiver.wire import addresses
+from tfquiver.grpc_plumbing import addresses
 
 FILES, RECORDS, RECORD_BYTES = 8, 3000, 4096  # several times what is leased and read ahead
 TOTAL = FILES * RECORDS

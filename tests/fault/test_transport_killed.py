@@ -15,8 +15,8 @@ import tfquiver
 from tests.support import numbered, warm
 from tests.support.cluster import Cluster, Server, wait_until
 from tfquiver import CutPolicy
+from tfquiver.grpc_plumbing import addresses
 from tfquiver.ops.library import tensorflows, transport
-from tfquiver.wire import addresses
 
 pytestmark = [
     pytest.mark.long,

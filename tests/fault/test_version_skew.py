@@ -22,11 +22,11 @@ from tests.support.cluster import Server, tensorflow_env, wait_until
 from tests.support.reader_client import ReaderClient, ReaderGoneError, split_records
 from tests.support.rotating import ENTRY_BYTES, Job
 from tfquiver.cli import calls
+from tfquiver.grpc_plumbing import rpc
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2 as pb
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2_grpc, types_pb2
 from tfquiver.scanning.cutting import CutPolicy
 from tfquiver.version import VERSION
-from tfquiver.wire import rpc
 
 pytestmark = pytest.mark.long
 BASE = Path(__file__).with_name("skew_base.txt").read_text().split()[0]

@@ -12,10 +12,10 @@ import grpc
 import pytest
 
 from tests.support.cluster import Cluster, wait_until
-from tfquiver.cli.showing import status
+from tfquiver.cli.status_and_explain import status
+from tfquiver.grpc_plumbing.by_hand import proto_wire
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2_grpc
 from tfquiver.service.dispatcher.worker_reports import WorkerReports
-from tfquiver.wire.by_hand import proto_wire
 
 
 def test_a_worker_that_is_killed_is_a_problem_until_it_is_back(tmp_path: Path) -> None:

@@ -32,7 +32,7 @@ def read(name: str) -> bytes:
 
 
 def main() -> None:
-    from tfquiver.derived.element_layout import ElementLayout
+    from tfquiver.materializing.element_layout import ElementLayout
 
     _RECORDS.mkdir(exist_ok=True)
     for name, make in ELEMENTS.items():

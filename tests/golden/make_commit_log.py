@@ -13,7 +13,7 @@ from pathlib import Path
 from tfquiver.proto.tfquiver.v1 import commit_log_pb2 as log_pb2
 from tfquiver.proto.tfquiver.v1 import derived_datasets_pb2, types_pb2
 from tfquiver.proto.tfquiver.v1.commit_log_pb2 import CommitRecord
-from tfquiver.service.coordinator.durable.log_file import framed, header
+from tfquiver.service.coordinator.commit_log.log_file import framed, header
 
 HERE = Path(__file__).parent
 DIGEST = bytes(range(32))

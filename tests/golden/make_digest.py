@@ -10,8 +10,8 @@ import hashlib
 from pathlib import Path
 
 from tests.support.records import SMALL_SHARDS, MemoryStore, stream
-from tfquiver.content import formats
-from tfquiver.content.digest import Digest
+from tfquiver.digests import formats
+from tfquiver.digests.digest import Digest
 from tfquiver.listing import listing
 from tfquiver.scanning import digest_build
 from tfquiver.scanning.cutting import CutPolicy

@@ -8,12 +8,12 @@ from pathlib import Path
 from tests.golden.make_commit_log import DIGEST, records
 from tfquiver.clock import ManualClock
 from tfquiver.proto.tfquiver.v1.commit_log_pb2 import CommitRecord
-from tfquiver.service.coordinator.budgets.budgets import Budgets
-from tfquiver.service.coordinator.datasets.ownership import Ownership
-from tfquiver.service.coordinator.durable.log_file import framed, header, parse
+from tfquiver.roles_and_tokens.identity import Identity, Role
+from tfquiver.service.coordinator.bandwidth_budgets.budgets import Budgets
+from tfquiver.service.coordinator.commit_log.log_file import framed, header, parse
+from tfquiver.service.coordinator.dataset_registry.ownership import Ownership
 from tfquiver.service.coordinator.sessions.session import DatasetView
 from tfquiver.service.coordinator.sessions.sessions import Sessions
-from tfquiver.trust.identity import Identity, Role
 
 NOT_OF_SESSIONS = (
     "dataset_registered",

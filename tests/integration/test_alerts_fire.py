@@ -25,8 +25,8 @@ from tests.support.disks import Disk, ext4
 from tests.support.privileges import needs_disks
 from tests.support.prometheus_server import CONFIGS, Prometheus, quick_rules
 from tests.support.promtool import needs_prometheus
+from tfquiver.grpc_plumbing import rpc
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2, coordinator_pb2_grpc
-from tfquiver.wire import rpc
 
 pytestmark = [needs_prometheus, needs_disks]
 WINDOW = "15s"

@@ -23,10 +23,10 @@ from tests.support.gcs_emulator import GcsEmulator, gcs_emulator
 from tests.support.privileges import needs_mounts
 from tests.support.prometheus_server import Prometheus
 from tests.support.promtool import needs_prometheus
+from tfquiver.grpc_plumbing import rpc
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2 as pb
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2_grpc, types_pb2
 from tfquiver.stores.gcs import GcsStore
-from tfquiver.wire import rpc
 
 pytestmark = [needs_prometheus, needs_mounts]
 WINDOW = "15s"

@@ -16,7 +16,7 @@ from tests.support.aio import on_loop
 from tests.support.coordinator_client import NODE, CoordinatorClient, Reader
 from tests.support.digests import numbered_digest
 from tfquiver import errors
-from tfquiver.content.entry_size import most_disk_bytes
+from tfquiver.digests.entry_size import most_disk_bytes
 from tfquiver.placement import striping
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2 as pb
 from tfquiver.proto.tfquiver.v1 import types_pb2

@@ -14,13 +14,13 @@ from tests.support.aio import on_loop
 from tests.support.coordinator_client import NODE, CoordinatorClient, Reader
 from tests.support.digests import numbered_digest
 from tfquiver import errors
-from tfquiver.content.entry_size import most_disk_bytes
-from tfquiver.content.file_entry import FileEntry
+from tfquiver.digests.entry_size import most_disk_bytes
+from tfquiver.digests.file_entry import FileEntry
+from tfquiver.listing.listing_terms import ListingTerms
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2 as pb
 from tfquiver.proto.tfquiver.v1 import types_pb2
 from tfquiver.scanning.cutting import CutPolicy
-from tfquiver.scanning.listing_terms import ListingTerms
-from tfquiver.service.coordinator.calls import checks
+from tfquiver.service.coordinator.grpc_calls import checks
 from tfquiver.service.coordinator.options import CoordinatorOptions
 from tfquiver.service.coordinator.server import CoordinatorServer
 

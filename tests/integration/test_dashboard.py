@@ -20,10 +20,10 @@ from tests.support.dashboard_served import GIVE_UP_S, seen, served
 from tests.support.digests import numbered_digest
 from tfquiver.cli.dashboard.admission import MOST_CONNECTIONS
 from tfquiver.cli.main import main
-from tfquiver.cli.showing import sparing
-from tfquiver.cli.showing.status import collect as status_collect
+from tfquiver.cli.status_and_explain import sparing
+from tfquiver.cli.status_and_explain.status import collect as status_collect
 from tfquiver.cli.status_tables.money import Prices
-from tfquiver.registering.registration import Registrar
+from tfquiver.registering_datasets.registration import Registrar
 
 HOSTILE = "<img src=x onerror=alert(1)>\x1b[2J"
 

@@ -13,12 +13,12 @@ from tests.support import node_calls, records
 from tests.support.cluster import Cluster, wait_until
 from tests.support.digests import numbered_digest
 from tfquiver.cli.main import main
-from tfquiver.cli.showing import status
-from tfquiver.content.digest import Digest
-from tfquiver.registering.listed import listed
-from tfquiver.registering.registration import Registrar
+from tfquiver.cli.status_and_explain import status
+from tfquiver.digests.digest import Digest
+from tfquiver.listing.listing_terms import ListingTerms
+from tfquiver.registering_datasets.listed import listed
+from tfquiver.registering_datasets.registration import Registrar
 from tfquiver.scanning.cutting import CutPolicy
-from tfquiver.scanning.listing_terms import ListingTerms
 
 QUOTA_BYTES = 2 << 20
 # An entry takes a page at least: 800 shards of 100 bytes are larger on disk than the quota.

@@ -15,10 +15,10 @@ import pytest
 from tests.support import node_calls, warm
 from tests.support.cluster import Server, wait_until
 from tests.support.store_node import write_files
+from tfquiver.grpc_plumbing import rpc
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2 as pb
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2_grpc, types_pb2
 from tfquiver.scanning.cutting import CutPolicy
-from tfquiver.wire import rpc
 
 POLICY = CutPolicy(1024, 4096, 16384)
 

@@ -21,8 +21,8 @@ from tests.support.records import stream
 from tfquiver.cli import main
 from tfquiver.cli.doctor import cluster as doctor_cluster
 from tfquiver.cli.doctor import machine
+from tfquiver.grpc_plumbing import rpc
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2, coordinator_pb2_grpc, node_pb2, node_pb2_grpc, types_pb2
-from tfquiver.wire import rpc
 
 
 @pytest.fixture

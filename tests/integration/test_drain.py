@@ -18,9 +18,9 @@ from tests.support.cluster import Server, wait_until
 from tests.support.reader_client import ReaderClient
 from tests.support.started_nodes import NODE
 from tests.support.store_node import build
-from tfquiver.content.digest import Digest
+from tfquiver.digests.digest import Digest
 from tfquiver.scanning.cutting import CutPolicy
-from tfquiver.service.node.peers import data_frames as frames
+from tfquiver.service.node.peers.wire import data_frames as frames
 
 POLICY = CutPolicy(256 << 10, 1 << 20, 4 << 20)
 LONG_MS = 3_600_000  # so long a node may be silent: nothing here is due to that

@@ -12,7 +12,7 @@ import tensorflow as tf
 import tfquiver
 from tests.support import numbered
 from tfquiver.cli.main import main
-from tfquiver.daemon import endpoints
+from tfquiver.node_daemon import endpoints
 
 paths = numbered.fixture(files=2, records_a_file=400, record_bytes=2000)
 

@@ -17,10 +17,10 @@ import pytest
 
 from tests.support import node_calls, records
 from tests.support.cluster import Server, wait_until
+from tfquiver.grpc_plumbing import rpc
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2 as pb
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2_grpc, named_datasets_pb2, named_datasets_pb2_grpc, types_pb2
 from tfquiver.service.extender import server
-from tfquiver.wire import rpc
 
 EXTENDER = "tfquiver.service.extender.main"
 MACHINES = ["machine-a", "machine-b", "machine-c"]

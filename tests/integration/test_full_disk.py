@@ -18,7 +18,7 @@ from tests.support.reader_client import ReaderClient
 from tfquiver.cli.main import main
 from tfquiver.proto.tfquiver.v1 import types_pb2
 from tfquiver.scanning.cutting import CutPolicy
-from tfquiver.service.coordinator.durable.log_file import ROOM_BYTES, LogFile, framed
+from tfquiver.service.coordinator.commit_log.log_file import ROOM_BYTES, LogFile, framed
 
 pytestmark = needs_mounts
 NODE = "tfquiver.service.node.main"

@@ -13,9 +13,9 @@ from tests.support import node_calls, rotating
 from tests.support.cluster import Cluster, Server, wait_until
 from tests.support.reader_client import ReaderClient
 from tfquiver import errors
+from tfquiver.grpc_plumbing import rpc
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2, coordinator_pb2_grpc, node_pb2, node_pb2_grpc
 from tfquiver.scanning.cutting import CutPolicy
-from tfquiver.wire import rpc
 
 ALWAYS = {"time", "severity", "server", "pid", "where", "message"}
 SOMETIMES = {"job", "dataset", "digest", "shard", "hash", "node", "suppressed", "traceback"}

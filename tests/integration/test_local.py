@@ -18,10 +18,10 @@ from tests.support.cluster import wait_until
 from tests.support.daemons import daemons, end_daemons
 from tests.support.reader_client import Connection
 from tfquiver import errors
-from tfquiver.daemon import daemon, endpoints
+from tfquiver.node_daemon import daemon, endpoints
 
 FIND = (
-    "import sys, dataclasses, json; from tfquiver.daemon import daemon as local;"
+    "import sys, dataclasses, json; from tfquiver.node_daemon import daemon as local;"
     "print(json.dumps(dataclasses.asdict(local.find_or_start(sys.argv[1], idle_exit_s=5))));"
     "assert 'tensorflow' not in sys.modules"
 )

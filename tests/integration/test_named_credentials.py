@@ -14,10 +14,10 @@ from tests.support import numbered
 from tests.support.cluster import Server, wait_until
 from tests.support.gcs_emulator import gcs_emulator, status
 from tests.support.s3_server import S3Server, s3_server
+from tfquiver.grpc_plumbing import rpc
 from tfquiver.proto.tfquiver.v1 import named_datasets_pb2 as pb
 from tfquiver.proto.tfquiver.v1 import named_datasets_pb2_grpc
 from tfquiver.stores.gcs import GcsStore
-from tfquiver.wire import rpc
 
 READY, FAILED = pb.NamedDataset.STATE_READY, pb.NamedDataset.STATE_FAILED
 

@@ -16,10 +16,10 @@ from tests.support import node_calls, numbered
 from tests.support.cluster import wait_until
 from tests.support.named_place import Place, name
 from tfquiver.cli.main import main
-from tfquiver.daemon import endpoints
+from tfquiver.grpc_plumbing import rpc
+from tfquiver.node_daemon import endpoints
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2, coordinator_pb2_grpc
 from tfquiver.proto.tfquiver.v1 import named_datasets_pb2 as pb
-from tfquiver.wire import rpc
 
 FILES, RECORDS, RECORD_BYTES = 10, 60, 20_000
 TOTAL = FILES * RECORDS

@@ -13,10 +13,10 @@ from tests.support import records
 from tests.support.cluster import wait_until
 from tests.support.store_node import build, write_files
 from tests.support.trusted import Trusted
+from tfquiver.grpc_plumbing import rpc
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2, named_datasets_pb2_grpc
 from tfquiver.proto.tfquiver.v1 import named_datasets_pb2 as pb
 from tfquiver.scanning.cutting import CutPolicy
-from tfquiver.wire import rpc
 
 DENIED, NOT_FOUND = grpc.StatusCode.PERMISSION_DENIED, grpc.StatusCode.NOT_FOUND
 IN_USE = grpc.StatusCode.FAILED_PRECONDITION

@@ -16,10 +16,10 @@ from tests.support import node_calls, warm
 from tests.support.cluster import Server
 from tests.support.reader_client import Connection
 from tests.support.started_nodes import NODE, StartNode, nodes_started
-from tfquiver.content.file_entry import FileEntry
+from tfquiver.digests.file_entry import FileEntry
+from tfquiver.grpc_plumbing import rpc
 from tfquiver.proto.tfquiver.v1 import node_pb2_grpc
 from tfquiver.scanning.cutting import CutPolicy
-from tfquiver.wire import rpc
 
 
 @pytest.fixture

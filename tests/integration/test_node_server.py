@@ -19,9 +19,9 @@ from tests.support.cluster import Server, wait_until
 from tests.support.reader_client import Connection, ReaderClient, ReaderGoneError
 from tests.support.started_nodes import StartNode, nodes_started
 from tfquiver import errors
-from tfquiver.frames import reader_frames as frames
 from tfquiver.proto.tfquiver.v1 import types_pb2
 from tfquiver.scanning.cutting import CutPolicy
+from tfquiver.socket_frames import reader_frames as frames
 
 SMALL = CutPolicy(2_000, 8_000, 32_000)
 ONE_RECORD = CutPolicy(1, 1, 1)
@@ -298,7 +298,7 @@ def test_status_is_printed_as_tables_and_as_json(
     node: Server, payloads: tuple[Path, list[bytes]], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     from tfquiver.cli import calls
-    from tfquiver.cli.showing import status
+    from tfquiver.cli.status_and_explain import status
     from tfquiver.cli.status_tables import status_view
 
     directory, _ = payloads

@@ -18,9 +18,9 @@ from tests.support.cluster import Server, wait_until
 from tests.support.kube_api import KubeApi
 from tests.support.kube_api.objects import ApiError
 from tests.support.kubectl import CONFIGS
+from tfquiver.grpc_plumbing import rpc
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2 as pb
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2_grpc, named_datasets_pb2, named_datasets_pb2_grpc
-from tfquiver.wire import rpc
 
 OPERATOR = "tfquiver.service.operator.main"
 CRDS = tuple(yaml.safe_load((CONFIGS / "base" / f"crd-{name}.yaml").read_text()) for name in ("dataset", "trainingjob"))

@@ -9,10 +9,10 @@ import pytest
 
 from tests.support.cluster import Server, wait_until
 from tfquiver.cli.main import main
-from tfquiver.cli.showing import status
+from tfquiver.cli.status_and_explain import status
+from tfquiver.grpc_plumbing import rpc
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2 as pb
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2_grpc
-from tfquiver.wire import rpc
 
 
 def asked(server: Server, capsys: pytest.CaptureFixture[str], *chosen: str) -> str:

@@ -16,7 +16,7 @@ from tests.support.coordinator_client import CoordinatorClient
 from tests.support.digests import numbered_digest
 from tfquiver import errors
 from tfquiver.cli.main import main
-from tfquiver.content.entry_size import most_disk_bytes
+from tfquiver.digests.entry_size import most_disk_bytes
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2 as pb
 from tfquiver.proto.tfquiver.v1 import types_pb2
 from tfquiver.service.coordinator.planning import cluster_view

@@ -25,11 +25,11 @@ from tests.support.reader_client import Connection, ReaderClient
 from tests.support.store_node import write_files
 from tfquiver.cache_directory import cluster_file
 from tfquiver.cache_directory.node_endpoint import read_endpoint
-from tfquiver.frames import reader_frames as frames
+from tfquiver.grpc_plumbing import rpc
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2 as pb
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2_grpc, types_pb2
 from tfquiver.scanning.cutting import CutPolicy
-from tfquiver.wire import rpc
+from tfquiver.socket_frames import reader_frames as frames
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="only root becomes other users")
 NODE = "tfquiver.service.node.main"

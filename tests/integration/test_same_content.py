@@ -13,7 +13,7 @@ from tests.support import node_calls, rotating
 from tests.support.cluster import Server
 from tests.support.rotating import ENTRY_BYTES, Job
 from tfquiver.scanning.cutting import CutPolicy
-from tfquiver.service.coordinator.rotation.dry import PAST_THE_CACHE_AFTER_S
+from tfquiver.service.coordinator.chunk_rotation.dry import PAST_THE_CACHE_AFTER_S
 
 SHARDS = 400
 ENDS_S = 60.0  # a job that finds all of it cached needs less than a second, when it has found out that it may

@@ -24,10 +24,10 @@ from tests.support.digests import numbered_digest
 from tfquiver import CutPolicy, errors
 from tfquiver.dataset_arguments.sampled import Sampled
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2 as pb
-from tfquiver.service.coordinator import samplings
-from tfquiver.service.coordinator.sampling import registry
-from tfquiver.service.coordinator.sampling.chance import Chance
-from tfquiver.service.coordinator.sampling.interface import Draws, Population
+from tfquiver.service.coordinator.sampled_epochs import samplings
+from tfquiver.service.coordinator.sampling_schemes import registry
+from tfquiver.service.coordinator.sampling_schemes.chance import Chance
+from tfquiver.service.coordinator.sampling_schemes.interface import Draws, Population
 from tfquiver.service.coordinator.server import CoordinatorServer
 
 FILES, RECORDS_A_FILE, RECORD_BYTES = 4, 1000, 500
@@ -42,7 +42,7 @@ _THEIRS = '''
 import time
 
 import numpy as np
-from tfquiver.service.coordinator.sampling.interface import Draws
+from tfquiver.service.coordinator.sampling_schemes.interface import Draws
 
 
 class Stripes:
@@ -364,6 +364,6 @@ async def test_those_who_ask_and_leave_fill_no_process_with_threads(
 
 
 def test_calls_that_wait_for_a_draw_have_time_for_it() -> None:
-    from tfquiver.registering.registration import CALL_S
+    from tfquiver.registering_datasets.registration import CALL_S
 
     assert samplings.DRAW_S < CALL_S

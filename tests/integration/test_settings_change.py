@@ -14,10 +14,10 @@ import pytest
 from tests.support import node_calls, rotating
 from tests.support.cluster import Server, wait_until
 from tests.support.rotating import ENTRY_BYTES, Job
+from tfquiver.grpc_plumbing import rpc
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2 as pb
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2_grpc, types_pb2
 from tfquiver.scanning.cutting import CutPolicy
-from tfquiver.wire import rpc
 
 SHARDS = 400
 QUOTA_BYTES = SHARDS // 2 * ENTRY_BYTES

@@ -6,9 +6,9 @@ from pathlib import Path
 
 from tests.support import shared_scan
 from tests.support.shared_scan import FILES, SIZE_BYTES
+from tfquiver.grpc_plumbing import rpc
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2, coordinator_pb2_grpc
 from tfquiver.proto.tfquiver.v1 import named_datasets_pb2 as pb
-from tfquiver.wire import rpc
 
 READY = pb.NamedDataset.STATE_READY
 HEADS_BYTES = 12 * FILES

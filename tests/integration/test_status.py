@@ -23,11 +23,11 @@ from tests.support.cluster import Cluster, wait_until
 from tests.support.digests import numbered_digest
 from tfquiver.cli import calls
 from tfquiver.cli.main import main
-from tfquiver.cli.showing import status
+from tfquiver.cli.status_and_explain import status
 from tfquiver.cli.status_tables import words
 from tfquiver.cluster_address import running_nodes
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2, coordinator_pb2_grpc, types_pb2
-from tfquiver.registering.registration import Registrar
+from tfquiver.registering_datasets.registration import Registrar
 
 HANGING = 6
 

@@ -26,12 +26,12 @@ import tfquiver
 import tfquiver.keras
 from tests.support import numbered, warm
 from tfquiver.cli import calls
-from tfquiver.cli.showing import explain, status
+from tfquiver.cli.status_and_explain import explain, status
 from tfquiver.cli.status_tables import status_view
 from tfquiver.client.step_times import accelerators, step_monitor, step_reports
-from tfquiver.daemon import endpoints
+from tfquiver.grpc_plumbing import rpc
+from tfquiver.node_daemon import endpoints
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2, coordinator_pb2_grpc
-from tfquiver.wire import rpc
 
 BATCH = 8
 GIVE_UP_S = 60.0

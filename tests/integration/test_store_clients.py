@@ -23,11 +23,11 @@ from tests.support.gcs_emulator import GcsEmulator, gcs_emulator
 from tests.support.node_calls import CALL_S, status
 from tests.support.s3_server import S3Server, s3_server
 from tfquiver import errors
-from tfquiver.daemon import daemon as local
-from tfquiver.daemon import endpoints
-from tfquiver.daemon.store_environment import without
+from tfquiver.grpc_plumbing import rpc
+from tfquiver.node_daemon import daemon as local
+from tfquiver.node_daemon import endpoints
+from tfquiver.node_daemon.store_environment import without
 from tfquiver.proto.tfquiver.v1 import node_pb2, node_pb2_grpc
-from tfquiver.wire import rpc
 
 NODE = "tfquiver.service.node.main"
 RECORDS = 200

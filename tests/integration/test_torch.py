@@ -21,7 +21,7 @@ import tfquiver
 from tests.support import numbered
 from tests.support.daemons import end_daemons
 from tfquiver import errors
-from tfquiver.daemon import endpoints
+from tfquiver.node_daemon import endpoints
 
 torch = pytest.importorskip("torch", reason="PyTorch is not installed: pip install 'tfquiver[torch]'")
 pytest.importorskip("torchdata", reason="torchdata is not installed: pip install 'tfquiver[torch]'")

@@ -17,8 +17,8 @@ import pytest
 from tests.support import records, warm
 from tests.support.cluster import Server, tensorflow_env, wait_until
 from tests.support.privileges import needs_mounts
+from tfquiver.grpc_plumbing import rpc
 from tfquiver.proto.tfquiver.v1 import named_datasets_pb2, named_datasets_pb2_grpc
-from tfquiver.wire import rpc
 
 pytestmark = [needs_mounts, pytest.mark.skipif(not shutil.which("unshare"), reason="apt-get install util-linux")]
 NODE_USER, GROUP, TRAINER = 10001, 10001, 1234
@@ -36,7 +36,7 @@ TRAIN = f"""
 import os, sys
 import tfquiver
 from tfquiver.ops.library import loader
-import tfquiver.client.quiver_dataset, tfquiver.registering.named
+import tfquiver.client.quiver_dataset, tfquiver.registering_datasets.named
 loader.load()
 os.setgroups([{GROUP}]); os.setresgid(*[{TRAINER}] * 3); os.setresuid(*[{TRAINER}] * 3)
 data = tfquiver.dataset("team.train", service=sys.argv[1], cache_dir=sys.argv[2], job="sweep", batch_size=64)

@@ -12,17 +12,18 @@ import pytest
 
 from tests.support.aio import on_loop
 from tests.support.store_node import build, write_files
-from tfquiver.content.digest import Digest
+from tfquiver.digests.digest import Digest
+from tfquiver.grpc_plumbing import rpc
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2 as pb
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2_grpc
+from tfquiver.roles_and_tokens.identity import Role
+from tfquiver.roles_and_tokens.tokens import TokenFile, new_token
 from tfquiver.scanning.cutting import CutPolicy
-from tfquiver.service.coordinator.calls import dataset_calls, uploads
-from tfquiver.service.coordinator.datasets import visible
+from tfquiver.service.coordinator.dataset_registry import visible
+from tfquiver.service.coordinator.grpc_calls import uploads
+from tfquiver.service.coordinator.grpc_calls.about_datasets import dataset_calls
 from tfquiver.service.coordinator.options import CoordinatorOptions
 from tfquiver.service.coordinator.server import CoordinatorServer
-from tfquiver.trust.identity import Role
-from tfquiver.trust.tokens import TokenFile, new_token
-from tfquiver.wire import rpc
 
 POLICY = CutPolicy(1024, 2048, 4096)
 

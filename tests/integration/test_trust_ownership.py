@@ -16,17 +16,17 @@ from tests.support.gcs_emulator import gcs_emulator
 from tests.support.node_calls import CALL_S, ensure_requests
 from tests.support.store_node import build, write_files
 from tests.support.trusted import Trusted, code_of
-from tfquiver.cli.simulating import reading_jobs
-from tfquiver.content.digest import Digest
-from tfquiver.content.file_entry import FileEntry
+from tfquiver.cli.sim_plan_trace import reading_jobs
+from tfquiver.digests.digest import Digest
+from tfquiver.digests.file_entry import FileEntry
+from tfquiver.grpc_plumbing import rpc
 from tfquiver.listing.listing import expand
+from tfquiver.listing.listing_terms import ListingTerms
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2 as pb
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2_grpc, node_pb2, node_pb2_grpc, types_pb2
-from tfquiver.registering.registration import Registrar
+from tfquiver.registering_datasets.registration import Registrar
 from tfquiver.scanning.cutting import CutPolicy
-from tfquiver.scanning.listing_terms import ListingTerms
 from tfquiver.stores.gcs import GcsStore
-from tfquiver.wire import rpc
 
 NOT_FOUND, DENIED = grpc.StatusCode.NOT_FOUND, grpc.StatusCode.PERMISSION_DENIED
 POLICY = CutPolicy(1024, 2048, 4096)

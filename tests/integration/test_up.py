@@ -22,9 +22,9 @@ from tests.support.cluster import Server, tensorflow_env, wait_until
 from tfquiver.cache_directory import up_file
 from tfquiver.cache_directory.up_file import Ports
 from tfquiver.cli.main import main
-from tfquiver.daemon import endpoints
 from tfquiver.local_cluster import plan
 from tfquiver.local_cluster.plan import Wish
+from tfquiver.node_daemon import endpoints
 
 pytestmark = pytest.mark.long
 

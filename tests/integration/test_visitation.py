@@ -21,7 +21,7 @@ import tfquiver
 from tests.support import numbered, warm
 from tests.support.cluster import Cluster, wait_until
 from tfquiver import CutPolicy
-from tfquiver.cli.showing import status
+from tfquiver.cli.status_and_explain import status
 
 pytestmark = pytest.mark.long
 

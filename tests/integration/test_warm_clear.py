@@ -13,7 +13,7 @@ import tfquiver
 from tests.support import node_calls, numbered
 from tests.support.cluster import Cluster, wait_until
 from tfquiver.cli.main import main
-from tfquiver.daemon import daemon, endpoints
+from tfquiver.node_daemon import daemon, endpoints
 
 FILES, RECORDS, RECORD_BYTES = 4, 500, 2000
 TOTAL = FILES * RECORDS

@@ -1,5 +1,5 @@
-"""TensorFlow's plug for tf.data service's transport is as ops/data_transfer/data_transfer.h declares it: read off the
-library that is installed. By a wrong declaration another function would be called than is meant."""
+"""TensorFlow's plug for tf.data service's transport is as ops/tf_data_transfer/data_transfer.h declares it: read off
+the library that is installed. By a wrong declaration another function would be called than is meant."""
 
 from __future__ import annotations
 

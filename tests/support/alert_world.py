@@ -10,9 +10,9 @@ from pathlib import Path
 from tests.support import node_calls, rotating
 from tests.support.cluster import Server
 from tests.support.reader_client import ReaderClient
+from tfquiver.grpc_plumbing import addresses
 from tfquiver.proto.tfquiver.v1 import types_pb2
 from tfquiver.scanning.cutting import CutPolicy
-from tfquiver.wire import addresses
 
 SHARDS = 40
 CUT = CutPolicy(1, 1, 1)

@@ -10,10 +10,10 @@ from typing import Any
 import grpc
 
 from tfquiver import errors
-from tfquiver.content.digest import Digest
+from tfquiver.digests.digest import Digest
+from tfquiver.grpc_plumbing import rpc
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2 as pb
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2_grpc, types_pb2
-from tfquiver.wire import rpc
 
 CALL_S = 30.0
 NODE = "node"

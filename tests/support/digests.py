@@ -7,8 +7,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from tfquiver.content.digest import Digest
-from tfquiver.content.file_entry import FileEntry
+from tfquiver.digests.digest import Digest
+from tfquiver.digests.file_entry import FileEntry
 
 
 def digest_of(hashes: Sequence[bytes], name: str = "test", shard_bytes: int = 100) -> Digest:

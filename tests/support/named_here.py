@@ -6,10 +6,10 @@ import asyncio
 
 from tests.support.coordinator_here import DIGEST
 from tests.support.digests import numbered_digest
-from tfquiver.content.digest import Digest
+from tfquiver.digests.digest import Digest
 from tfquiver.proto.tfquiver.v1 import named_datasets_pb2 as pb
+from tfquiver.roles_and_tokens.identity import EVERYBODY
 from tfquiver.service.coordinator.coordinator import Coordinator
-from tfquiver.trust.identity import EVERYBODY
 
 OTHER = numbered_digest(100)
 

@@ -10,9 +10,9 @@ import grpc
 
 from tests.support import node_calls
 from tests.support.cluster import Server, wait_until
+from tfquiver.grpc_plumbing import rpc
 from tfquiver.proto.tfquiver.v1 import named_datasets_pb2 as pb
 from tfquiver.proto.tfquiver.v1 import named_datasets_pb2_grpc
-from tfquiver.wire import rpc
 
 
 class Place:

@@ -7,8 +7,10 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from tfquiver import stores
-from tfquiver.content.file_entry import FileEntry
+from tfquiver.digests.file_entry import FileEntry
+from tfquiver.grpc_plumbing import rpc
 from tfquiver.listing import listing
+from tfquiver.listing.listing_terms import ListingTerms
 from tfquiver.proto.tfquiver.v1 import (
     coordinator_pb2,
     coordinator_pb2_grpc,
@@ -17,9 +19,7 @@ from tfquiver.proto.tfquiver.v1 import (
     types_pb2,
 )
 from tfquiver.scanning.cutting import CutPolicy
-from tfquiver.scanning.listing_terms import ListingTerms
 from tfquiver.stores import ObjectStore
-from tfquiver.wire import rpc
 
 CALL_S = 20.0
 

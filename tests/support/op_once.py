@@ -12,7 +12,7 @@ from tfquiver.ops.library import loader
 
 
 def tag(shard: int, index: int, last: bool) -> int:
-    """As ops/core/position/record_tag.h."""
+    """As ops/core/progress_and_checkpoints/record_tag.h."""
     return shard << 35 | index << 1 | int(last)
 
 

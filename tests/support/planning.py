@@ -8,8 +8,8 @@ from pathlib import Path
 
 from tests.support.digests import numbered_digest
 from tfquiver.clock import Clock
-from tfquiver.content.digest import Digest
-from tfquiver.content.entry_size import most_disk_bytes
+from tfquiver.digests.digest import Digest
+from tfquiver.digests.entry_size import most_disk_bytes
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2 as pb
 from tfquiver.proto.tfquiver.v1 import types_pb2
 from tfquiver.service.coordinator.coordinator import Coordinator

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.support.cluster import die_with_parent
-from tfquiver.wire import addresses
+from tfquiver.grpc_plumbing import addresses
 
 CONFIGS = Path(__file__).resolve().parents[2] / "configs" / "prometheus"
 _FOR, _WINDOW = re.compile(r"^(\s+for:) \w+$", re.MULTILINE), re.compile(r"\[\d\w+")

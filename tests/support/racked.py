@@ -11,10 +11,10 @@ from typing import Any
 from tests.support import node_calls, records
 from tests.support.cluster import Server, wait_until
 from tests.support.reader_client import ReaderClient
+from tfquiver.grpc_plumbing import rpc
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2 as pb
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2_grpc, types_pb2
 from tfquiver.scanning.cutting import CutPolicy
-from tfquiver.wire import rpc
 
 SMALL = CutPolicy(2_000, 8_000, 32_000)
 CALL_S = 20.0

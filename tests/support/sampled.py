@@ -9,13 +9,13 @@ import numpy as np
 import numpy.typing as npt
 
 from tests.support.numbered import Numbers
-from tfquiver.content.digest import Digest
-from tfquiver.content.drawn_shards import DrawnShards
 from tfquiver.dataset_arguments.sampled import Sampled
+from tfquiver.digests.digest import Digest
+from tfquiver.draws_and_weights.drawn_shards import DrawnShards
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2, coordinator_pb2_grpc
-from tfquiver.service.coordinator.sampling import picking, registry
-from tfquiver.service.coordinator.sampling.drawing import drawn
-from tfquiver.service.coordinator.sampling.interface import Population
+from tfquiver.service.coordinator.sampled_epochs.drawing import drawn
+from tfquiver.service.coordinator.sampling_schemes import picking, registry
+from tfquiver.service.coordinator.sampling_schemes.interface import Population
 
 SEED_OF_ZERO = (1 << 62) + 1  # what seed=0 travels as
 

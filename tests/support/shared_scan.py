@@ -11,10 +11,10 @@ from typing import Any
 from tests.support import node_calls
 from tests.support.cluster import Server
 from tests.support.named_place import Place
+from tfquiver.grpc_plumbing import rpc
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2, coordinator_pb2_grpc, types_pb2
 from tfquiver.proto.tfquiver.v1 import named_datasets_pb2 as pb
 from tfquiver.testing.emulated_store import EmulatedStore
-from tfquiver.wire import rpc
 
 FILES, FILE_BYTES = 36, 1_000_000
 SIZE_BYTES = FILES * FILE_BYTES

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from tfquiver.clock import ManualClock
-from tfquiver.content.digest import Digest
+from tfquiver.digests.digest import Digest
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2 as pb
 from tfquiver.proto.tfquiver.v1 import types_pb2
 from tfquiver.service.coordinator.coordinator import Coordinator

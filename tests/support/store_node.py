@@ -10,29 +10,29 @@ from pathlib import Path
 
 from tests.support import records
 from tfquiver import stores
-from tfquiver.content.digest import Digest
-from tfquiver.content.file_entry import FileEntry
+from tfquiver.digests.digest import Digest
+from tfquiver.digests.file_entry import FileEntry
 from tfquiver.listing import listing
+from tfquiver.listing.listing_terms import ListingTerms
 from tfquiver.proto.tfquiver.v1 import types_pb2
+from tfquiver.roles_and_tokens.identity import Open
+from tfquiver.roles_and_tokens.tokens import SharedToken
 from tfquiver.scanning import digest_build
 from tfquiver.scanning.cutting import CutPolicy
-from tfquiver.scanning.listing_terms import ListingTerms
-from tfquiver.service.node.datasets.file_tables import FileTables
-from tfquiver.service.node.datasets.scan import Scanner, ScanReport
+from tfquiver.service.node.dataset_scans.file_tables import FileTables
+from tfquiver.service.node.dataset_scans.scan import Scanner, ScanReport
 from tfquiver.service.node.disk import codec
 from tfquiver.service.node.disk.disk_cache import DiskCache
-from tfquiver.service.node.memory.hot import HotSet
-from tfquiver.service.node.memory.ready_shard import ReadyShard
-from tfquiver.service.node.origin.fetcher import Fetcher
-from tfquiver.service.node.origin.metered_store import Meter
+from tfquiver.service.node.object_store.fetcher import Fetcher
+from tfquiver.service.node.object_store.metered_store import Meter
 from tfquiver.service.node.peers.peers import PeerClient
 from tfquiver.service.node.peers.serving.data_port import DataPort
-from tfquiver.service.node.placing.known_places import KnownPlaces
-from tfquiver.service.node.placing.placer import Placer
-from tfquiver.service.node.shards.shard_source import ShardSource
+from tfquiver.service.node.shard_fetching.shard_source import ShardSource
+from tfquiver.service.node.shard_memory.hot import HotSet
+from tfquiver.service.node.shard_memory.ready_shard import ReadyShard
+from tfquiver.service.node.shard_placement.known_places import KnownPlaces
+from tfquiver.service.node.shard_placement.placer import Placer
 from tfquiver.stores import ObjectStore
-from tfquiver.trust.identity import Open
-from tfquiver.trust.tokens import SharedToken
 
 Members = list[types_pb2.NodeInfo]
 

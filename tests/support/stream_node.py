@@ -14,12 +14,12 @@ from typing import Any, cast
 
 import pytest
 
-from tfquiver.frames import reader_frames as frames
-from tfquiver.frames import stream_frames as stream
-from tfquiver.service.node.memory import sealed_memory
-from tfquiver.service.node.reader_socket.session_server import SessionServer
-from tfquiver.service.node.streams.spill_files import SpillFiles
-from tfquiver.service.node.streams.streams import Streams
+from tfquiver.service.node.shard_memory import sealed_memory
+from tfquiver.service.node.shared_batches.spill_files import SpillFiles
+from tfquiver.service.node.shared_batches.streams import Streams
+from tfquiver.service.node.unix_socket_clients.session_server import SessionServer
+from tfquiver.socket_frames import reader_frames as frames
+from tfquiver.socket_frames import stream_frames as stream
 
 WINDOW_BYTES, SPILL_BYTES = 64 << 10, 1 << 20  # the node has twice as much for the disk
 BATCH_BYTES = 8 << 10

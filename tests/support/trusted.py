@@ -9,10 +9,10 @@ from typing import Any
 import grpc
 
 from tests.support.cluster import Server
+from tfquiver.grpc_plumbing import rpc
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2_grpc, node_pb2_grpc
-from tfquiver.trust import tokens
-from tfquiver.trust.identity import Role
-from tfquiver.wire import rpc
+from tfquiver.roles_and_tokens import tokens
+from tfquiver.roles_and_tokens.identity import Role
 
 CALL_S = 20.0
 PEOPLE = (

@@ -25,7 +25,7 @@ from typing import Any
 
 from tests.support import leaks
 from tests.support.cluster import die_with_parent, tensorflow_env
-from tfquiver.daemon import starting
+from tfquiver.node_daemon import starting
 
 _PYTHON = sys.executable  # a test may put another in its place
 _MOST_ANSWER = 1 << 16
@@ -93,7 +93,7 @@ def _warm(kind: str, read_at_import: frozenset[tuple[str, str]]) -> _Warm:
 
 class Popen(subprocess.Popen[Any]):
     """As subprocess.Popen; `warm_kind`: what is imported, "plain", "tensorflow" (without Keras), "keras" or "tensorflow
-    servers". Also of the shell that starts a daemon (tfquiver/daemon/starting.py), and behind `ip netns exec NAME`."""
+    servers". Also of the shell that starts a daemon (tfquiver/node_daemon/starting.py), and behind `ip netns exec`."""
 
     def __init__(self, command: Sequence[str], *, warm_kind: str = "plain", **more: Any) -> None:
         self._kind = warm_kind

@@ -140,7 +140,7 @@ def _enter(space: Path) -> None:
 
 
 def _begin_daemon() -> None:
-    """As the shell does that starts one (tfquiver/daemon/starting.py): returns in the daemon alone."""
+    """As the shell does that starts one (tfquiver/node_daemon/starting.py): returns in the daemon alone."""
     os.setsid()
     if pid := os.fork():
         os.closerange(1, 3)

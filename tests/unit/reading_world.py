@@ -11,8 +11,8 @@ from tests.unit.cached import Cached
 from tfquiver.clock import ManualClock
 from tfquiver.proto.tfquiver.v1 import commit_log_pb2 as log_pb2
 from tfquiver.proto.tfquiver.v1 import types_pb2
-from tfquiver.service.coordinator.budgets.budgets import Budgets
-from tfquiver.service.coordinator.rotation.rotations import ChunkPlan
+from tfquiver.service.coordinator.bandwidth_budgets.budgets import Budgets
+from tfquiver.service.coordinator.chunk_rotation.rotations import ChunkPlan
 from tfquiver.service.coordinator.sessions.decisions import SessionLimits
 from tfquiver.service.coordinator.sessions.lease import LeaseState
 from tfquiver.service.coordinator.sessions.readers import ReaderRequest

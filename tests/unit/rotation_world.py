@@ -7,13 +7,13 @@ import random
 import numpy as np
 
 from tfquiver.placement import striping
-from tfquiver.service.coordinator.epoch_order.chunk_layout import ChunkLayout
-from tfquiver.service.coordinator.epoch_order.chunk_sampler import ChunkSampler
-from tfquiver.service.coordinator.rotation.board import Board
-from tfquiver.service.coordinator.rotation.chunk_cache import ChunkCache
-from tfquiver.service.coordinator.rotation.cyclic import Cyclic
-from tfquiver.service.coordinator.rotation.interface import Decision
-from tfquiver.service.coordinator.rotation.relevance import Relevance
+from tfquiver.service.coordinator.chunk_rotation.board import Board
+from tfquiver.service.coordinator.chunk_rotation.chunk_cache import ChunkCache
+from tfquiver.service.coordinator.chunk_rotation.cyclic import Cyclic
+from tfquiver.service.coordinator.chunk_rotation.interface import Decision
+from tfquiver.service.coordinator.chunk_rotation.relevance import Relevance
+from tfquiver.service.coordinator.shard_order.chunk_layout import ChunkLayout
+from tfquiver.service.coordinator.shard_order.chunk_sampler import ChunkSampler
 
 TIMEOUT_S = 100.0
 

@@ -11,17 +11,17 @@ import numpy as np
 from tests.unit.cached import CHUNK_TIMEOUT_S, Cached
 from tfquiver import errors
 from tfquiver.clock import ManualClock
-from tfquiver.content.drawn_shards import DrawnShards
+from tfquiver.draws_and_weights.drawn_shards import DrawnShards
 from tfquiver.proto.tfquiver.v1 import types_pb2
-from tfquiver.service.coordinator.epoch_order.block_order import BlockOrder
-from tfquiver.service.coordinator.epoch_order.wish import Wish
-from tfquiver.service.coordinator.sessions.admission import Drawn
 from tfquiver.service.coordinator.sessions.decisions import SessionLimits
+from tfquiver.service.coordinator.sessions.joining_and_leaving.admission import Drawn
 from tfquiver.service.coordinator.sessions.lease import LeaseState
 from tfquiver.service.coordinator.sessions.readers import ReaderRequest
 from tfquiver.service.coordinator.sessions.session import Session
 from tfquiver.service.coordinator.sessions.session_book import Record
 from tfquiver.service.coordinator.sessions.sessions import Sessions
+from tfquiver.service.coordinator.shard_order.block_order import BlockOrder
+from tfquiver.service.coordinator.shard_order.wish import Wish
 
 GRACE_S = 10.0
 

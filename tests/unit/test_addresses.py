@@ -4,7 +4,7 @@ import socket
 
 import pytest
 
-from tfquiver.wire import addresses, rpc
+from tfquiver.grpc_plumbing import addresses, rpc
 
 
 @pytest.mark.parametrize(

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tfquiver.service.coordinator.epoch_order.block_order import MAX_BLOCK_SHARDS, BlockOrder, order_seed, units_of
-from tfquiver.service.coordinator.epoch_order.deterministic import Deterministic
+from tfquiver.service.coordinator.shard_order.block_order import MAX_BLOCK_SHARDS, BlockOrder, order_seed, units_of
+from tfquiver.service.coordinator.shard_order.deterministic import Deterministic
 
 shard_lists = st.lists(st.tuples(st.integers(1, 500), st.integers(1, 9)), max_size=80)
 

@@ -6,7 +6,7 @@ import random
 
 import numpy as np
 
-from tfquiver.service.coordinator.rotation.board import Board
+from tfquiver.service.coordinator.chunk_rotation.board import Board
 
 SIZES = (4, 6, 8, 2)
 

@@ -12,11 +12,11 @@ from hypothesis import strategies as st
 from tfquiver import errors
 from tfquiver.clock import ManualClock
 from tfquiver.proto.tfquiver.v1 import commit_log_pb2 as log_pb2
-from tfquiver.service.coordinator.budgets import budgets as budgets_module
-from tfquiver.service.coordinator.budgets import pins as module
-from tfquiver.service.coordinator.budgets.bucket import Bucket
-from tfquiver.service.coordinator.budgets.budgets import Budgets
-from tfquiver.service.coordinator.budgets.lending import effective_rates, wanted
+from tfquiver.service.coordinator.bandwidth_budgets import budgets as budgets_module
+from tfquiver.service.coordinator.bandwidth_budgets import pins as module
+from tfquiver.service.coordinator.bandwidth_budgets.bucket import Bucket
+from tfquiver.service.coordinator.bandwidth_budgets.budgets import Budgets
+from tfquiver.service.coordinator.bandwidth_budgets.lending import effective_rates, wanted
 
 DATA, OTHER = b"data", b"other"
 SHARD_BYTES = 100

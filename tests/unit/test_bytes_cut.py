@@ -12,15 +12,15 @@ from hypothesis import strategies as st
 
 from tests.support.records import MemoryStore
 from tfquiver import errors
-from tfquiver.content import formats
-from tfquiver.content.digest import Digest
-from tfquiver.content.file_entry import FileEntry
+from tfquiver.digests import formats
+from tfquiver.digests.digest import Digest
+from tfquiver.digests.file_entry import FileEntry
 from tfquiver.listing import listing
+from tfquiver.listing.listing_terms import ListingTerms
 from tfquiver.scanning import digest_build
 from tfquiver.scanning.bytes_cut import cut_bytes
 from tfquiver.scanning.cut_shard import CutShard
 from tfquiver.scanning.cutting import CutPolicy
-from tfquiver.scanning.listing_terms import ListingTerms
 
 SMALL = CutPolicy(256, 1024, 4096, formats.BYTES)
 noise = st.builds(lambda seed, size: random.Random(seed).randbytes(size), st.integers(0, 99), st.integers(0, 40_000))

@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 
 import tfquiver
 from tests.support.digests import digest_of
-from tfquiver.content.prefixes import of_hashes
-from tfquiver.service.coordinator.residency import here
-from tfquiver.service.coordinator.residency.here import bytes_here
-from tfquiver.service.coordinator.residency.residency import Residency, Table
+from tfquiver.digests.prefixes import of_hashes
+from tfquiver.service.coordinator.resident_shards import here
+from tfquiver.service.coordinator.resident_shards.here import bytes_here
+from tfquiver.service.coordinator.resident_shards.residency import Residency, Table
 
 HASHES = [n.to_bytes(1, "little") * 32 for n in range(12)]
 hashes = st.lists(st.sampled_from(HASHES), max_size=8)
@@ -45,7 +45,7 @@ def test_few_shards_are_looked_for_at_each_node_and_many_hashes_in_the_data_set(
 
 def test_nobody_asks_numpy_for_each_number_once() -> None:
     """It takes 35 times as long as sorting them (numpy 2.4), and of millions the loop waits for seconds: `distinct`,
-    of epoch_order/slots.py, does not. Where more is asked for, numpy sorts."""
+    of shard_order/slots.py, does not. Where more is asked for, numpy sorts."""
     root, found = Path(tfquiver.__file__).parent, []
     for path in (*root.rglob("*.py"), *(root / "service").resolve().rglob("*.py")):
         for call in ast.walk(ast.parse(path.read_text())):

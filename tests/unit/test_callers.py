@@ -9,10 +9,10 @@ import pytest
 from tests.support.aio import on_loop
 from tfquiver import errors
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2 as pb
-from tfquiver.service.node.coordinator import callers
-from tfquiver.service.node.coordinator.callers import Callers
-from tfquiver.trust.identity import EVERYBODY, Identity, Role
-from tfquiver.trust.tokens import hash_of
+from tfquiver.roles_and_tokens.identity import EVERYBODY, Identity, Role
+from tfquiver.roles_and_tokens.tokens import hash_of
+from tfquiver.service.node.coordinator_link import callers
+from tfquiver.service.node.coordinator_link.callers import Callers
 
 
 class Coordinator:

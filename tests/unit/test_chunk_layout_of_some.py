@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 from tfquiver.placement import striping
-from tfquiver.service.coordinator.epoch_order.chunk_layout import ChunkLayout
-from tfquiver.service.coordinator.rotation.chunk_cache import ChunkCache
-from tfquiver.service.coordinator.rotation.relevance import Relevance
+from tfquiver.service.coordinator.chunk_rotation.chunk_cache import ChunkCache
+from tfquiver.service.coordinator.chunk_rotation.relevance import Relevance
+from tfquiver.service.coordinator.shard_order.chunk_layout import ChunkLayout
 
 
 @pytest.mark.parametrize("share", [0.0, 0.1, 0.5, 0.9, 1.0])

@@ -17,7 +17,7 @@ from tfquiver.cli import calls
 from tfquiver.cli.doctor import machine
 from tfquiver.cli.main import main
 from tfquiver.cluster_address import running_nodes
-from tfquiver.wire import addresses
+from tfquiver.grpc_plumbing import addresses
 
 COMMANDS = [
     ["dataset", "list"],

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from tfquiver.service.sim.resident.curricula import Curricula
+from tfquiver.service.sim.cache_contents.curricula import Curricula
 from tfquiver.service.sim.workloads.workload import Pacing
 
 SIZE = 1000.0

@@ -7,11 +7,11 @@ from pathlib import Path
 
 from tests.unit.test_reaper import KEYS, A, B, News, Service, epoch, graph, table
 from tfquiver.clock import ManualClock
+from tfquiver.grpc_plumbing.by_hand import proto_wire
 from tfquiver.scanning import tfrecord
-from tfquiver.service.dispatcher import journal_reader as journal
 from tfquiver.service.dispatcher.departures import READERS_GO_S, Departures
+from tfquiver.service.dispatcher.journal_and_graphs import journal_reader as journal
 from tfquiver.service.dispatcher.reaper import Reaper
-from tfquiver.wire.by_hand import proto_wire
 
 GRAPHS = {"ours": {"key"}, "both": {"key", "other"}}
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tfquiver.service.coordinator.derived.claims import CLAIM_S, MOST_CLAIM_S, MOST_HELD, Claims
+from tfquiver.service.coordinator.derived_datasets.claims import CLAIM_S, MOST_CLAIM_S, MOST_HELD, Claims
 
 STEPS = st.lists(
     st.tuples(st.sampled_from(["give", "renew", "back", "done", "wait"]), st.sampled_from("abc"), st.integers(0, 40)),

@@ -10,15 +10,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tfquiver import errors
-from tfquiver.content.digest import Digest
-from tfquiver.content.file_entry import FileEntry
-from tfquiver.derived.derivation import Derivation
+from tfquiver.digests.digest import Digest
+from tfquiver.digests.file_entry import FileEntry
+from tfquiver.materializing.derivation import Derivation
 from tfquiver.proto.tfquiver.v1.commit_log_pb2 import CommitRecord
 from tfquiver.proto.tfquiver.v1.derived_datasets_pb2 import DerivedCost, DerivedRow
-from tfquiver.service.coordinator.derived import build as builds
-from tfquiver.service.coordinator.derived import costs
-from tfquiver.service.coordinator.derived import recipes as recipes_room
-from tfquiver.service.coordinator.derived.recipes import Recipe, Recipes, build_id, recipe_id
+from tfquiver.service.coordinator.derived_datasets import build as builds
+from tfquiver.service.coordinator.derived_datasets import costs
+from tfquiver.service.coordinator.derived_datasets import recipes as recipes_room
+from tfquiver.service.coordinator.derived_datasets.recipes import Recipe, Recipes, build_id, recipe_id
 
 SOURCE = b"s" * 32
 

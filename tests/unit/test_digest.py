@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tfquiver import errors
-from tfquiver.content.digest import Digest, FileEntry
+from tfquiver.digests.digest import Digest, FileEntry
 
 Row = tuple[int, int, int]  # file, length, records
 

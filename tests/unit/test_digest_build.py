@@ -12,8 +12,8 @@ import pytest
 
 from tests.support.records import SMALL_SHARDS, MemoryStore, length_header, stream
 from tfquiver import errors
-from tfquiver.content.digest import Digest
-from tfquiver.content.file_entry import FileEntry
+from tfquiver.digests.digest import Digest
+from tfquiver.digests.file_entry import FileEntry
 from tfquiver.listing import listing
 from tfquiver.scanning import digest_build, tfrecord
 from tfquiver.scanning.cutting import CutPolicy

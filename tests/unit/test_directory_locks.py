@@ -13,7 +13,7 @@ import pytest
 from tfquiver import durable, errors
 from tfquiver.cache_directory import up_file
 from tfquiver.local_cluster import hold, stopping
-from tfquiver.service.coordinator.durable.work_dir import WorkDir
+from tfquiver.service.coordinator.commit_log.work_dir import WorkDir
 
 
 def test_who_looks_is_not_taken_for_the_holder(tmp_path: Path) -> None:

@@ -10,8 +10,8 @@ import pytest
 from tfquiver.cli.doctor import endurance, wear
 from tfquiver.cli.doctor.endurance import Disk, Wear, Written
 from tfquiver.cli.doctor.finding import Verdict
-from tfquiver.service.node.totals import totals_file
-from tfquiver.service.node.totals.totals_file import Totals
+from tfquiver.service.node.counters import totals_file
+from tfquiver.service.node.counters.totals_file import Totals
 
 DAY_S, GB, TB = 86_400, 10**9, 10**12
 MUTE = Disk("sda", TB, unknown="it does not say")

@@ -7,7 +7,7 @@ from typing import Any
 
 from rich.console import Console
 
-from tfquiver.cli.showing import explain
+from tfquiver.cli.status_and_explain import explain
 
 
 def shown(probes: dict[str, object] | None, **more: object) -> str:

@@ -7,7 +7,7 @@ from functools import partial
 import pytest
 
 from tests.support.aio import on_loop
-from tfquiver.service.node.datasets.fair_queue import FairQueue
+from tfquiver.service.node.dataset_scans.fair_queue import FairQueue
 
 
 @on_loop

@@ -9,12 +9,12 @@ import pytest
 
 from tests.support.aio import on_loop
 from tfquiver import errors, stores
-from tfquiver.content.file_entry import FileEntry
+from tfquiver.digests.file_entry import FileEntry
+from tfquiver.grpc_plumbing import rpc
+from tfquiver.listing.listing_terms import ListingTerms
 from tfquiver.proto.tfquiver.v1 import node_pb2
-from tfquiver.registering.scans import file_parts
-from tfquiver.scanning.listing_terms import ListingTerms
-from tfquiver.service.node.datasets import ensure
-from tfquiver.wire import rpc
+from tfquiver.registering_datasets.scans import file_parts
+from tfquiver.service.node.known_datasets import ensure
 
 
 async def sent(files: list[FileEntry], times: int = 1) -> AsyncIterator[node_pb2.EnsureDatasetRequest]:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import hypothesis.strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
-from tfquiver.content.file_entry import FileEntry
-from tfquiver.service.node.shared_scans.file_pool import FilePool
+from tfquiver.digests.file_entry import FileEntry
+from tfquiver.service.node.dataset_scans.file_pool import FilePool
 
 HOST, OTHERS = "host", ["b", "c"]
 WORKERS = [HOST, *OTHERS, "late"]

@@ -13,13 +13,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tfquiver import errors
-from tfquiver.content.digest import Digest
-from tfquiver.content.file_entry import FileEntry
-from tfquiver.file_tree.next_names import cached_files, lines
-from tfquiver.file_tree.read_ahead import MOST_STREAMS, ReadAhead
-from tfquiver.file_tree.read_plan import ReadPlan
+from tfquiver.digests.digest import Digest
+from tfquiver.digests.file_entry import FileEntry
 from tfquiver.file_tree.tree import FileTree
 from tfquiver.mounting.checked_shard import BLOCK_BYTES, CheckedShard, block_sums
+from tfquiver.mounting.next_names import cached_files, lines
+from tfquiver.mounting.read_ahead import MOST_STREAMS, ReadAhead
+from tfquiver.mounting.read_plan import ReadPlan
 
 files_of_shards = st.lists(st.lists(st.integers(16, 60), max_size=4), min_size=1, max_size=4)
 

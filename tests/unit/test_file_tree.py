@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tfquiver import errors
-from tfquiver.content.file_entry import FileEntry
+from tfquiver.digests.file_entry import FileEntry
 from tfquiver.file_tree import paths, tree
 from tfquiver.file_tree.times import modified_ns
 from tfquiver.file_tree.tree import FileTree

@@ -13,12 +13,12 @@ from tfquiver import errors
 from tfquiver.proto.tfquiver.v1 import types_pb2
 from tfquiver.proto.tfquiver.v1.commit_log_pb2 import DatasetRegistered
 from tfquiver.proto.tfquiver.v1.coordinator_pb2 import MoveReport
-from tfquiver.service.coordinator.datasets.dataset_table import DatasetTable
-from tfquiver.service.coordinator.datasets.found_by import FoundBy
-from tfquiver.service.coordinator.datasets.ownership import Ownership
-from tfquiver.service.coordinator.datasets.visible import Visible
-from tfquiver.service.coordinator.places.move_reports import MoveReports
-from tfquiver.trust.identity import Identity, Role
+from tfquiver.roles_and_tokens.identity import Identity, Role
+from tfquiver.service.coordinator.dataset_placement.move_reports import MoveReports
+from tfquiver.service.coordinator.dataset_registry.dataset_table import DatasetTable
+from tfquiver.service.coordinator.dataset_registry.found_by import FoundBy
+from tfquiver.service.coordinator.dataset_registry.ownership import Ownership
+from tfquiver.service.coordinator.dataset_registry.visible import Visible
 
 BLUE, ADMIN = Identity(Role.JOB, "blue"), Identity(Role.ADMIN, "ann")
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from tfquiver.clock import ManualClock
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2 as pb
-from tfquiver.service.coordinator.nodes.heartbeats import Heartbeats
-from tfquiver.service.coordinator.nodes.membership import Membership
-from tfquiver.service.coordinator.residency.residency import Residency
+from tfquiver.service.coordinator.cluster_members.heartbeats import Heartbeats
+from tfquiver.service.coordinator.cluster_members.membership import Membership
+from tfquiver.service.coordinator.resident_shards.residency import Residency
 
 
 def told(heartbeats: Heartbeats, node_id: str, members_version: int = 0, full: bool = True) -> pb.HeartbeatReply:

@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.support.digests import numbered_digest
-from tfquiver.content.prefixes import of_rows
-from tfquiver.service.coordinator.places.held_bytes import held_of
+from tfquiver.digests.prefixes import of_rows
+from tfquiver.service.coordinator.dataset_placement.held_bytes import held_of
 
 DIGEST = numbered_digest(30)
 CONTENTS = of_rows(DIGEST.hashes)

@@ -7,8 +7,8 @@ from google.protobuf.descriptor import ServiceDescriptor
 
 from tfquiver import errors
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2, derived_datasets_pb2, named_datasets_pb2, node_pb2
-from tfquiver.trust import identity
-from tfquiver.trust.identity import CALLS, EVERYBODY, Identity, Role
+from tfquiver.roles_and_tokens import identity
+from tfquiver.roles_and_tokens.identity import CALLS, EVERYBODY, Identity, Role
 
 SERVICES: list[ServiceDescriptor] = [
     *coordinator_pb2.DESCRIPTOR.services_by_name.values(),

@@ -19,7 +19,7 @@ pytest.importorskip("importlinter")
     [
         "tfquiver",
         "tfquiver.cli.main",
-        "tfquiver.daemon.daemon",
+        "tfquiver.node_daemon.daemon",
         "tfquiver.reader",
         "tfquiver.service.coordinator.main",
         "tfquiver.service.node.main",
@@ -35,12 +35,12 @@ VIOLATIONS = [
     ("service/coordinator/sessions/sessions.py", "import time", "Pure parts"),
     ("service/coordinator/coordinator.py", "import tensorflow", "never import TensorFlow"),
     (
-        "service/node/origin/fetcher.py",
-        "import tfquiver.service.coordinator.epoch_order.sampler",
+        "service/node/object_store/fetcher.py",
+        "import tfquiver.service.coordinator.shard_order.sampler",
         "do not import one another",
     ),
     ("tfquiver/errors.py", "import tfquiver.scanning.tfrecord", "Imports point down"),
-    ("service/coordinator/datasets/registry.py", "import tfquiver.stores", "Only nodes read"),
+    ("service/coordinator/dataset_registry/registry.py", "import tfquiver.stores", "Only nodes read"),
 ]
 
 

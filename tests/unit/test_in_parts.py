@@ -16,12 +16,12 @@ from tests.support.planning import FIRST, coordinating, plans, reads
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2 as pb
 from tfquiver.proto.tfquiver.v1 import types_pb2
 from tfquiver.proto.tfquiver.v1.commit_log_pb2 import DatasetRegistered
-from tfquiver.service.coordinator.calls import dataset_calls
-from tfquiver.service.coordinator.calls.dataset_calls import DatasetCalls
-from tfquiver.service.coordinator.datasets import named_keeping, named_requests
+from tfquiver.roles_and_tokens.identity import EVERYBODY
+from tfquiver.service.coordinator.grpc_calls.about_datasets import dataset_calls
+from tfquiver.service.coordinator.grpc_calls.about_datasets.dataset_calls import DatasetCalls
 from tfquiver.service.coordinator.long_work.in_parts import InParts
+from tfquiver.service.coordinator.named_dataset_lifecycle import named_keeping, named_requests
 from tfquiver.service.coordinator.planning import cluster_view, replanning
-from tfquiver.trust.identity import EVERYBODY
 
 
 class Clock:

@@ -13,9 +13,9 @@ from tfquiver.clock import ManualClock
 from tfquiver.proto.tfquiver.v1.commit_log_pb2 import PlacementSet
 from tfquiver.proto.tfquiver.v1.coordinator_pb2 import MountReport, MoveReport
 from tfquiver.proto.tfquiver.v1.types_pb2 import PlacementRule
-from tfquiver.service.coordinator.nodes.mounts import KEPT_S, MAX_MOUNTS, Mounts
-from tfquiver.service.coordinator.places.move_reports import MAX_REPORTS, MoveReports
-from tfquiver.service.node.coordinator.in_turn import InTurn
+from tfquiver.service.coordinator.cluster_members.mounts import KEPT_S, MAX_MOUNTS, Mounts
+from tfquiver.service.coordinator.dataset_placement.move_reports import MAX_REPORTS, MoveReports
+from tfquiver.service.node.coordinator_link.in_turn import InTurn
 
 VERSION = 7
 IDS = [numbered_digest(1, str(number)).digest_id for number in range(3 * MAX_REPORTS)]

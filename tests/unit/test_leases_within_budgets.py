@@ -7,7 +7,7 @@ import random
 from tests.unit.cached import Cached
 from tests.unit.session_bench import LIMITS
 from tfquiver.clock import ManualClock
-from tfquiver.service.coordinator.budgets.budgets import Budgets
+from tfquiver.service.coordinator.bandwidth_budgets.budgets import Budgets
 from tfquiver.service.coordinator.sessions.lease import LeaseResult, LeaseState
 from tfquiver.service.coordinator.sessions.readers import ReaderRequest
 from tfquiver.service.coordinator.sessions.session_book import Record

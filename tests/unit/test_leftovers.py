@@ -13,10 +13,10 @@ from hypothesis import given
 
 from tests.support.aio import on_loop
 from tests.support.digests import digest_of
-from tfquiver.content.digest import Digest
-from tfquiver.content.prefixes import of_hashes, strike
-from tfquiver.service.node.datasets.leftovers import KEPT_S, Leftovers
-from tfquiver.service.node.datasets.placed_log import PlacedLog
+from tfquiver.digests.digest import Digest
+from tfquiver.digests.prefixes import of_hashes, strike
+from tfquiver.service.node.removed_and_leftover_data.leftovers import KEPT_S, Leftovers
+from tfquiver.service.node.removed_and_leftover_data.placed_log import PlacedLog
 
 HASHES = [hashlib.sha256(bytes([number])).digest() for number in range(12)]
 MINE, OTHERS, NOBODYS = HASHES[:4], HASHES[4:8], HASHES[8:]

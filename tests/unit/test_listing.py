@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from tests.support.records import MemoryStore
 from tfquiver import errors, stores
-from tfquiver.content.file_entry import FileEntry
+from tfquiver.digests.file_entry import FileEntry
 from tfquiver.listing import listing
 from tfquiver.scanning.cutting import CutPolicy
 from tfquiver.stores import globs

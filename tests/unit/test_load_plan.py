@@ -8,7 +8,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
-from tfquiver.service.node.orders.load_plan import (
+from tfquiver.service.node.coordinator_orders.load_plan import (
     FIRST_RETRY_S,
     LONGEST_RETRY_S,
     SWEEP_AGAIN_S,

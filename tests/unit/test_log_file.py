@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 from tfquiver import errors
 from tfquiver.proto.tfquiver.v1 import commit_log_pb2 as log_pb2
 from tfquiver.proto.tfquiver.v1.commit_log_pb2 import CommitRecord
-from tfquiver.service.coordinator.durable import log_file
-from tfquiver.service.coordinator.durable.log_file import LogFile, framed, header, parse
+from tfquiver.service.coordinator.commit_log import log_file
+from tfquiver.service.coordinator.commit_log.log_file import LogFile, framed, header, parse
 
 
 def acked(number: int) -> CommitRecord:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tfquiver.service.node.moves.look_again import LONGEST_LOOK_AGAIN_S, SOON_LOOK_AGAIN_S, LookAgain, lookups
+from tfquiver.service.node.moving_shards.look_again import LONGEST_LOOK_AGAIN_S, SOON_LOOK_AGAIN_S, LookAgain, lookups
 
 LEFT, MORE = (("id", 1, 1, 0, 7),), (("id", 1, 1, 0, 8),)
 

@@ -6,8 +6,8 @@ import time
 import pytest
 
 from tfquiver import errors
-from tfquiver.service.node.origin.origins import MOST, MOST_IDLE, Origins
-from tfquiver.stores.mounts.mounts import Mounts, mount_of, points
+from tfquiver.service.node.object_store.origins import MOST, MOST_IDLE, Origins
+from tfquiver.stores.hanging_file_systems.mounts import Mounts, mount_of, points
 
 MOUNTINFO = """\
 22 28 0:20 / /sys rw shared:7 - sysfs sysfs rw

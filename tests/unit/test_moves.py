@@ -18,21 +18,21 @@ from tests.support.aio import on_loop
 from tests.support.digests import digest_of
 from tfquiver import errors
 from tfquiver.clock import ManualClock
-from tfquiver.content import prefixes
-from tfquiver.content.digest import Digest, ShardRef
+from tfquiver.digests import prefixes
+from tfquiver.digests.digest import Digest, ShardRef
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2 as pb
 from tfquiver.proto.tfquiver.v1 import types_pb2
 from tfquiver.service.node.disk.disk_cache import DiskCache
-from tfquiver.service.node.memory.hot import HotSet
-from tfquiver.service.node.memory.ready_shard import ReadyShard
-from tfquiver.service.node.memory.verified import VerifiedShard
-from tfquiver.service.node.moves.moves import GIVE_UP_AFTER_S, ChangedError, Moves
-from tfquiver.service.node.origin.fetcher import Fetcher
-from tfquiver.service.node.origin.metered_store import Meter
-from tfquiver.service.node.placing.known_places import KnownPlaces
-from tfquiver.service.node.quota.accounts import UNSET, AccountTerms
-from tfquiver.service.node.quota.rules import Why
-from tfquiver.service.node.shards.shard_source import ShardSource
+from tfquiver.service.node.disk_quota.accounts import UNSET, AccountTerms
+from tfquiver.service.node.disk_quota.rules import Why
+from tfquiver.service.node.moving_shards.moves import GIVE_UP_AFTER_S, ChangedError, Moves
+from tfquiver.service.node.object_store.fetcher import Fetcher
+from tfquiver.service.node.object_store.metered_store import Meter
+from tfquiver.service.node.shard_fetching.shard_source import ShardSource
+from tfquiver.service.node.shard_memory.hot import HotSet
+from tfquiver.service.node.shard_memory.ready_shard import ReadyShard
+from tfquiver.service.node.shard_memory.verified import VerifiedShard
+from tfquiver.service.node.shard_placement.known_places import KnownPlaces
 
 BODIES = [b"shard %03d " % shard * 10 for shard in range(12)]
 DIGEST = digest_of([hashlib.sha256(body).digest() for body in BODIES], shard_bytes=len(BODIES[0]))

@@ -8,19 +8,13 @@ from tests.unit.named_world import spec
 from tfquiver import errors
 from tfquiver.proto.tfquiver.v1 import named_datasets_pb2 as pb
 from tfquiver.proto.tfquiver.v1 import types_pb2
-from tfquiver.service.coordinator.named_datasets import lifecycle, specs, tasks
-from tfquiver.service.coordinator.named_datasets.lifecycle import Life
-from tfquiver.service.coordinator.named_datasets.progress import LONGEST_RETRY_S, MOST_DEFECTS, TaskProgress
-from tfquiver.service.coordinator.named_datasets.room import ToEvict
-from tfquiver.service.coordinator.named_datasets.steps import (
-    Become,
-    Facts,
-    GiveRoomBack,
-    Release,
-    next_step,
-)
-from tfquiver.service.coordinator.named_datasets.table import unknown
-from tfquiver.service.coordinator.named_datasets.told import told
+from tfquiver.service.coordinator.named_dataset_lifecycle import lifecycle, specs, tasks
+from tfquiver.service.coordinator.named_dataset_lifecycle.lifecycle import Life
+from tfquiver.service.coordinator.named_dataset_lifecycle.progress import LONGEST_RETRY_S, MOST_DEFECTS, TaskProgress
+from tfquiver.service.coordinator.named_dataset_lifecycle.room import ToEvict
+from tfquiver.service.coordinator.named_dataset_lifecycle.steps import Become, Facts, GiveRoomBack, Release, next_step
+from tfquiver.service.coordinator.named_dataset_lifecycle.table import unknown
+from tfquiver.service.coordinator.named_dataset_lifecycle.told import told
 
 
 def ready() -> Life:

@@ -10,10 +10,10 @@ from tests.unit.named_world import digest, spec
 from tfquiver import errors
 from tfquiver.proto.tfquiver.v1 import named_datasets_pb2 as pb
 from tfquiver.proto.tfquiver.v1.commit_log_pb2 import CommitRecord
-from tfquiver.service.coordinator.named_datasets import lifecycle, tasks
-from tfquiver.service.coordinator.named_datasets.lifecycle import Life
-from tfquiver.service.coordinator.named_datasets.progress import TaskProgress
-from tfquiver.service.coordinator.named_datasets.steps import (
+from tfquiver.service.coordinator.named_dataset_lifecycle import lifecycle, tasks
+from tfquiver.service.coordinator.named_dataset_lifecycle.lifecycle import Life
+from tfquiver.service.coordinator.named_dataset_lifecycle.progress import TaskProgress
+from tfquiver.service.coordinator.named_dataset_lifecycle.steps import (
     Become,
     Facts,
     GiveRoomBack,
@@ -23,8 +23,8 @@ from tfquiver.service.coordinator.named_datasets.steps import (
     SetPlacement,
     next_step,
 )
-from tfquiver.service.coordinator.named_datasets.table import NamedTable
-from tfquiver.service.coordinator.named_datasets.told import told
+from tfquiver.service.coordinator.named_dataset_lifecycle.table import NamedTable
+from tfquiver.service.coordinator.named_dataset_lifecycle.told import told
 
 
 class Nodes:

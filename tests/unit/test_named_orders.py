@@ -7,11 +7,11 @@ from collections.abc import AsyncGenerator, Sequence
 
 from tests.support.aio import on_loop
 from tests.support.digests import numbered_digest
-from tfquiver.content.digest import Digest
+from tfquiver.digests.digest import Digest
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2, node_pb2, types_pb2
 from tfquiver.proto.tfquiver.v1 import named_datasets_pb2 as pb
-from tfquiver.service.node.orders.dataset_tasks import DatasetTasks, Report
-from tfquiver.service.node.orders.named_orders import NamedOrders, NamedWork
+from tfquiver.service.node.coordinator_orders.dataset_tasks import DatasetTasks, Report
+from tfquiver.service.node.coordinator_orders.named_orders import NamedOrders, NamedWork
 
 GOES, STAYS = numbered_digest(20), numbered_digest(10)
 

@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 
 from tfquiver.proto.tfquiver.v1 import named_datasets_pb2 as pb
-from tfquiver.service.coordinator.named_datasets import lifecycle, tasks
-from tfquiver.service.coordinator.named_datasets.lifecycle import Life
-from tfquiver.service.coordinator.named_datasets.overview import Overview
-from tfquiver.service.coordinator.named_datasets.table import NamedTable
+from tfquiver.service.coordinator.named_dataset_lifecycle import lifecycle, tasks
+from tfquiver.service.coordinator.named_dataset_lifecycle.lifecycle import Life
+from tfquiver.service.coordinator.named_dataset_lifecycle.overview import Overview
+from tfquiver.service.coordinator.named_dataset_lifecycle.table import NamedTable
 
 NAMES = 2000
 

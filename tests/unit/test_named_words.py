@@ -7,7 +7,7 @@ import io
 import pytest
 from rich.console import Console
 
-from tfquiver.cli.datasets import names, states, waiting
+from tfquiver.cli.dataset_commands import names, states, waiting
 from tfquiver.proto.tfquiver.v1 import named_datasets_pb2 as pb
 from tfquiver.proto.tfquiver.v1 import types_pb2
 

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tfquiver.placement.places import Places
-from tfquiver.service.coordinator.places.names_told import NamesTold
+from tfquiver.service.coordinator.dataset_placement.names_told import NamesTold
 
 KINDS = [Places([("", [f"n{node}" for node in range(count)])]) for count in range(1, 5)]
 IDS = [bytes([number]) * 32 for number in range(4)]

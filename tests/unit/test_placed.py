@@ -12,14 +12,14 @@ from hypothesis import strategies as st
 
 from tests.support.placed_world import CONTENTS, ID, RACKS, World
 from tfquiver import errors
-from tfquiver.content.prefixes import Prefixes
+from tfquiver.digests.prefixes import Prefixes
 from tfquiver.placement.places import Places
 from tfquiver.placement.rendezvous import Owners
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2 as pb2
 from tfquiver.proto.tfquiver.v1 import types_pb2
 from tfquiver.proto.tfquiver.v1.commit_log_pb2 import PlacementSet
-from tfquiver.service.coordinator.places import placed, rules, suggestions
-from tfquiver.service.coordinator.places.suggestions import Held, Machine
+from tfquiver.service.coordinator.dataset_placement import placed, rules, suggestions
+from tfquiver.service.coordinator.dataset_placement.suggestions import Held, Machine
 
 
 def test_a_rule_comes_to_the_nodes_that_live_and_match() -> None:
@@ -211,8 +211,8 @@ def test_scores_lie_between_nothing_and_all_and_their_bytes_add_up(by_node: dict
 
 
 def test_bits_are_those_that_nodes_read() -> None:
-    from tfquiver.service.coordinator.places.placed import held_bits
-    from tfquiver.service.node.moves.moves import _masks
+    from tfquiver.service.coordinator.dataset_placement.placed import held_bits
+    from tfquiver.service.node.moving_shards.moves import _masks
 
     masks = np.random.default_rng(3).random((3, 77)) < 0.5
     bits = held_bits(masks)

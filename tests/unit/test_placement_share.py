@@ -6,7 +6,7 @@ import pytest
 
 from tfquiver.proto.tfquiver.v1 import commit_log_pb2 as log_pb2
 from tfquiver.proto.tfquiver.v1 import types_pb2
-from tfquiver.service.coordinator.cache.placement import UNEVEN_SHARE, Placement
+from tfquiver.service.coordinator.dataset_caching.placement import UNEVEN_SHARE, Placement
 
 
 def test_all_of_it_unless_the_quotas_that_are_left_are_too_small() -> None:

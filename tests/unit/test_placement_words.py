@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from tfquiver.cli.settings import placing
+from tfquiver.cli.dataset_commands import placing
 from tfquiver.cli.status_tables import nodes_view
 
 

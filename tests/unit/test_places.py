@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tfquiver.content.prefixes import Prefixes
+from tfquiver.digests.prefixes import Prefixes
 from tfquiver.placement import rendezvous
 from tfquiver.placement.places import Places, Regrouped, chosen, grouped, striped
 

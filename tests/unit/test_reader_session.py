@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from tfquiver import errors
-from tfquiver.service.node.readers.instructions import (
+from tfquiver.service.node.reader_sessions.instructions import (
     AcksWaiting,
     Discard,
     Fetch,
@@ -19,13 +19,13 @@ from tfquiver.service.node.readers.instructions import (
     SendEnd,
     Tell,
 )
-from tfquiver.service.node.readers.reader_session import (
+from tfquiver.service.node.reader_sessions.reader_session import (
     BAD_LIMIT,
     MAX_CREDIT_BYTES,
     ReaderLimits,
     ReaderSession,
 )
-from tfquiver.service.node.readers.wanted_shard import NOBODY_S
+from tfquiver.service.node.reader_sessions.wanted_shard import NOBODY_S
 
 LEASED, WAIT, END = LeaseState.LEASED, LeaseState.WAIT, LeaseState.END
 

@@ -7,7 +7,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from tfquiver.service.node.readers.instructions import (
+from tfquiver.service.node.reader_sessions.instructions import (
     Fetch,
     Instruction,
     Lease,
@@ -17,7 +17,7 @@ from tfquiver.service.node.readers.instructions import (
     SendEnd,
     Tell,
 )
-from tfquiver.service.node.readers.reader_session import ReaderLimits, ReaderSession
+from tfquiver.service.node.reader_sessions.reader_session import ReaderLimits, ReaderSession
 
 LEASED, WAIT, END = LeaseState.LEASED, LeaseState.WAIT, LeaseState.END
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from tfquiver.frames import reader_frames as frames
-from tfquiver.service.node.readers.reader_stalls import ReaderStalls
+from tfquiver.service.node.reader_sessions.reader_stalls import ReaderStalls
+from tfquiver.socket_frames import reader_frames as frames
 
 
 class World:

@@ -9,14 +9,14 @@ import grpc
 import pytest
 
 from tfquiver.clock import ManualClock
+from tfquiver.grpc_plumbing.by_hand import proto_wire
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2
 from tfquiver.scanning import tfrecord
-from tfquiver.service.dispatcher import journal_reader as journal
+from tfquiver.service.dispatcher.journal_and_graphs import journal_reader as journal
 from tfquiver.service.dispatcher.reaper import Reaper, Timeouts
 from tfquiver.service.dispatcher.repeated import attempt
 from tfquiver.service.dispatcher.session_news import UnreadKeys, all_quiet
 from tfquiver.service.dispatcher.task_table import TaskTable
-from tfquiver.wire.by_hand import proto_wire
 
 A, B, C = "a:1", "b:1", "c:1"
 KEYS = tuple(f"{digit}" * 32 + end for digit, end in enumerate(("-" + "x" * 120, "-train.2", ":" + "3" * 32)))

@@ -16,12 +16,12 @@ from scipy import stats
 from tests.support.sampled import counts_of
 from tests.unit.test_sampling_distributions import ALPHA, POWER, SEED, p_value, population, power
 from tfquiver import errors
-from tfquiver.content.record_picks import RecordPicks
-from tfquiver.content.record_weights import checked_values, record_weights
-from tfquiver.service.coordinator.sampling import picking
-from tfquiver.service.coordinator.sampling.drawing import drawn
-from tfquiver.service.coordinator.sampling.interface import Population
-from tfquiver.service.coordinator.sampling.weighted import Weighted
+from tfquiver.draws_and_weights.record_picks import RecordPicks
+from tfquiver.draws_and_weights.record_weights import checked_values, record_weights
+from tfquiver.service.coordinator.sampled_epochs.drawing import drawn
+from tfquiver.service.coordinator.sampling_schemes import picking
+from tfquiver.service.coordinator.sampling_schemes.interface import Population
+from tfquiver.service.coordinator.sampling_schemes.weighted import Weighted
 
 Floats = npt.NDArray[np.float64]
 EPOCHS = 1500

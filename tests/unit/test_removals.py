@@ -10,8 +10,8 @@ import pytest
 from tests.support.aio import on_loop
 from tests.support.digests import digest_of
 from tfquiver import errors
-from tfquiver.content.digest import Digest
-from tfquiver.service.node.datasets.removals import Removals
+from tfquiver.digests.digest import Digest
+from tfquiver.service.node.removed_and_leftover_data.removals import Removals
 
 
 class Node:

@@ -8,11 +8,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.support.digests import digest_of
-from tfquiver.content.prefixes import Prefixes, of_hashes
+from tfquiver.digests.prefixes import Prefixes, of_hashes
 from tfquiver.placement import rendezvous
-from tfquiver.service.coordinator.residency import holdings, residency
-from tfquiver.service.coordinator.residency.holdings import Holdings
-from tfquiver.service.coordinator.residency.residency import Residency, Table
+from tfquiver.service.coordinator.resident_shards import holdings, residency
+from tfquiver.service.coordinator.resident_shards.holdings import Holdings
+from tfquiver.service.coordinator.resident_shards.residency import Residency, Table
 
 HASHES = [n.to_bytes(1, "little") * 32 for n in range(12)]
 # Data sets share content; one has a hash twice.

@@ -9,11 +9,11 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from tests.unit.rotation_world import TIMEOUT_S, World
 from tfquiver import errors
-from tfquiver.service.coordinator.rotation.board import Board
-from tfquiver.service.coordinator.rotation.cyclic import Cyclic
-from tfquiver.service.coordinator.rotation.dry import PAST_THE_CACHE_AFTER_S
-from tfquiver.service.coordinator.rotation.interface import Decision
-from tfquiver.service.coordinator.rotation.relevance import Relevance
+from tfquiver.service.coordinator.chunk_rotation.board import Board
+from tfquiver.service.coordinator.chunk_rotation.cyclic import Cyclic
+from tfquiver.service.coordinator.chunk_rotation.dry import PAST_THE_CACHE_AFTER_S
+from tfquiver.service.coordinator.chunk_rotation.interface import Decision
+from tfquiver.service.coordinator.chunk_rotation.relevance import Relevance
 
 ORDERS = ["cyclic", "relevance"]
 

@@ -14,14 +14,14 @@ import numpy.typing as npt
 import pytest
 from scipy import stats
 
-from tfquiver.service.coordinator.sampling.chance import Chance
-from tfquiver.service.coordinator.sampling.class_balanced import ClassBalanced
-from tfquiver.service.coordinator.sampling.curriculum import Curriculum
-from tfquiver.service.coordinator.sampling.drawing import drawn
-from tfquiver.service.coordinator.sampling.interface import Draws, Population, Scheme
-from tfquiver.service.coordinator.sampling.reservoir import Reservoir
-from tfquiver.service.coordinator.sampling.weighted import Weighted
-from tfquiver.service.coordinator.sampling.with_replacement import WithReplacement
+from tfquiver.service.coordinator.sampled_epochs.drawing import drawn
+from tfquiver.service.coordinator.sampling_schemes.chance import Chance
+from tfquiver.service.coordinator.sampling_schemes.class_balanced import ClassBalanced
+from tfquiver.service.coordinator.sampling_schemes.curriculum import Curriculum
+from tfquiver.service.coordinator.sampling_schemes.interface import Draws, Population, Scheme
+from tfquiver.service.coordinator.sampling_schemes.reservoir import Reservoir
+from tfquiver.service.coordinator.sampling_schemes.weighted import Weighted
+from tfquiver.service.coordinator.sampling_schemes.with_replacement import WithReplacement
 
 ALPHA = 1e-4  # of a right scheme's being refused, were the seeds drawn anew
 POWER = 0.999

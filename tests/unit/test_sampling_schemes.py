@@ -15,16 +15,16 @@ from hypothesis import strategies as st
 
 from tests.unit.test_sampling_distributions import EVEN, population
 from tfquiver import errors
-from tfquiver.content import drawn_shards as drawn_module
-from tfquiver.content.drawn_shards import DrawnShards, drawn_shards
+from tfquiver.draws_and_weights import drawn_shards as drawn_module
+from tfquiver.draws_and_weights.drawn_shards import DrawnShards, drawn_shards
 from tfquiver.proto.tfquiver.v1 import commit_log_pb2 as log_pb2
-from tfquiver.service.coordinator.sampling import asked as asked_module
-from tfquiver.service.coordinator.sampling import registry
-from tfquiver.service.coordinator.sampling.asked import AskedSamplings, arguments_of
-from tfquiver.service.coordinator.sampling.chance import Chance
-from tfquiver.service.coordinator.sampling.drawing import drawn
-from tfquiver.service.coordinator.sampling.interface import Draws, Population
-from tfquiver.service.coordinator.sampling.patterns import first_matches
+from tfquiver.service.coordinator.sampled_epochs import asked as asked_module
+from tfquiver.service.coordinator.sampled_epochs.asked import AskedSamplings, arguments_of
+from tfquiver.service.coordinator.sampled_epochs.drawing import drawn
+from tfquiver.service.coordinator.sampling_schemes import registry
+from tfquiver.service.coordinator.sampling_schemes.chance import Chance
+from tfquiver.service.coordinator.sampling_schemes.interface import Draws, Population
+from tfquiver.service.coordinator.sampling_schemes.patterns import first_matches
 
 
 class Says:

@@ -15,13 +15,13 @@ from tests.support.sampled import counts_of
 from tests.unit.test_record_weights_distribution import weighed
 from tests.unit.test_sampling_distributions import ALPHA, POWER, SEED, population
 from tfquiver import errors
-from tfquiver.content.record_picks import RecordPicks
-from tfquiver.content.record_weights import checked_values
-from tfquiver.service.coordinator.sampling import interface, picking
-from tfquiver.service.coordinator.sampling.chance import Chance
-from tfquiver.service.coordinator.sampling.drawing import drawn
-from tfquiver.service.coordinator.sampling.interface import Draws, Population
-from tfquiver.service.coordinator.sampling.weighted import Weighted
+from tfquiver.draws_and_weights.record_picks import RecordPicks
+from tfquiver.draws_and_weights.record_weights import checked_values
+from tfquiver.service.coordinator.sampled_epochs.drawing import drawn
+from tfquiver.service.coordinator.sampling_schemes import interface, picking
+from tfquiver.service.coordinator.sampling_schemes.chance import Chance
+from tfquiver.service.coordinator.sampling_schemes.interface import Draws, Population
+from tfquiver.service.coordinator.sampling_schemes.weighted import Weighted
 
 RECORDS = [3, 0, 10, 1, 50, 7]
 WEIGHTS = np.array([0.0 if record % 5 == 4 else (1.0, 2.0, 7.0)[record % 3] for record in range(sum(RECORDS))])

@@ -12,14 +12,14 @@ import pytest
 
 from tfquiver import errors
 from tfquiver.clock import ManualClock
-from tfquiver.content.entry_size import most_disk_bytes
+from tfquiver.digests.entry_size import most_disk_bytes
 from tfquiver.proto.tfquiver.v1 import commit_log_pb2 as log_pb2
 from tfquiver.proto.tfquiver.v1 import types_pb2
-from tfquiver.service.coordinator.epoch_order import schemes
-from tfquiver.service.coordinator.epoch_order.deterministic import Deterministic
-from tfquiver.service.coordinator.epoch_order.wish import Wish
-from tfquiver.service.coordinator.rotation.rotations import ChunkPlan, Rotations
+from tfquiver.service.coordinator.chunk_rotation.rotations import ChunkPlan, Rotations
 from tfquiver.service.coordinator.sessions.session import Reader, Session
+from tfquiver.service.coordinator.shard_order import schemes
+from tfquiver.service.coordinator.shard_order.deterministic import Deterministic
+from tfquiver.service.coordinator.shard_order.wish import Wish
 
 SHARDS = 600
 

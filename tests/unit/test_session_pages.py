@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from tfquiver.grpc_plumbing import pages
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2 as pb
-from tfquiver.wire import pages
 
 
 class Coordinator:

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from tfquiver import errors
 from tfquiver.reader.share import Share, beginning, order_seed
-from tfquiver.service.coordinator.epoch_order import block_order
+from tfquiver.service.coordinator.shard_order import block_order
 
 
 def shards_of(share: Share, shards: int) -> list[int]:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from tests.unit.test_status_tables import told
-from tfquiver.cli.showing import sparing as sparing_module
-from tfquiver.cli.showing.sparing import Sparing
+from tfquiver.cli.status_and_explain import sparing as sparing_module
+from tfquiver.cli.status_and_explain.sparing import Sparing
 from tfquiver.cli.status_tables import sums
 from tfquiver.cli.status_tables.money import Prices
 

@@ -10,8 +10,8 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
-from tfquiver.content.drawn_shards import DrawnShards
-from tfquiver.service.coordinator.epoch_order.staged import InTurn, Staged
+from tfquiver.draws_and_weights.drawn_shards import DrawnShards
+from tfquiver.service.coordinator.shard_order.staged import InTurn, Staged
 
 SHARDS = 8
 NUMBERS = st.lists(st.integers(0, 1 << 20), max_size=6)

@@ -16,7 +16,7 @@ from tests.unit.test_status_tables import told
 from tfquiver import durable, errors
 from tfquiver.cli import calls
 from tfquiver.cli.main import main
-from tfquiver.cli.showing import watching
+from tfquiver.cli.status_and_explain import watching
 from tfquiver.cli.status_tables import activity, sessions_view, status_view
 from tfquiver.cli.status_tables.money import Prices
 from tfquiver.cluster_address import running_nodes

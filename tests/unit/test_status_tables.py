@@ -10,7 +10,7 @@ import pytest
 
 from tfquiver.cli import calls
 from tfquiver.cli.main import main
-from tfquiver.cli.showing import status as status_command
+from tfquiver.cli.status_and_explain import status as status_command
 from tfquiver.cli.status_tables import status_view, words
 
 NAMES = ["run[/1]", "[bold red]x", "\x1b[2J\x1b[31m", "a\nb", "\u202egnp.exe", "\udcff", ":smile:", "[", "x" * 300]

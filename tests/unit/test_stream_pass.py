@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tfquiver import errors
-from tfquiver.service.node.streams.one_pass import MOST_CHECKPOINTS, Answer, OnePass, Sum
+from tfquiver.service.node.shared_batches.one_pass import MOST_CHECKPOINTS, Answer, OnePass, Sum
 
 BATCHES = 12
 

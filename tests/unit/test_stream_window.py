@@ -7,7 +7,7 @@ import itertools
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tfquiver.service.node.streams.window import Delete, Forget, InMemory, OnDisk, Spill, Step, Window
+from tfquiver.service.node.shared_batches.window import Delete, Forget, InMemory, OnDisk, Spill, Step, Window
 
 
 class World:

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from tests.support.records import MemoryStore, stream
 from tfquiver import errors
-from tfquiver.content.file_entry import FileEntry
+from tfquiver.digests.file_entry import FileEntry
 from tfquiver.scanning import streams
 
 PACK = {"gzip": gzip.compress, "zlib": zlib.compress}

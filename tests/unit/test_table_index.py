@@ -8,10 +8,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.support.digests import numbered_digest
-from tfquiver.content.prefixes import of_rows
-from tfquiver.service.coordinator.residency import table_index
-from tfquiver.service.coordinator.residency.residency import Residency, Table
-from tfquiver.service.coordinator.residency.table_index import TableIndex
+from tfquiver.digests.prefixes import of_rows
+from tfquiver.service.coordinator.resident_shards import table_index
+from tfquiver.service.coordinator.resident_shards.residency import Residency, Table
+from tfquiver.service.coordinator.resident_shards.table_index import TableIndex
 
 tables = st.lists(st.tuples(st.integers(0, 5), st.lists(st.integers(0, 30), max_size=12) | st.none()), max_size=12)
 

@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 
 from tests.support.aio import on_loop
 from tfquiver import errors
+from tfquiver.roles_and_tokens import own_token, tokens
+from tfquiver.roles_and_tokens.identity import EVERYBODY, Identity, Role
 from tfquiver.service.startup import serving
-from tfquiver.trust import own_token, tokens
-from tfquiver.trust.identity import EVERYBODY, Identity, Role
 
 
 @contextmanager

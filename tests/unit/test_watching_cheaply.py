@@ -14,7 +14,7 @@ from tests.unit.test_status_tables import told
 from tfquiver import errors
 from tfquiver.cli.dashboard import feed as feed_module
 from tfquiver.cli.dashboard.feed import Feed
-from tfquiver.cli.showing import watching
+from tfquiver.cli.status_and_explain import watching
 from tfquiver.cli.status_tables import fitting
 from tfquiver.service.coordinator.long_polls.changes import Changes
 from tfquiver.service.metrics.loop_lag import LONGEST_PAUSE_S, PAUSE_S, next_pause_s

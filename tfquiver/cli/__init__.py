@@ -1,5 +1,5 @@
-"""The `tfquiver` command: one module for each command; those that show in `showing`, that set in `settings`, that
-simulate in `simulating`.
+"""The `tfquiver` command: one module for each command; those that have several are in folders with the commands'
+names.
 
 Called by people. Asks running services, and prints; never imports TensorFlow, and keeps no state.
 """

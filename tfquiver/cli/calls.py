@@ -15,14 +15,15 @@ from rich.console import Console
 from rich.table import Table
 
 from tfquiver import errors, plain_text
-from tfquiver.cli.settings import cache_setting
+from tfquiver.cli.dataset_commands import cache_setting
 from tfquiver.cli.status_tables import words
 from tfquiver.cluster_address import running, service_name
-from tfquiver.content import formats
+from tfquiver.digests import formats
+from tfquiver.grpc_plumbing import rpc
+from tfquiver.grpc_plumbing.kept_channels import KeptChannels
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2, types_pb2
-from tfquiver.trust import own_token
-from tfquiver.wire import reaching, rpc, unreached
-from tfquiver.wire.kept_channels import KeptChannels
+from tfquiver.roles_and_tokens import own_token
+from tfquiver.unreached_servers import reaching, unreached
 
 CALL_S = 5.0
 CONNECT_S = 1.0  # to a node: one that is dead must not hold up what is said of the others

@@ -25,15 +25,15 @@ from rich.text import Text
 from tfquiver import durable, errors, plain_text
 from tfquiver.cli import calls
 from tfquiver.cluster_address.service_name import coordinator_address
-from tfquiver.content.digest import Digest
 from tfquiver.dataset_arguments.user_weights import user_weights
+from tfquiver.digests.digest import Digest
+from tfquiver.listing.listing_terms import ListingTerms
 from tfquiver.plain_text import shortened
-from tfquiver.registering.listed import listed
-from tfquiver.registering.registration import Registrar
+from tfquiver.registering_datasets.listed import listed
+from tfquiver.registering_datasets.registration import Registrar
 from tfquiver.scanning import digest_build
 from tfquiver.scanning.cutting import CutPolicy
 from tfquiver.scanning.digest_verify import check_content
-from tfquiver.scanning.listing_terms import ListingTerms
 from tfquiver.sizes import parse_bytes
 from tfquiver.stores.credentials.resolved import place_of
 

@@ -11,15 +11,16 @@ from collections.abc import Iterator
 from typing import Any, NoReturn
 
 from tfquiver import errors, plain_text
-from tfquiver.cli import clear, digest, logs, mount, pack, stop, token, up, warm
+from tfquiver.cli import digest, health, limit, mount, pack, policy, token, warm
 from tfquiver.cli.dashboard import command as dashboard
+from tfquiver.cli.dataset_commands import dataset
 from tfquiver.cli.doctor import command as doctor
-from tfquiver.cli.settings import dataset, limit, policy
-from tfquiver.cli.showing import explain, health, status
-from tfquiver.cli.simulating import plan, sim, trace
+from tfquiver.cli.sim_plan_trace import plan, sim, trace
+from tfquiver.cli.status_and_explain import explain, status
+from tfquiver.cli.up_stop_logs_clear import clear, logs, stop, up
 from tfquiver.cluster_address.service_name import VARIABLE
 from tfquiver.demo import run as demo
-from tfquiver.trust import own_token
+from tfquiver.roles_and_tokens import own_token
 from tfquiver.version import VERSION
 
 _ABOUT = f"""A cache for training data that many jobs share.

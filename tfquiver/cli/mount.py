@@ -19,14 +19,14 @@ from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeR
 from tfquiver import errors, plain_text
 from tfquiver.cli import calls
 from tfquiver.cluster_address import service_name
-from tfquiver.content import formats
-from tfquiver.daemon import log_file
+from tfquiver.digests import formats
 from tfquiver.durable import private_directory
+from tfquiver.grpc_plumbing import addresses
 from tfquiver.mounting import mount_points
 from tfquiver.mounting.named import AUTO
+from tfquiver.node_daemon import log_file
 from tfquiver.proto.tfquiver.v1 import types_pb2
 from tfquiver.sizes import parse_bytes
-from tfquiver.wire import addresses
 
 if TYPE_CHECKING:
     from tfquiver.file_tree.tree import FileTree

@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from tfquiver import errors
-from tfquiver.trust import tokens
-from tfquiver.trust.identity import Role
+from tfquiver.roles_and_tokens import tokens
+from tfquiver.roles_and_tokens.identity import Role
 
 
 def add_parser(subparsers: Any) -> None:

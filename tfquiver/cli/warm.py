@@ -17,18 +17,18 @@ from rich.progress import Progress, TaskID
 
 from tfquiver import errors, plain_text
 from tfquiver.cli import calls
-from tfquiver.cli.datasets import waiting
+from tfquiver.cli.dataset_commands import waiting
 from tfquiver.cli.status_tables import words
 from tfquiver.cluster_address.service_name import directory_to_use
-from tfquiver.daemon import daemon, endpoints
+from tfquiver.grpc_plumbing import rpc
+from tfquiver.listing.listing_terms import ListingTerms
+from tfquiver.node_daemon import daemon, endpoints
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2, coordinator_pb2_grpc, node_pb2, node_pb2_grpc, types_pb2
-from tfquiver.registering import store_access
-from tfquiver.registering.listed import default_name, listed
-from tfquiver.registering.registration import Registrar
+from tfquiver.registering_datasets import store_access
+from tfquiver.registering_datasets.listed import default_name, listed
+from tfquiver.registering_datasets.registration import Registrar
 from tfquiver.scanning.cutting import CutPolicy
-from tfquiver.scanning.listing_terms import ListingTerms
 from tfquiver.stores.credentials.resolved import Access, place_of
-from tfquiver.wire import rpc
 
 ALL_RESIDENT, NOT_ALL = 0, 3
 _CONNECT_S = 30.0

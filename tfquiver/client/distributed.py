@@ -7,13 +7,13 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from tfquiver import errors
-from tfquiver.client import element_transport, exactly_once, watched_servers
+from tfquiver.client import element_transport, exactly_once
 from tfquiver.client.tf_errors import raised_as_both
-from tfquiver.client.watched_servers import Watched
 from tfquiver.client.worker_connections import WorkerConnections
 from tfquiver.cluster_address import naming
 from tfquiver.dataset_arguments.checks import check_integer, check_name, check_seconds
-from tfquiver.wire import reaching
+from tfquiver.unreached_servers import reaching, watched_servers
+from tfquiver.unreached_servers.watched_servers import Watched
 
 if TYPE_CHECKING:
     import tensorflow as tf

@@ -7,7 +7,7 @@ import threading
 from collections.abc import Mapping
 
 from tfquiver import errors
-from tfquiver.trust import own_token
+from tfquiver.roles_and_tokens import own_token
 
 AUTO, GRPC, TFQUIVER = PROTOCOLS = ("AUTO", "grpc", "tfquiver")
 VARIABLE = "TFQUIVER_DATA_TRANSFER_PROTOCOL"

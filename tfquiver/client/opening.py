@@ -12,22 +12,22 @@ from typing import TYPE_CHECKING, Any
 from absl import logging
 
 from tfquiver.client.exactly_once import Origin
-from tfquiver.client.lifetimes import user_of
 from tfquiver.cluster_address import naming
-from tfquiver.daemon import endpoints
 from tfquiver.dataset_arguments.dataset_options import SourceOptions
 from tfquiver.dataset_arguments.option_groups import Progress
 from tfquiver.dataset_arguments.sampled import Sampled
+from tfquiver.node_daemon import endpoints
 from tfquiver.proto.tfquiver.v1 import types_pb2
-from tfquiver.registering import made_datasets
-from tfquiver.registering.progress_bar import ProgressBar
-from tfquiver.registering.registration import Registrar
+from tfquiver.registering_datasets import made_datasets
+from tfquiver.registering_datasets.progress_bar import ProgressBar
+from tfquiver.registering_datasets.registration import Registrar
+from tfquiver.unreached_servers.lifetimes import user_of
 
 if TYPE_CHECKING:
     import tensorflow as tf
 
     from tfquiver.client.parsing import Parsing
-    from tfquiver.registering.store_access import StoreAccess
+    from tfquiver.registering_datasets.store_access import StoreAccess
     from tfquiver.stores.credentials.resolved import Access
 
 _WITHOUT_COORDINATOR = (
@@ -89,7 +89,7 @@ def opened(
         endpoint = endpoints.acquire(endpoint_name, way.locate(), way.library)
         control, coordinator, node_id = endpoint.control, service or endpoint.coordinator, endpoint.node_id
         if way.accesses:
-            from tfquiver.registering import store_access
+            from tfquiver.registering_datasets import store_access
 
             reaching = store_access.of(endpoint_name, token)
     alone = naming.session_key(sampled.asked()[0] if sampled else "")
@@ -141,8 +141,8 @@ def opened(
     made_datasets.remember(known)
     weakref.finalize(user_of(made), made_datasets.forget, known)
     if service:
-        from tfquiver.client import watched_servers
-        from tfquiver.client.watched_servers import Watched
+        from tfquiver.unreached_servers import watched_servers
+        from tfquiver.unreached_servers.watched_servers import Watched
 
         watched_servers.watch(Watched(service, "coordinator", _WITHOUT_COORDINATOR), made)
     if parsing is not None:
@@ -161,7 +161,7 @@ def _warn_of_quota(registrar: Registrar, quota_bytes: int, where: str) -> None:
 
 
 def _starter(directory: Path, quota_bytes: int | None) -> endpoints.Locate:
-    from tfquiver.daemon.daemon import find_or_start
+    from tfquiver.node_daemon.daemon import find_or_start
 
     return functools.partial(find_or_start, directory, quota_bytes)
 

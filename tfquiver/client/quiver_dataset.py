@@ -20,9 +20,9 @@ from tfquiver.dataset_arguments.orders import Order, Shuffled
 from tfquiver.dataset_arguments.sampled import Sampled
 from tfquiver.listing.listing import Source
 from tfquiver.proto.tfquiver.v1 import types_pb2
-from tfquiver.registering.described import describe
-from tfquiver.registering.registration import Registrar
-from tfquiver.trust import own_token
+from tfquiver.registering_datasets.described import describe
+from tfquiver.registering_datasets.registration import Registrar
+from tfquiver.roles_and_tokens import own_token
 
 if TYPE_CHECKING:
     import tensorflow as tf

@@ -11,8 +11,8 @@ from pathlib import Path
 from tfquiver import errors
 from tfquiver.cache_directory import up_file
 from tfquiver.cluster_address import service_name
-from tfquiver.content.drawn_shards import KEY_MARK
-from tfquiver.wire import addresses
+from tfquiver.draws_and_weights.drawn_shards import KEY_MARK
+from tfquiver.grpc_plumbing import addresses
 
 _MOST_OF_PROGRAM = 24
 _NOTEBOOKS = ("ipykernel_launcher", "colab_kernel_launcher")

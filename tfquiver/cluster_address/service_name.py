@@ -11,8 +11,8 @@ from pathlib import Path
 
 from tfquiver import errors
 from tfquiver.cache_directory.node_endpoint import read_endpoint
+from tfquiver.grpc_plumbing import addresses
 from tfquiver.plain_text import shortened
-from tfquiver.wire import addresses
 
 VARIABLE = "TFQUIVER_SERVICE"
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tfquiver.content.file_entry import FileEntry
+from tfquiver.digests.file_entry import FileEntry
 
 
 def modified_ns(file: FileEntry) -> int:

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from tfquiver import errors
-from tfquiver.content.file_entry import FileEntry
+from tfquiver.digests.file_entry import FileEntry
 from tfquiver.file_tree import paths
 from tfquiver.plain_text import shortened
 

@@ -7,8 +7,8 @@ import os
 from collections.abc import Callable, Iterator, Sequence
 
 from tfquiver import errors, stores
-from tfquiver.content.file_entry import FileEntry
-from tfquiver.scanning.listing_terms import listing_key as listing_key
+from tfquiver.digests.file_entry import FileEntry
+from tfquiver.listing.listing_terms import listing_key as listing_key
 from tfquiver.stores.local import LocalStore
 
 _MOST_SAID = 256

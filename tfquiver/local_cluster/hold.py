@@ -11,8 +11,8 @@ from pathlib import Path
 
 from tfquiver import durable, errors
 from tfquiver.cache_directory import up_file
-from tfquiver.daemon import daemon
 from tfquiver.local_cluster import plan, stopping
+from tfquiver.node_daemon import daemon
 
 _LOCK_S = 0.3  # somebody may just be looking whether it is held
 _PREDECESSOR_S = 12.0  # the servers of an `up` that was killed take a few seconds to leave

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from tfquiver import errors
 from tfquiver.cache_directory.up_file import Ports
-from tfquiver.wire import addresses
+from tfquiver.grpc_plumbing import addresses
 
 USUAL = Ports(coordinator=5040, dispatcher=5050)
 _CONNECTIONS_OWN = Path("/proc/sys/net/ipv4/ip_local_port_range")

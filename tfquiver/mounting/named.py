@@ -11,19 +11,19 @@ from pathlib import Path
 import grpc
 
 from tfquiver import errors, stores
-from tfquiver.content import formats
-from tfquiver.content.digest import Digest
-from tfquiver.content.file_entry import FileEntry
 from tfquiver.dataset_arguments.option_groups import Progress
+from tfquiver.digests import formats
+from tfquiver.digests.digest import Digest
+from tfquiver.digests.file_entry import FileEntry
+from tfquiver.grpc_plumbing import rpc
 from tfquiver.listing.directories import beneath
+from tfquiver.listing.listing_terms import ListingTerms
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2, coordinator_pb2_grpc, types_pb2
-from tfquiver.registering.listed import accesses_of, default_name, listed
-from tfquiver.registering.registration import Registrar
+from tfquiver.registering_datasets.listed import accesses_of, default_name, listed
+from tfquiver.registering_datasets.registration import Registrar
 from tfquiver.scanning import tfrecord
 from tfquiver.scanning.cutting import CutPolicy
-from tfquiver.scanning.listing_terms import ListingTerms
 from tfquiver.stores.credentials.resolved import Access, place_of
-from tfquiver.wire import rpc
 
 MAX_DIGEST_BYTES = 4 << 30
 AUTO = "auto"

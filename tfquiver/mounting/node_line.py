@@ -17,8 +17,8 @@ import trio
 from absl import logging
 
 from tfquiver import errors
-from tfquiver.content.digest import Digest
-from tfquiver.frames import reader_frames as frames
+from tfquiver.digests.digest import Digest
+from tfquiver.socket_frames import reader_frames as frames
 
 MOST_ASKED = 128  # half of what a node takes
 _HELLO_S = 10.0

@@ -13,15 +13,15 @@ import trio
 from absl import logging
 
 from tfquiver import errors
-from tfquiver.content.digest import Digest
-from tfquiver.file_tree import next_names
+from tfquiver.digests.digest import Digest
 from tfquiver.file_tree.paths import CONTROL as CONTROL_NAME
-from tfquiver.file_tree.read_ahead import ReadAhead
-from tfquiver.file_tree.read_plan import ReadPlan
 from tfquiver.file_tree.times import modified_ns
 from tfquiver.file_tree.tree import CONTROL, NEXT, NEXT0, ROOT, FileTree
+from tfquiver.mounting import next_names
 from tfquiver.mounting.node_line import NodeLine
 from tfquiver.mounting.open_shards import OpenShards
+from tfquiver.mounting.read_ahead import ReadAhead
+from tfquiver.mounting.read_plan import ReadPlan
 
 FOR_EVER_S = 3600.0 * 24 * 365  # names and sizes of a digest do not change
 _AHEAD_AT_ONCE = 16

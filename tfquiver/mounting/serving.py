@@ -15,20 +15,20 @@ import trio
 from absl import logging
 
 from tfquiver import errors
-from tfquiver.content.digest import Digest
-from tfquiver.daemon import daemon, endpoints
 from tfquiver.dataset_arguments.option_groups import Progress
+from tfquiver.digests.digest import Digest
 from tfquiver.file_tree.tree import FileTree
 from tfquiver.mounting import kernel_read_ahead, mount_points
 from tfquiver.mounting.named import check_shown, digest_of, named
 from tfquiver.mounting.node_line import NodeLine
 from tfquiver.mounting.open_shards import OpenShards
 from tfquiver.mounting.operations import MOST_CALLS, Operations
+from tfquiver.node_daemon import daemon, endpoints
 from tfquiver.plain_text import plain
 from tfquiver.proto.tfquiver.v1 import types_pb2
-from tfquiver.registering import store_access
-from tfquiver.registering.listed import accesses_of
-from tfquiver.registering.registration import Registrar
+from tfquiver.registering_datasets import store_access
+from tfquiver.registering_datasets.listed import accesses_of
+from tfquiver.registering_datasets.registration import Registrar
 
 _MOST_OPEN = 16384
 _OTHER_DESCRIPTORS = 256
@@ -56,7 +56,7 @@ class MountOptions:
 
 
 class _Located:
-    """Told where the node is, as the op would be (daemon/endpoints.py): now, and whenever it was found again."""
+    """Told where the node is, as the op would be (node_daemon/endpoints.py): now, and whenever it was found again."""
 
     def __init__(self) -> None:
         self.path = ""

@@ -14,7 +14,7 @@ from functools import cached_property
 import numpy as np
 import numpy.typing as npt
 
-from tfquiver.content.prefixes import Prefixes
+from tfquiver.digests.prefixes import Prefixes
 from tfquiver.placement.rendezvous import Owners, score
 
 Groups = Sequence[tuple[str, Sequence[str]]]  # racks, and the names of their nodes; one without racks has ""
@@ -51,7 +51,7 @@ class Places:
         """Of each shard that nobody holds, who is to for readers of that rack; "": nobody.
 
         Args:
-          prefixes: shape [shards], as content/prefixes.py gives them.
+          prefixes: shape [shards], as digests/prefixes.py gives them.
         """
         number = self._numbers.get(rack)
         if number is None or not self._homes:

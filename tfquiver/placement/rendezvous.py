@@ -13,7 +13,7 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 
-from tfquiver.content.prefixes import Prefixes, of_hash, of_rows
+from tfquiver.digests.prefixes import Prefixes, of_hash, of_rows
 
 _MULTIPLIER_1 = np.uint64(0xBF58476D1CE4E5B9)  # splitmix64's finaliser
 _MULTIPLIER_2 = np.uint64(0x94D049BB133111EB)
@@ -36,7 +36,7 @@ class Owners:
 
     def of(self, prefixes: Prefixes) -> list[str]:
         """Args:
-        prefixes: shape [shards], the first 8 bytes of each shard's hash, as content/prefixes.py gives them.
+        prefixes: shape [shards], the first 8 bytes of each shard's hash, as digests/prefixes.py gives them.
         """
         return [self.names[index] for index in self.numbers(prefixes).tolist()]
 

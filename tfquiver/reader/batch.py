@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 
 class TfqBatch(ctypes.Structure):
-    """As in ops/c/batch.h."""
+    """As in ops/c_interface/batch.h."""
 
     _fields_ = (
         ("records", ctypes.c_int64),

@@ -12,21 +12,21 @@ from pathlib import Path
 from tfquiver import errors
 from tfquiver.cache_directory.node_endpoint import NodeEndpoint
 from tfquiver.cluster_address import naming
-from tfquiver.daemon import endpoints
 from tfquiver.dataset_arguments.checks import directory, size
 from tfquiver.dataset_arguments.dataset_options import SourceOptions, checked_options
 from tfquiver.dataset_arguments.option_groups import Connection, FirstUse, Reading, check_group
 from tfquiver.dataset_arguments.orders import Order, Shuffled
 from tfquiver.listing.listing import Source
+from tfquiver.node_daemon import endpoints
 from tfquiver.reader import native
 from tfquiver.reader.batch import Batch
 from tfquiver.reader.epoch import Epoch
-from tfquiver.registering import made_datasets, store_access
-from tfquiver.registering.described import describe
-from tfquiver.registering.made_datasets import MadeDataset
-from tfquiver.registering.progress_bar import ProgressBar
-from tfquiver.registering.registration import Registrar
-from tfquiver.trust import own_token
+from tfquiver.registering_datasets import made_datasets, store_access
+from tfquiver.registering_datasets.described import describe
+from tfquiver.registering_datasets.made_datasets import MadeDataset
+from tfquiver.registering_datasets.progress_bar import ProgressBar
+from tfquiver.registering_datasets.registration import Registrar
+from tfquiver.roles_and_tokens import own_token
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +47,7 @@ class Where:
         if self.service:
             locate = functools.partial(endpoints.running_node, self.cache_dir)
         else:
-            from tfquiver.daemon.daemon import find_or_start
+            from tfquiver.node_daemon.daemon import find_or_start
 
             locate = functools.partial(find_or_start, self.cache_dir, self.quota_bytes)
         return endpoints.acquire(self.endpoint_name, locate, native.Sockets())

@@ -1,7 +1,7 @@
 """A fixed share of an epoch: the position of a reader that has it before it, and nothing else. Pure.
 
 What several readers would otherwise be given as they ask is settled here without their knowing of one another: the
-shards of the others count as done. In the format of ops/core/position/checkpoint.h, which reads it.
+shards of the others count as done. In the format of ops/core/progress_and_checkpoints/checkpoint.h, which reads it.
 """
 
 from __future__ import annotations

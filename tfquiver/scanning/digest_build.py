@@ -9,9 +9,9 @@ from pathlib import Path
 import numpy as np
 
 from tfquiver import errors, stores
-from tfquiver.content import formats
-from tfquiver.content.digest import Digest
-from tfquiver.content.file_entry import FileEntry
+from tfquiver.digests import formats
+from tfquiver.digests.digest import Digest
+from tfquiver.digests.file_entry import FileEntry
 from tfquiver.scanning.cutting import CutPolicy
 from tfquiver.scanning.file_cut import CutShard as CutShard
 from tfquiver.scanning.file_cut import cut_file as cut_file

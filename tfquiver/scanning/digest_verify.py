@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from tfquiver import errors, stores
-from tfquiver.content.digest import Digest
+from tfquiver.digests.digest import Digest
 from tfquiver.scanning import streams
 from tfquiver.stores import ObjectStore
 

@@ -8,8 +8,8 @@ from collections.abc import Iterable, Iterator
 
 import google_crc32c
 
-from tfquiver.content import formats
-from tfquiver.content.file_entry import FileEntry
+from tfquiver.digests import formats
+from tfquiver.digests.file_entry import FileEntry
 from tfquiver.scanning import streams, tfrecord
 from tfquiver.scanning.bytes_cut import cut_bytes
 from tfquiver.scanning.cut_shard import CutShard as CutShard

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import numpy as np
 
-from tfquiver.content.digest import Digest
-from tfquiver.content.file_entry import FileEntry
+from tfquiver.digests.digest import Digest
+from tfquiver.digests.file_entry import FileEntry
 from tfquiver.scanning import streams
 from tfquiver.scanning.cutting import CutPolicy
 from tfquiver.scanning.file_cut import cut_file, settled

@@ -18,9 +18,9 @@ import numpy as np
 import numpy.typing as npt
 
 from tfquiver import errors
-from tfquiver.content.file_entry import COMPRESSIONS, FileEntry
+from tfquiver.digests.file_entry import COMPRESSIONS, FileEntry
+from tfquiver.listing.listing_terms import listing_key
 from tfquiver.scanning.cutting import CutPolicy
-from tfquiver.scanning.listing_terms import listing_key
 
 ROW = np.dtype([("hash", "u1", 32), ("offset", "<u8"), ("length", "<u8"), ("records", "<u4")])
 Rows = npt.NDArray[Any]  # of ROW

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from tfquiver import errors
-from tfquiver.content.file_entry import FileEntry
+from tfquiver.digests.file_entry import FileEntry
 from tfquiver.scanning.cutting import CutPolicy
 from tfquiver.scanning.file_scan import Report, ScannedFile, scan_file
 from tfquiver.stores import ObjectStore

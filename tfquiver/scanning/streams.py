@@ -9,7 +9,7 @@ from contextvars import copy_context
 from dataclasses import replace
 
 from tfquiver import errors
-from tfquiver.content.file_entry import FileEntry
+from tfquiver.digests.file_entry import FileEntry
 from tfquiver.scanning import tfrecord
 from tfquiver.stores import ObjectStore
 

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from tfquiver import errors
 from tfquiver.stores import versions
-from tfquiver.stores.mounts.mounts import Mounts
+from tfquiver.stores.hanging_file_systems.mounts import Mounts
 from tfquiver.stores.object_store import ObjectInfo, give_parts
 from tfquiver.stores.patience import Patience
 

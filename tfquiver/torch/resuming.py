@@ -14,12 +14,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from tfquiver import errors
-from tfquiver.daemon.greeting import greeted
-from tfquiver.frames import reader_frames as frames
+from tfquiver.node_daemon.greeting import greeted
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2
 from tfquiver.reader.native import Opening
 from tfquiver.reader.records import Records
-from tfquiver.registering.registration import Registrar
+from tfquiver.registering_datasets.registration import Registrar
+from tfquiver.socket_frames import reader_frames as frames
 from tfquiver.torch import positions
 
 _SAID_S = 60.0  # until what was said is known at the coordinator

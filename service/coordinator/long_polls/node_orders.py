@@ -7,11 +7,11 @@ import itertools
 import random
 
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2 as pb2
-from tfquiver.service.coordinator.budgets.budgets import Budgets
-from tfquiver.service.coordinator.cache.caching import Caching
-from tfquiver.service.coordinator.datasets.named_keeping import NamedKeeping
+from tfquiver.service.coordinator.bandwidth_budgets.budgets import Budgets
+from tfquiver.service.coordinator.dataset_caching.caching import Caching
+from tfquiver.service.coordinator.dataset_placement.placed import message
 from tfquiver.service.coordinator.long_work.in_parts import InParts
-from tfquiver.service.coordinator.places.placed import message
+from tfquiver.service.coordinator.named_dataset_lifecycle.named_keeping import NamedKeeping
 
 # A thousand nodes that are told at once keep the loop busy for up to 0.2 s, and ask again together: so, for 0.6 s at
 # most, some at a time.

@@ -11,21 +11,22 @@ from absl import logging
 
 from tfquiver import errors
 from tfquiver.clock import Clock
-from tfquiver.content import prefixes
-from tfquiver.content.digest import Digest
-from tfquiver.content.entry_size import most_disk_bytes
+from tfquiver.digests import prefixes
+from tfquiver.digests.digest import Digest
+from tfquiver.digests.entry_size import most_disk_bytes
 from tfquiver.logs import about
 from tfquiver.placement import striping
 from tfquiver.proto.tfquiver.v1 import types_pb2
 from tfquiver.proto.tfquiver.v1.derived_datasets_pb2 import DerivedCost
 from tfquiver.rare_lines import every_n_seconds
-from tfquiver.service.coordinator.budgets.budgets import Budgets
-from tfquiver.service.coordinator.cache.caching import Caching
-from tfquiver.service.coordinator.cache.placement import COOPERATIVE, LRU, NONE, UNEVEN_SHARE, UNIFORM
-from tfquiver.service.coordinator.datasets.registry import Registry
+from tfquiver.service.coordinator.bandwidth_budgets.budgets import Budgets
+from tfquiver.service.coordinator.chunk_rotation import chunk_counts
+from tfquiver.service.coordinator.cluster_members.membership import Membership
+from tfquiver.service.coordinator.dataset_caching.caching import Caching
+from tfquiver.service.coordinator.dataset_caching.placement import COOPERATIVE, LRU, NONE, UNEVEN_SHARE, UNIFORM
+from tfquiver.service.coordinator.dataset_registry.registry import Registry
 from tfquiver.service.coordinator.long_work.in_parts import InParts
 from tfquiver.service.coordinator.measuring.meters import GONE_S
-from tfquiver.service.coordinator.nodes.membership import Membership
 from tfquiver.service.coordinator.planning.names import Names, names_of
 from tfquiver.service.coordinator.policies.check import (
     LEAST_BYTES_PER_S,
@@ -43,7 +44,6 @@ from tfquiver.service.coordinator.policies.interface import (
 )
 from tfquiver.service.coordinator.probing.ideal import could_read, is_guess
 from tfquiver.service.coordinator.probing.probes import Probes
-from tfquiver.service.coordinator.rotation import chunk_counts
 from tfquiver.service.coordinator.sessions.sessions import Sessions
 
 _MODES: Mapping[Mode, types_pb2.CacheMode.ValueType] = {

@@ -15,7 +15,7 @@ from typing import Any
 from tfquiver import errors
 from tfquiver.clock import Clock
 from tfquiver.plain_text import shortened
-from tfquiver.service.coordinator.cache.caching import Caching
+from tfquiver.service.coordinator.dataset_caching.caching import Caching
 from tfquiver.service.coordinator.planning import finished
 from tfquiver.service.coordinator.planning.cluster_view import ClusterViews, allocation_of
 from tfquiver.service.coordinator.planning.explain import Explanation, explain

@@ -24,9 +24,9 @@ from tfquiver.logs import about
 from tfquiver.proto.tfquiver.v1 import types_pb2
 from tfquiver.proto.tfquiver.v1.commit_log_pb2 import CommitRecord, PlanDecided
 from tfquiver.rare_lines import every_n_seconds
-from tfquiver.service.coordinator.budgets.budgets import Budgets
-from tfquiver.service.coordinator.cache.caching import Caching
-from tfquiver.service.coordinator.datasets.catalogue import Catalogue
+from tfquiver.service.coordinator.bandwidth_budgets.budgets import Budgets
+from tfquiver.service.coordinator.dataset_caching.caching import Caching
+from tfquiver.service.coordinator.dataset_registry.catalogue import Catalogue
 from tfquiver.service.coordinator.long_work.in_parts import InParts
 from tfquiver.service.coordinator.measuring.store_meter import StoreMeter
 from tfquiver.service.coordinator.planning.chosen import ChosenPolicy

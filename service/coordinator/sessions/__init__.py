@@ -1,5 +1,6 @@
-"""Epochs: who reads in which session, what is leased, acked, given back, resumed; when it ends. Pure.
+"""Epochs: who reads in which session, what is leased, acked, given back, resumed; when it ends. Pure: clock,
+randomness, the journal and the data sets are arguments; but for `reading`, which has sessions on the loop, where
+leases are waited for.
 
-Called by the coordinator. Clock, randomness, the journal and the data sets are arguments. Never knows what is cached
-but by asking a sampler.
+Called by the coordinator. Never knows what is cached but by asking a sampler.
 """

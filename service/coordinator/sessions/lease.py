@@ -5,7 +5,7 @@ from __future__ import annotations
 import enum
 from dataclasses import dataclass, field
 
-from tfquiver.service.coordinator.epoch_order.sampler import Place
+from tfquiver.service.coordinator.shard_order.sampler import Place
 
 
 class LeaseState(enum.Enum):

@@ -21,11 +21,11 @@ from typing import Protocol
 import numpy as np
 import numpy.typing as npt
 
-from tfquiver.content.drawn_shards import DrawnShards, drawn_shards
+from tfquiver.draws_and_weights.drawn_shards import DrawnShards, drawn_shards
 from tfquiver.proto.tfquiver.v1 import commit_log_pb2 as log_pb2
-from tfquiver.service.coordinator.epoch_order.sampler import Sampler
 from tfquiver.service.coordinator.sessions.bitmap import Bitmap
 from tfquiver.service.coordinator.sessions.lease import LeaseResult
+from tfquiver.service.coordinator.shard_order.sampler import Sampler
 
 MAX_LABELS = 1000
 

@@ -15,9 +15,9 @@ import numpy as np
 import numpy.typing as npt
 
 from tfquiver.clock import Clock
-from tfquiver.service.coordinator.budgets.budgets import Budgets
-from tfquiver.service.coordinator.sessions.admission import Admission
+from tfquiver.service.coordinator.bandwidth_budgets.budgets import Budgets
 from tfquiver.service.coordinator.sessions.decisions import Decisions, SessionLimits
+from tfquiver.service.coordinator.sessions.joining_and_leaving.admission import Admission
 from tfquiver.service.coordinator.sessions.readers import Readers
 from tfquiver.service.coordinator.sessions.session import DatasetView, Session
 from tfquiver.service.coordinator.sessions.session_book import Record

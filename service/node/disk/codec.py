@@ -8,7 +8,7 @@ from typing import IO, Literal, cast
 import zstandard
 
 from tfquiver import errors
-from tfquiver.content.entry_size import PAGE_BYTES
+from tfquiver.digests.entry_size import PAGE_BYTES
 from tfquiver.service.node.disk import entry
 
 Mode = Literal["auto", "raw", "zstd"]

@@ -5,9 +5,9 @@ from __future__ import annotations
 from concurrent.futures import ThreadPoolExecutor
 from typing import NamedTuple
 
-from tfquiver.content import derived_uris
-from tfquiver.content.digest import ShardRef
-from tfquiver.service.node.shards.reach import STORE
+from tfquiver.digests import derived_uris
+from tfquiver.digests.digest import ShardRef
+from tfquiver.service.node.shard_fetching.reach import STORE
 
 _DEEPEST = 4  # functions of functions of functions
 

@@ -11,16 +11,16 @@ from dataclasses import dataclass
 import grpc
 
 from tfquiver import errors
+from tfquiver.grpc_plumbing import addresses
 from tfquiver.plain_text import plain
+from tfquiver.roles_and_tokens import peer_proof
 from tfquiver.service.node.disk import entry
-from tfquiver.service.node.memory.ready_shard import ReadyShard
-from tfquiver.service.node.memory.sealed_memory import NoMemoryError
-from tfquiver.service.node.peers import data_frames as frames
-from tfquiver.service.node.peers.bodies.peer_body import BodyIntake, DamagedBodyError, WrongBodyError
 from tfquiver.service.node.peers.peer_socket import PeerSocket
-from tfquiver.service.node.shards.reach import ANYWHERE
-from tfquiver.trust import peer_proof
-from tfquiver.wire import addresses
+from tfquiver.service.node.peers.wire import data_frames as frames
+from tfquiver.service.node.peers.wire.peer_body import BodyIntake, DamagedBodyError, WrongBodyError
+from tfquiver.service.node.shard_fetching.reach import ANYWHERE
+from tfquiver.service.node.shard_memory.ready_shard import ReadyShard
+from tfquiver.service.node.shard_memory.sealed_memory import NoMemoryError
 
 ITEM_S = 150.0  # a peer answers sooner than that, if only to say that a shard cannot be had
 _CODES = {code.value[0]: code for code in grpc.StatusCode}

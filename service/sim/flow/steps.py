@@ -6,9 +6,9 @@ from math import inf
 
 import numpy as np
 
+from tfquiver.service.sim.cache_contents.contents import COOPERATIVE, LRU, NONE, UNIFORM, Contents
+from tfquiver.service.sim.cache_contents.lru_window import LruWindow
 from tfquiver.service.sim.job_queue.jobs import Jobs
-from tfquiver.service.sim.resident.contents import COOPERATIVE, LRU, NONE, UNIFORM, Contents
-from tfquiver.service.sim.resident.lru_window import LruWindow
 from tfquiver.service.sim.store_bandwidth.rates import Rates
 from tfquiver.service.sim.store_bandwidth.sharing import Bools, Floats, Ints
 

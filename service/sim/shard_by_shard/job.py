@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import deque
 from typing import Protocol
 
-from tfquiver.service.coordinator.epoch_order.sampler import Sampler
+from tfquiver.service.coordinator.shard_order.sampler import Sampler
 from tfquiver.service.sim.shard_by_shard.engine import Engine
 
 AHEAD_SHARDS = 2

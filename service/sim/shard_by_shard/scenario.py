@@ -9,13 +9,13 @@ from math import ceil
 import numpy as np
 
 from tfquiver.placement import striping
-from tfquiver.service.coordinator.epoch_order.chunk_layout import ChunkLayout
-from tfquiver.service.coordinator.rotation import chunk_counts
-from tfquiver.service.coordinator.rotation.board import Board
-from tfquiver.service.coordinator.rotation.chunk_cache import ChunkCache
-from tfquiver.service.coordinator.rotation.cyclic import Cyclic
-from tfquiver.service.coordinator.rotation.interface import Rotation
-from tfquiver.service.coordinator.rotation.relevance import Relevance
+from tfquiver.service.coordinator.chunk_rotation import chunk_counts
+from tfquiver.service.coordinator.chunk_rotation.board import Board
+from tfquiver.service.coordinator.chunk_rotation.chunk_cache import ChunkCache
+from tfquiver.service.coordinator.chunk_rotation.cyclic import Cyclic
+from tfquiver.service.coordinator.chunk_rotation.interface import Rotation
+from tfquiver.service.coordinator.chunk_rotation.relevance import Relevance
+from tfquiver.service.coordinator.shard_order.chunk_layout import ChunkLayout
 from tfquiver.service.sim.shard_by_shard.chunked import ChunkedCache
 from tfquiver.service.sim.shard_by_shard.engine import Engine
 from tfquiver.service.sim.shard_by_shard.job import Job

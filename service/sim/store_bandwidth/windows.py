@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from tfquiver.service.node.orders.load_plan import PARALLEL_LOADS
+from tfquiver.service.node.coordinator_orders.load_plan import PARALLEL_LOADS
 from tfquiver.service.sim.store_bandwidth.sharing import Bools, Floats, Ints
 from tfquiver.service.sim.workloads.workload import Workload
 

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tests.support import numbered
-from tfquiver.content.digest import Digest
-from tfquiver.content.entry_size import most_disk_bytes
+from tfquiver.digests.digest import Digest
+from tfquiver.digests.entry_size import most_disk_bytes
 from tfquiver.listing import listing
 from tfquiver.scanning import digest_build
 from tfquiver.scanning.cutting import CutPolicy

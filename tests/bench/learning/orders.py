@@ -15,10 +15,10 @@ import numpy as np
 import numpy.typing as npt
 
 from tfquiver.placement import striping
-from tfquiver.service.coordinator.epoch_order.chunk_layout import ChunkLayout
-from tfquiver.service.coordinator.rotation import chunk_counts
-from tfquiver.service.coordinator.rotation.chunk_cache import ChunkCache
-from tfquiver.service.coordinator.rotation.relevance import Relevance
+from tfquiver.service.coordinator.chunk_rotation import chunk_counts
+from tfquiver.service.coordinator.chunk_rotation.chunk_cache import ChunkCache
+from tfquiver.service.coordinator.chunk_rotation.relevance import Relevance
+from tfquiver.service.coordinator.shard_order.chunk_layout import ChunkLayout
 from tfquiver.service.sim.shard_by_shard.chunked import ChunkedCache
 from tfquiver.service.sim.shard_by_shard.engine import Engine
 from tfquiver.service.sim.shard_by_shard.job import Job

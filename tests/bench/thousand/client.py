@@ -16,9 +16,9 @@ from tests.bench.thousand.holdings import Holdings
 from tests.bench.thousand.jobs import Job, burst
 from tests.bench.thousand.nodes import Nodes, percentile
 from tests.bench.thousand.scale import CLIENTS, Scale
+from tfquiver.grpc_plumbing import rpc
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2 as pb
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2_grpc
-from tfquiver.wire import rpc
 
 OPENED_AT_ONCE = 16
 BURST_AT_ONCE = 8

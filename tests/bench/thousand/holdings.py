@@ -9,8 +9,8 @@ import numpy as np
 import numpy.typing as npt
 
 from tests.bench.thousand.scale import SHARD_BYTES, Scale, node_of, read_hashes
-from tfquiver.content.entry_size import most_disk_bytes
-from tfquiver.content.prefixes import of_rows
+from tfquiver.digests.entry_size import most_disk_bytes
+from tfquiver.digests.prefixes import of_rows
 from tfquiver.placement import striping
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2 as pb
 from tfquiver.proto.tfquiver.v1 import types_pb2

@@ -12,9 +12,9 @@ import grpc
 import numpy as np
 
 from tests.bench.thousand.scale import RECORD_BYTES, SHARD_BYTES
+from tfquiver.grpc_plumbing import rpc
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2 as pb
-from tfquiver.service.node.readers.reader_calls import ACK_WITHIN_S
-from tfquiver.wire import rpc
+from tfquiver.service.node.reader_sessions.reader_calls import ACK_WITHIN_S
 
 BATCH = 32  # what a node asks for that keeps 64 shards leased ahead
 WAIT_MS = 1000  # as nodes do

@@ -16,7 +16,7 @@ from tests.bench.thousand.holdings import Holdings
 from tests.bench.thousand.scale import SHARD_BYTES, Scale
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2 as pb
 
-# As service/node/coordinator/coordinator_link.py does it.
+# As service/node/coordinator_link/coordinator_link.py does it.
 SOONEST_S, SOONEST_NODES, ORDERS_WAIT_MS = 0.01, 4, 10_000
 CALL_TIMEOUT_S = 10.0
 STORE_BYTES_PER_S = 4e6  # of a node, of what it loads; and so long a request takes:

@@ -8,9 +8,9 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from tfquiver.content.digest import Digest
-from tfquiver.content.file_entry import FileEntry
-from tfquiver.content.prefixes import of_rows
+from tfquiver.digests.digest import Digest
+from tfquiver.digests.file_entry import FileEntry
+from tfquiver.digests.prefixes import of_rows
 
 SHARD_BYTES = 2 << 20
 RECORD_BYTES = 128 << 10

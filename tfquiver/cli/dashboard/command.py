@@ -16,16 +16,16 @@ from typing import Any
 
 from tfquiver import errors, plain_text
 from tfquiver.cli import calls
-from tfquiver.cli.showing import status
-from tfquiver.cli.showing.lookout import Lookout
-from tfquiver.cli.showing.sparing import Sparing
-from tfquiver.cli.showing.unfollowed import Unfollowed
+from tfquiver.cli.status_and_explain import status
+from tfquiver.cli.status_and_explain.lookout import Lookout
+from tfquiver.cli.status_and_explain.sparing import Sparing
+from tfquiver.cli.status_and_explain.unfollowed import Unfollowed
 from tfquiver.cli.status_tables.money import Prices
 from tfquiver.cluster_address.service_name import coordinator_address
+from tfquiver.grpc_plumbing import addresses
+from tfquiver.grpc_plumbing.kept_channels import KeptChannels
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2, coordinator_pb2_grpc
-from tfquiver.trust import own_token
-from tfquiver.wire import addresses
-from tfquiver.wire.kept_channels import KeptChannels
+from tfquiver.roles_and_tokens import own_token
 
 _ABOUT = """Serves a page that shows a cluster while it changes, and prints its link, with a key in it: whoever has the
 link sees what your token lets you see, and can change nothing. For a team: --listen an address that others reach, and

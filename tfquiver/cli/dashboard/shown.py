@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from tfquiver.cli.settings import cache_setting
+from tfquiver.cli.dataset_commands import cache_setting
 from tfquiver.cli.status_tables import activity, words
 
 MOST_NODES, MOST_DATASETS, MOST_JOBS, MOST_PROBLEMS = 10_000, 2000, 2000, 200

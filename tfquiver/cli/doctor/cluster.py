@@ -12,10 +12,10 @@ from tfquiver.cli import calls
 from tfquiver.cli.doctor import versions
 from tfquiver.cli.doctor.finding import Finding, Verdict, fail, ok, skip, warn
 from tfquiver.cli.status_tables import words
+from tfquiver.grpc_plumbing import addresses, rpc
 from tfquiver.plain_text import of_error, plain
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2, coordinator_pb2_grpc, node_pb2, node_pb2_grpc, types_pb2
 from tfquiver.version import VERSION
-from tfquiver.wire import addresses, rpc
 
 _SKEW_MS = 2000
 _PEERS_EACH = 16

@@ -18,9 +18,9 @@ from tfquiver.cli.doctor import cluster, disk, machine, store
 from tfquiver.cli.doctor.finding import Finding, Verdict, fail, skip
 from tfquiver.cluster_address import running, service_name
 from tfquiver.cluster_address.service_name import coordinator_address
+from tfquiver.grpc_plumbing import rpc
 from tfquiver.plain_text import of_error, plain
 from tfquiver.proto.tfquiver.v1 import node_pb2, node_pb2_grpc
-from tfquiver.wire import rpc
 
 _ABOUT = """Looks at this machine (TensorFlow and the op, descriptors, memory), and at what is named: a cluster
 (coordinator, nodes and the ways between them, clocks, versions, token), a cache directory (disk, room, speed, wear), an

@@ -13,7 +13,7 @@ from tfquiver.amounts import of_bytes, of_rate
 from tfquiver.cli.doctor import endurance, wear
 from tfquiver.cli.doctor.finding import Finding, fail, ok, skip, warn
 from tfquiver.plain_text import plain
-from tfquiver.service.node.totals import totals_file
+from tfquiver.service.node.counters import totals_file
 
 _TRIAL_BYTES = 64 << 20
 _PIECE_BYTES = 1 << 20

@@ -8,8 +8,8 @@ from typing import Any
 from rich.filesize import decimal
 
 from tfquiver.cli.status_tables.words import short
+from tfquiver.grpc_plumbing import addresses
 from tfquiver.plain_text import plain
-from tfquiver.wire import addresses
 
 _PARTS, _LEAST_BYTES, _MOST_BYTES = 100, 16 << 20, 1 << 30  # hardly anything: one of so many of its quota, within these
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from tfquiver import plain_text
-from tfquiver.wire import addresses
+from tfquiver.grpc_plumbing import addresses
 
 COMING_BACK_MS = 20_000  # a node asks again every five seconds, and longer where the machine is busy
 _UNNAMED = re.compile(r"([^/ ]+/)?job-([0-9a-f]{12}) \2[0-9a-f]{20}-([^:]+)(?::.*)?")  # owner, number, program

@@ -10,7 +10,7 @@ from tensorflow.python.data.util import structure
 
 from tfquiver.client.parsing.fixed_length import TYPES
 from tfquiver.client.parsing.parsing import Parsing
-from tfquiver.derived.element_layout import FIXED, ElementLayout
+from tfquiver.materializing.element_layout import FIXED, ElementLayout
 
 _MOST_DIMENSIONS = 253  # of a tensor, its batch's left out
 

@@ -20,7 +20,7 @@ from tfquiver.client.tf_errors import raised_as_both
 from tfquiver.cluster_address import naming
 from tfquiver.dataset_arguments.checks import absolute, check_integer, check_name
 from tfquiver.dataset_arguments.option_groups import Connection, check_group
-from tfquiver.trust import own_token
+from tfquiver.roles_and_tokens import own_token
 
 _LAST_WORD_S = 4.0  # two heartbeats of a node
 _IN_PROGRESS = ("hit_ratio", "stall_ms")  # scalars that the progress line of `fit` shows, too

@@ -13,19 +13,19 @@ from typing import Any
 from absl import logging
 
 from tfquiver import errors
-from tfquiver.content.digest import Digest
+from tfquiver.digests.digest import Digest
 from tfquiver.plain_text import plain
 from tfquiver.rare_lines import every_n_seconds
+from tfquiver.roles_and_tokens import peer_proof
+from tfquiver.roles_and_tokens.identity import Authority, check_data_port
 from tfquiver.service.node.disk import entry
 from tfquiver.service.node.disk.disk_cache import DiskCache
-from tfquiver.service.node.peers import data_frames as frames
-from tfquiver.service.node.peers.bodies.body_receiver import BodyReceiver
-from tfquiver.service.node.peers.bodies.body_sender import Body, BodySender
 from tfquiver.service.node.peers.serving.incoming import Incoming
-from tfquiver.service.node.shards import reach as reaches
-from tfquiver.service.node.shards.shard_source import ShardSource
-from tfquiver.trust import peer_proof
-from tfquiver.trust.identity import Authority, check_data_port
+from tfquiver.service.node.peers.wire import data_frames as frames
+from tfquiver.service.node.peers.wire.body_receiver import BodyReceiver
+from tfquiver.service.node.peers.wire.body_sender import Body, BodySender
+from tfquiver.service.node.shard_fetching import reach as reaches
+from tfquiver.service.node.shard_fetching.shard_source import ShardSource
 
 HELLO_S = 10.0
 WORKING_S = 1.0

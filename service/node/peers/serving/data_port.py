@@ -12,15 +12,15 @@ from concurrent.futures import ThreadPoolExecutor
 from absl import logging
 
 from tfquiver import errors
-from tfquiver.content.digest import Digest
+from tfquiver.digests.digest import Digest
+from tfquiver.grpc_plumbing import addresses
 from tfquiver.rare_lines import every_n_seconds
+from tfquiver.roles_and_tokens.identity import Authority
 from tfquiver.service.node.disk.disk_cache import DiskCache
 from tfquiver.service.node.peers.serving.connection_slots import to_give_way
 from tfquiver.service.node.peers.serving.data_connection import DataConnection, Services
 from tfquiver.service.node.peers.serving.incoming import Incoming
-from tfquiver.service.node.shards.shard_source import ShardSource
-from tfquiver.trust.identity import Authority
-from tfquiver.wire import addresses
+from tfquiver.service.node.shard_fetching.shard_source import ShardSource
 
 MAX_CONNECTIONS = 512
 _THREADS = 8

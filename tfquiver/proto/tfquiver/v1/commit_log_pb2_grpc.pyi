@@ -3,7 +3,7 @@
 isort:skip_file
 What the coordinator keeps on disk: one record per decision, in the order in which they were made. Leases are not
 kept: readers say what they hold when they come back. Fields are only ever added; a log of a later major version
-(see service/coordinator/durable/log_file.py) is refused.
+(see service/coordinator/commit_log/log_file.py) is refused.
 """
 
 from collections import abc as _abc

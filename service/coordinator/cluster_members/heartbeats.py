@@ -1,0 +1,85 @@
+"""What a node's sign of life says: that it is there, or anew; which shards it has got and lost. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Iterator
+
+from absl import logging
+
+from tfquiver.digests.prefixes import of_hashes
+from tfquiver.logs import about
+from tfquiver.proto.tfquiver.v1 import coordinator_pb2 as pb2
+from tfquiver.service.coordinator.cluster_members.membership import InventoryVerdict, Membership, Sighting
+from tfquiver.service.coordinator.resident_shards.residency import Change, Residency
+
+
+class Heartbeats:
+    def __init__(
+        self,
+        membership: Membership,
+        residency: Residency,
+        seen: Callable[[str, str], None],
+        changed: Callable[[Iterable[Change], bool], None],
+        interval_ms: int,
+        coordinator_incarnation: str,
+        reported: Callable[[Iterable[pb2.ReaderReport]], None] = lambda reports: None,
+        read: Callable[[str, str, pb2.StoreReads], None] = lambda node_id, incarnation, reads: None,
+        moves: Callable[[str, Collection[pb2.MoveReport]], None] = lambda node_id, reports: None,
+    ) -> None:
+        """`seen`: told of a node's process that is new; `changed`: of what is resident now, or no longer, and whether
+        it has just come from the store; `reported`: of what readers say of themselves; `read`: of what a node's process
+        says of its reads of the store; `moves`: of what a node has to move."""
+        self._membership, self._residency, self._seen, self._changed = membership, residency, seen, changed
+        self._interval_ms, self._incarnation = interval_ms, coordinator_incarnation
+        self._reported, self._read, self._moves = reported, read, moves
+        self._news = pb2.HeartbeatReply()  # the last one with members: each of a thousand nodes is told the same
+
+    def take(self, request: pb2.HeartbeatRequest) -> pb2.HeartbeatReply:
+        """The reply is not to be changed. Raises as Membership.heartbeat."""
+        node_id, membership = request.node.node_id, self._membership
+        sighting = membership.heartbeat(request.node, request.incarnation)
+        if sighting is not Sighting.KNOWN:
+            logging.info("node %s %s", node_id, sighting.value, extra=about(node=node_id))
+            self._seen(node_id, request.incarnation)
+        membership.scans(node_id, request.scans)
+        membership.mounts.take(node_id, request.mounts)
+        verdict = membership.inventory(node_id, request.inventory)
+        if verdict is InventoryVerdict.APPLY:
+            self._apply(node_id, request.inventory)
+        self._reported(request.readers)
+        if request.HasField("store_reads"):
+            self._read(node_id, request.incarnation, request.store_reads)
+        self._moves(node_id, request.moves)
+        gap = verdict is InventoryVerdict.GAP
+        if request.members_version == membership.version:
+            return self._reply(gap)
+        if self._news.members_version != membership.version:
+            self._news = self._reply(False)
+            self._news.nodes.extend(membership.live())
+        if not gap:
+            return self._news
+        again = pb2.HeartbeatReply()
+        again.CopyFrom(self._news)
+        again.resend_inventory = True
+        return again
+
+    def gone(self, node_id: str) -> Iterator[None]:
+        """It has left, or is lost: it holds nothing any more. To be gone through to its end, part by part."""
+        changes = self._residency.node_gone(node_id)
+        return (self._changed([change], False) for change in changes)
+
+    def _reply(self, resend: bool) -> pb2.HeartbeatReply:
+        return pb2.HeartbeatReply(
+            members_version=self._membership.version,
+            resend_inventory=resend,
+            heartbeat_interval_ms=self._interval_ms,
+            coordinator_incarnation=self._incarnation,
+        )
+
+    def _apply(self, node_id: str, inventory: pb2.Inventory) -> None:
+        added, removed = of_hashes(inventory.added), of_hashes(inventory.removed)
+        apply = self._residency.replaced if inventory.full else self._residency.added
+        # What a node tells when it comes back, in many messages, it held before.
+        self._changed(apply(node_id, added), not inventory.full and not inventory.more)
+        if len(removed):
+            self._changed(self._residency.removed(node_id, removed), False)

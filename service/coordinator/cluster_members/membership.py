@@ -1,0 +1,210 @@
+"""Which nodes live. Pure: the clock is an argument."""
+
+from __future__ import annotations
+
+import enum
+import itertools
+from collections import deque
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from tfquiver import errors
+from tfquiver.clock import Clock
+from tfquiver.proto.tfquiver.v1 import coordinator_pb2, types_pb2
+from tfquiver.service.coordinator.cluster_members.lost_nodes import LostNodes
+from tfquiver.service.coordinator.cluster_members.mounts import Mounts
+
+MAX_NODES = 10_000
+_FEW_NODES = 100
+_PAUSE_S = 0.01  # for each node more, between lists of which only the room of nodes is news: a list of 1000 takes a ms
+
+
+class Sighting(enum.Enum):
+    KNOWN = "known"
+    JOINED = "joined"
+    RESTARTED = "restarted"  # the node is known, its process is new
+
+
+class InventoryVerdict(enum.Enum):
+    APPLY = "apply"
+    REPEATED = "repeated"  # applied already
+    GAP = "gap"  # ask for everything again
+
+
+@dataclass(slots=True)
+class _Node:
+    info: types_pb2.NodeInfo
+    incarnation: str
+    last_seen: float
+    heartbeats: int = 1
+    inventory_version: int = 0
+    inventory_known: bool = False
+    inventory_whole: bool = False
+    scans: int = 0
+    earlier: deque[str] = field(default_factory=lambda: deque(maxlen=8))  # incarnations
+
+
+def _matters(info: types_pb2.NodeInfo) -> tuple[object, ...]:
+    """What others must be told at once when it changes."""
+    return info.control_address, info.data_address, info.quota_bytes, sorted(info.labels.items())
+
+
+def _room(info: types_pb2.NodeInfo) -> int:
+    """Others are told of every sixteenth of the quota, and near the end, where it matters who has room for another
+    shard, of every halving."""
+    free_bytes = max(0, info.quota_bytes - info.used_bytes)
+    return 16 * free_bytes // max(1, info.quota_bytes) or -free_bytes.bit_length()
+
+
+class Membership:
+    def __init__(self, clock: Clock, timeout_s: float, first_version: int = 1) -> None:
+        """`first_version`: so that versions of this process are never taken for those of the one before."""
+        self._clock, self._timeout_s = clock, timeout_s
+        self._began = clock.now()
+        self._nodes: dict[str, _Node] = {}
+        self.lost, self.mounts = LostNodes(clock), Mounts(clock)
+        self._storing: tuple[str, ...] = ()
+        self._labelled: Mapping[str, Mapping[str, str]] = {}
+        self._room_changed, self._refreshed_at = False, clock.now()
+        self.joined_at = clock.now()  # the last one, if any
+        self.version = first_version  # another one whenever what nodes must know of one another is
+
+    def up_ms(self) -> int:
+        """Since it began to know any node; at least 1."""
+        return max(1, int(1000 * (self._clock.now() - self._began)))
+
+    @property
+    def storing(self) -> tuple[str, ...]:
+        """Names of the live nodes that own shards (quota > 0), sorted. The same object until that changes."""
+        return self._storing
+
+    @property
+    def labelled(self) -> Mapping[str, Mapping[str, str]]:
+        """Labels of the nodes of `storing`. The same object until one of them has others, or `storing` changes."""
+        return self._labelled
+
+    def labels(self, node_id: str) -> Mapping[str, str]:
+        """Of any live node; none of others."""
+        node = self._nodes.get(node_id)
+        return node.info.labels if node is not None else {}
+
+    @property
+    def all_told(self) -> bool:
+        """Every live node has said all that it holds."""
+        return all(node.inventory_whole for node in self._nodes.values())
+
+    def live(self) -> list[types_pb2.NodeInfo]:
+        return [node.info for node in self._nodes.values()]
+
+    def is_live(self, node_id: str, incarnation: str) -> bool:
+        node = self._nodes.get(node_id)
+        return node is not None and node.incarnation == incarnation
+
+    def heartbeat(self, info: types_pb2.NodeInfo, incarnation: str) -> Sighting:
+        """Raises InvalidArgumentError for a process that another one of that node has replaced."""
+        now = self._clock.now()
+        node = self._nodes.get(info.node_id)
+        if node is None:
+            if len(self._nodes) >= MAX_NODES:
+                raise errors.ResourceExhaustedError(f"{MAX_NODES} nodes are members already")
+            self._nodes[info.node_id], self.joined_at = _Node(info, incarnation, now), now
+            self.lost.back(info)
+            self._refresh()
+            return Sighting.JOINED
+        before = node.info
+        if node.incarnation == incarnation:
+            node.info, node.last_seen, node.heartbeats = info, now, node.heartbeats + 1
+            sighting = Sighting.KNOWN
+        elif incarnation in node.earlier:
+            raise errors.InvalidArgumentError(
+                f"incarnation: node {info.node_id} was started again since; do two processes use one cache directory?"
+            )
+        else:
+            node.earlier.append(node.incarnation)
+            node.info, node.incarnation, node.last_seen, node.heartbeats = info, incarnation, now, node.heartbeats + 1
+            node.inventory_version, node.inventory_known, node.inventory_whole = 0, False, False
+            self.mounts.gone(info.node_id)
+            sighting = Sighting.RESTARTED
+        self._room_changed = self._room_changed or _room(before) != _room(info)
+        room_is_told_at = self._refreshed_at + _PAUSE_S * max(0, len(self._nodes) - _FEW_NODES)
+        if _matters(before) != _matters(info) or (self._room_changed and now >= room_is_told_at):
+            self._refresh()
+        return sighting
+
+    def inventory(self, node_id: str, inventory: coordinator_pb2.Inventory) -> InventoryVerdict:
+        """Whether a report of a member is to be applied; notes its version when it is."""
+        node = self._nodes[node_id]
+        version = inventory.version
+        if inventory.full:
+            if node.inventory_known and 0 < version <= node.inventory_version:
+                return InventoryVerdict.REPEATED
+            node.inventory_version, node.inventory_known = version, True
+            node.inventory_whole = not inventory.more
+            return InventoryVerdict.APPLY
+        if not node.inventory_known:
+            return InventoryVerdict.GAP
+        if version == 0 or version <= node.inventory_version:
+            return InventoryVerdict.REPEATED
+        if version > node.inventory_version + 1:
+            node.inventory_known = False
+            return InventoryVerdict.GAP
+        node.inventory_version = version
+        node.inventory_whole = node.inventory_whole or not inventory.more
+        return InventoryVerdict.APPLY
+
+    def heartbeats(self, node_id: str) -> int:
+        """Of a member, so far."""
+        return self._nodes[node_id].heartbeats
+
+    def scans(self, node_id: str, count: int) -> None:
+        """How many first uses of data sets a member is scanning, as it says."""
+        self._nodes[node_id].scans = count
+
+    @property
+    def scanning(self) -> bool:
+        """Some live node is."""
+        return any(node.scans for node in self._nodes.values())
+
+    def told(self) -> tuple[int, ...]:
+        """Equal for as long as the members have told nothing new, of themselves or of what they hold."""
+        nodes = self._nodes.values()
+        sums = (sum(of) for of in zip(*((n.info.used_bytes, n.inventory_version, n.scans) for n in nodes), strict=True))
+        return self.version, *sums
+
+    def leave(self, node_id: str, incarnation: str) -> bool:
+        """False when there is nothing to do: it has left already, or another process has taken its place."""
+        if not self.is_live(node_id, incarnation):
+            return False
+        del self._nodes[node_id]
+        self.mounts.gone(node_id)
+        self._refresh()
+        return True
+
+    def deaf(self, seconds: float) -> None:
+        """For so long nobody could be heard: it does not count as silence of the nodes."""
+        now = self._clock.now()
+        for node in self._nodes.values():
+            node.last_seen = min(now, node.last_seen + seconds)
+
+    def expire(self, most: int = MAX_NODES, now: float | None = None) -> list[str]:
+        """Nodes not heard of for the timeout, at most so many; they are members no longer. `now`: as of then."""
+        too_old = (self._clock.now() if now is None else now) - self._timeout_s
+        silent = (node_id for node_id, node in self._nodes.items() if node.last_seen <= too_old)
+        lost = list(itertools.islice(silent, most))
+        for node_id in lost:
+            node = self._nodes.pop(node_id)
+            self.mounts.gone(node_id)
+            self.lost.add(node.info, node.last_seen)
+        if lost:
+            self._refresh()
+        return lost
+
+    def _refresh(self) -> None:
+        self.version += 1
+        self._room_changed, self._refreshed_at = False, self._clock.now()
+        storing = tuple(sorted(node_id for node_id, node in self._nodes.items() if node.info.quota_bytes > 0))
+        if storing != self._storing:
+            self._storing = storing
+        labelled = {node_id: dict(self._nodes[node_id].info.labels) for node_id in storing}
+        if labelled != self._labelled:
+            self._labelled = labelled

@@ -1,0 +1,200 @@
+"""Group commit: many callers' records become durable with one sync; and compaction beside it.
+
+A snapshot is written to a new file by a thread of its own while the log goes on: what is appended meanwhile goes to the
+old file as ever, and once more behind the snapshot when the new file takes the old one's place.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+from absl import logging
+
+from tfquiver import errors
+from tfquiver.proto.tfquiver.v1.commit_log_pb2 import CommitRecord
+from tfquiver.service.coordinator.commit_log.log_file import LogFile, NewLog, framed
+from tfquiver.service.metrics.instruments import LOG_SYNC
+
+COMPACT_BYTES = 64 << 20
+Snapshot = Iterable[Callable[[], Iterable[CommitRecord]]]
+
+
+class CommitLog:
+    """Lives on one event loop. What cannot be written stays pending and is tried again by the next caller."""
+
+    def __init__(
+        self,
+        path: Path,
+        snapshot: Callable[[], Snapshot],
+        compact_bytes: int = COMPACT_BYTES,
+        check: Callable[[], None] = lambda: None,
+    ):
+        """`snapshot()`: asked for on the loop when the log has grown; what it gives is called in a thread later, and
+        gives records that stand together for everything appended before `snapshot()`. `check`: called in a thread
+        before every write; raises TfquiverError when there must be none."""
+        self._file = LogFile(path)
+        self._snapshot, self._check = snapshot, check
+        self._compact_bytes = self._compact_at_bytes = compact_bytes
+        self._pending: list[bytes] = []
+        self._appended = 0
+        self._durable = 0
+        self._flush: asyncio.Task[errors.TfquiverError | None] | None = None
+        self._compaction: asyncio.Task[None] | None = None
+        self._tail: list[bytes] | None = None  # appended since the snapshot that is being written
+        self._new: NewLog | None = None  # the snapshot, once it is written
+        self._closing = False
+        self._thread = ThreadPoolExecutor(1, "commit-log")
+        self._snapshot_thread = ThreadPoolExecutor(1, "commit-log-snapshot")
+
+    def restored(self) -> list[CommitRecord]:
+        """The records found at the start; once."""
+        records, self._file.records = self._file.records, []
+        return records
+
+    @property
+    def appended(self) -> int:
+        """So many records, since this process began."""
+        return self._appended
+
+    def append(self, record: CommitRecord) -> None:
+        """In the order of calls; durable when a `synced` that begins later returns."""
+        data = framed(record)
+        self._pending.append(data)
+        self._appended += 1
+        if self._tail is not None:
+            self._tail.append(data)
+
+    async def synced(self) -> None:
+        """Returns when everything appended so far is durable.
+
+        Raises UnavailableError, also where there is no room: callers try again, and go on when somebody has made some.
+        """
+        target = self._appended
+        while self._durable < target:
+            await self._flushed()
+
+    async def writable(self) -> None:
+        """Raises as `synced` while what failed earlier cannot be written: call before a decision, to refuse it."""
+        if self._durable < self._appended and self._flush is None:
+            await self.synced()
+
+    def start_compaction(self) -> None:
+        """Replaces the log by a snapshot, if there is room for one, while it goes on."""
+        if self._compaction is None or self._compaction.done():
+            self._compaction = asyncio.get_running_loop().create_task(self._compact())
+
+    async def compact(self) -> None:
+        """As `start_compaction`; returns when it is done, or has failed."""
+        self.start_compaction()
+        assert self._compaction
+        await asyncio.shield(self._compaction)
+
+    async def close(self) -> None:
+        """Writes what is pending, if it can."""
+        self._closing = True
+        if self._compaction:
+            await asyncio.wait([self._compaction])
+        try:
+            await self.synced()
+        except errors.TfquiverError as error:
+            logging.error("commit log: %d records are lost: %s", self._appended - self._durable, error)
+        self._thread.shutdown()
+        self._snapshot_thread.shutdown()
+        self._file.close()
+
+    async def _flushed(self) -> None:
+        """One flush that is under way, or a new one. Raises as `synced`."""
+        if self._flush is None:
+            self._flush = asyncio.get_running_loop().create_task(self._flush_pending())
+        failure = await asyncio.shield(self._flush)
+        if failure:
+            raise failure
+
+    async def _flush_pending(self) -> errors.TfquiverError | None:
+        count, target = len(self._pending), self._appended
+        new, tail = self._new, b""
+        if new and self._tail is not None:
+            # The snapshot and this are all there is until now; what comes from here on is written behind it.
+            tail = b"".join(self._tail)
+            self._new = self._tail = None
+        data, loop = b"".join(self._pending), asyncio.get_running_loop()
+        try:
+            switched = await loop.run_in_executor(self._thread, self._switch, new, tail) if new else False
+            if switched:
+                del self._pending[:count]
+                count, data = 0, b""
+            with LOG_SYNC.time():
+                await loop.run_in_executor(self._thread, self._append, data)
+        except errors.TfquiverError as error:
+            return errors.UnavailableError(f"{error}: what is asked for waits for that")
+        except Exception as error:  # noqa: BLE001 - nobody would be told: it is everybody's flush
+            logging.exception("the commit log cannot be written")
+            return errors.UnavailableError(f"commit log: {type(error).__name__}: {error}")
+        finally:
+            self._flush = None
+        del self._pending[:count]
+        self._durable = target
+        if self._file.size_bytes > self._compact_at_bytes and not self._closing:
+            self.start_compaction()
+        return None
+
+    def _append(self, data: bytes) -> None:
+        self._check()
+        self._file.append(data)
+
+    def _switch(self, new: NewLog, tail: bytes) -> bool:
+        try:
+            self._check()
+            self._file.switch(new, tail)
+        except errors.TfquiverError as error:
+            logging.warning("commit log: not compacted, goes on growing: %s", error)
+            return False
+        return True
+
+    # Compaction.
+
+    async def _compact(self) -> None:
+        # Before the attempt: one that fails is not repeated with every flush.
+        self._compact_at_bytes = self._file.size_bytes + self._compact_bytes
+        try:
+            snapshot = self._stills()
+            self._tail = []
+            self._new = await asyncio.get_running_loop().run_in_executor(
+                self._snapshot_thread, self._file.prepare, self._framed(snapshot)
+            )
+            size_bytes = self._new.end
+            while self._new:
+                await self._flushed()
+            if self._flush:  # somebody else's, which may be about it
+                await self._flushed()
+            self._compact_at_bytes = max(self._compact_bytes, 4 * size_bytes)
+        except errors.TfquiverError as error:
+            logging.warning("commit log: not compacted, goes on growing: %s", error)
+        except Exception:  # noqa: BLE001 - the log is whole without it
+            logging.exception("commit log: not compacted, goes on growing")
+        finally:
+            self._tail = None
+            if self._new:
+                self._new.discard()
+                self._new = None
+
+    def _stills(self) -> list[Callable[[], Iterable[CommitRecord]]]:
+        """On the loop. To look for garbage among so many new objects would take most of the time, and find none."""
+        collects = gc.isenabled()
+        gc.disable()
+        try:
+            return list(self._snapshot())
+        finally:
+            if collects:
+                gc.enable()
+
+    def _framed(self, snapshot: Snapshot) -> Iterator[bytes]:
+        for records in snapshot:
+            for record in records():
+                if self._closing:
+                    raise errors.UnavailableError("stopping")
+                yield framed(record)

@@ -1,0 +1,289 @@
+"""Which recipes there are, what each has come to, how often it was used; journaled as it is decided. Pure.
+
+A recipe is a domain (the name of a token), the content that it is applied to, and a function's fingerprint. What one
+name has computed no other finds: that bytes are what a function makes of others only who computed them can tell.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections import deque
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+
+from tfquiver import errors
+from tfquiver.proto.tfquiver.v1.commit_log_pb2 import (
+    CommitRecord,
+    DerivedBegun,
+    DerivedForgotten,
+    DerivedMade,
+    DerivedRows,
+    DerivedUsed,
+)
+from tfquiver.proto.tfquiver.v1.derived_datasets_pb2 import DerivedCost, DerivedRow
+from tfquiver.service.coordinator.derived_datasets import costs
+from tfquiver.service.coordinator.derived_datasets.build import Build, message_of
+
+MOST_RECIPES = 10_000
+MOST_BUILDS = 64
+MOST_BUILDS_OF_ONE = 16
+MOST_PARTS = 16 << 20  # of all builds together
+MOST_ROWS = 8 << 20  # of all builds together: about 200 bytes each
+_MOST_USE_IDS = 4096
+IDLE_S = 3600.0  # a build that nobody has been at for so long makes room for others
+_ROWS_A_RECORD = 1024
+
+Journal = Callable[[CommitRecord], None]
+
+
+def recipe_id(domain: str, content_root: bytes, fingerprint: bytes) -> bytes:
+    return hashlib.sha256(b"tfquiver recipe\0" + content_root + fingerprint + domain.encode()).digest()
+
+
+def build_id(recipe: bytes, draw: int) -> bytes:
+    return hashlib.sha256(b"tfquiver build\0" + recipe + draw.to_bytes(8, "little")).digest()
+
+
+@dataclass(slots=True)
+class Recipe:
+    """`build`: None: it is made, and `digest_id` names what it has become."""
+
+    recipe: bytes
+    source_id: bytes
+    name: str
+    domain: str
+    draw: int = 0
+    uses: int = 0  # of this draw
+    build: Build | None = None
+    digest_id: bytes = b""
+    old_digest_ids: list[bytes] = field(default_factory=list)
+    rows_to_come: list[DerivedRow] = field(default_factory=list)  # restored, of an input whose size is not known yet
+    touched_s: float = 0.0
+    cost: DerivedCost = field(default_factory=DerivedCost)
+
+    @property
+    def build_id(self) -> bytes:
+        return build_id(self.recipe, self.draw)
+
+
+class Recipes:
+    """`journal`: is given each decision; the caller makes it durable."""
+
+    def __init__(self, journal: Journal) -> None:
+        self._journal = journal
+        self._recipes: dict[bytes, Recipe] = {}  # the one begun or made last comes last
+        self._by_build: dict[bytes, Recipe] = {}
+        self._by_digest: dict[bytes, Recipe] = {}
+        self._use_ids: deque[str] = deque(maxlen=_MOST_USE_IDS)
+
+    def get(self, recipe: bytes) -> Recipe | None:
+        return self._recipes.get(recipe)
+
+    def of_build(self, build: bytes, domain: str) -> Recipe:
+        """Raises NotFoundError, the same whether it is not there or another's."""
+        found = self._by_build.get(build)
+        if found is None or found.domain != domain:
+            raise errors.NotFoundError("build_id: not known, or not any more: call tfquiver.materialize again")
+        return found
+
+    def cost_of(self, digest_id: bytes) -> DerivedCost | None:
+        """What a derived data set that is whole took to compute; None: it is none, or nobody has measured it."""
+        found = self._by_digest.get(digest_id)
+        return found.cost if found is not None and found.cost.rows else None
+
+    def builds(self) -> list[Recipe]:
+        """Those that are not whole."""
+        return [one for one in self._recipes.values() if not one.digest_id]
+
+    def begin(
+        self,
+        recipe: bytes,
+        source_id: bytes,
+        name: str,
+        domain: str,
+        rows: int,
+        draw: int,
+        now_s: float,
+        is_there: Callable[[bytes], bool],
+    ) -> Recipe:
+        """A build from nothing. `is_there`: whether that derived data set is registered still.
+
+        Raises ResourceExhaustedError.
+        """
+        self._make_room(rows, domain, now_s, is_there)
+        before = self._recipes.get(recipe)
+        old = list(before.old_digest_ids) if before else []
+        if before and before.digest_id and before.draw != draw:
+            old.append(before.digest_id)
+        begun = DerivedBegun(
+            recipe=recipe, digest_id=source_id, name=name, draw=draw, old_digest_ids=old, domain=domain
+        )
+        self._decide(CommitRecord(derived_begun=begun))
+        made = self._recipes[recipe]
+        made.build, made.touched_s = Build(rows), now_s
+        return made
+
+    def _make_room(self, rows: int, domain: str, now_s: float, is_there: Callable[[bytes], bool]) -> None:
+        def is_full() -> bool:
+            known = self.builds()
+            many = rows + sum(one.build.rows if one.build else len(one.rows_to_come) for one in known)
+            return len(known) >= MOST_BUILDS or many > MOST_ROWS
+
+        for one in sorted(self.builds(), key=lambda one: one.touched_s) if is_full() else ():
+            if is_full() and now_s - one.touched_s > IDLE_S:
+                self._decide(CommitRecord(derived_forgotten=DerivedForgotten(recipe=one.recipe)))
+        if domain and sum(one.domain == domain for one in self.builds()) >= MOST_BUILDS_OF_ONE:
+            raise errors.ResourceExhaustedError(
+                f"{domain} has {MOST_BUILDS_OF_ONE} derived data sets computed at one time already: try again when "
+                "one is whole"
+            )
+        if is_full():
+            raise errors.ResourceExhaustedError(
+                f"{len(self.builds())} derived data sets are being computed; at most {MOST_BUILDS}, with {MOST_ROWS} "
+                "shards together, can be: try again when one is whole"
+            )
+        if len(self._recipes) >= MOST_RECIPES:
+            for one in list(self._recipes.values()):
+                if one.digest_id and not is_there(one.digest_id):
+                    self._decide(CommitRecord(derived_forgotten=DerivedForgotten(recipe=one.recipe)))
+        if len(self._recipes) >= MOST_RECIPES:
+            raise errors.ResourceExhaustedError(
+                f"{MOST_RECIPES} derived data sets are known: delete some (tfquiver dataset delete)"
+            )
+
+    def sized(self, recipe: Recipe, rows: int) -> Build:
+        """The build of a restored recipe, now that its input is at hand."""
+        if recipe.build is None:
+            recipe.build = Build(rows)
+            for row in recipe.rows_to_come:
+                recipe.build.put(row)
+            recipe.rows_to_come = []
+        return recipe.build
+
+    def report(self, recipe: Recipe, rows: list[DerivedRow], cost: DerivedCost | None = None) -> int:
+        """How many of them were not known yet. They have been checked, and so has `cost`, of all of them: where some
+        were known it is not counted. Raises ResourceExhaustedError."""
+        assert recipe.build is not None
+        parts = sum(one.build.parts for one in self.builds() if one.build) + sum(len(row.parts) for row in rows)
+        if parts > MOST_PARTS:
+            raise errors.ResourceExhaustedError(
+                f"rows: derived data sets that are being computed have {MOST_PARTS} shards already: try again later"
+            )
+        new = {row.row: row for row in rows if not recipe.build.has(row.row)}
+        if new:
+            said = DerivedRows(recipe=recipe.recipe, draw=recipe.draw, rows=list(new.values()))
+            if cost is not None and len(new) == len(rows):
+                said.cost.CopyFrom(cost)
+            self._decide(CommitRecord(derived_rows=said))
+        return len(new)
+
+    def made(self, recipe: Recipe, digest_id: bytes) -> None:
+        old = [one for one in recipe.old_digest_ids if one != digest_id]  # which another draw may have come to, too
+        self._decide(CommitRecord(derived_made=_made(recipe, digest_id, old)))
+
+    def let_go(self, recipe: Recipe, old_digest_ids: list[bytes]) -> None:
+        """Of the draws before only these are there still."""
+        if old_digest_ids != recipe.old_digest_ids and recipe.digest_id:
+            self._decide(CommitRecord(derived_made=_made(recipe, recipe.digest_id, old_digest_ids)))
+
+    def use(self, recipe: Recipe, use_id: str) -> None:
+        """Counted once for each use_id."""
+        if use_id in self._use_ids:
+            return
+        self._use_ids.append(use_id)
+        used = DerivedUsed(recipe=recipe.recipe, draw=recipe.draw, uses=recipe.uses + 1)
+        self._decide(CommitRecord(derived_used=used))
+
+    def counted(self, use_id: str) -> bool:
+        return use_id in self._use_ids
+
+    def apply(self, record: CommitRecord) -> None:
+        match record.WhichOneof("record"):
+            case "derived_begun":
+                begun = record.derived_begun
+                self._drop(begun.recipe)
+                self._keep(
+                    Recipe(
+                        begun.recipe, begun.digest_id, begun.name, begun.domain, begun.draw,
+                        old_digest_ids=list(begun.old_digest_ids),
+                    )
+                )  # fmt: skip
+            case "derived_forgotten":
+                self._drop(record.derived_forgotten.recipe)
+            case "derived_rows":
+                self._apply_rows(record.derived_rows)
+            case "derived_made":
+                made = record.derived_made
+                if (known := self._recipes.get(made.recipe)) and known.draw == made.draw:
+                    known.digest_id, known.build, known.rows_to_come = made.digest_id, None, []
+                    known.old_digest_ids = list(made.old_digest_ids)
+                    known.cost = made.cost
+                    self._by_digest[made.digest_id] = known
+            case "derived_used":
+                used = record.derived_used
+                if (known := self._recipes.get(used.recipe)) and known.draw == used.draw:
+                    known.uses = used.uses
+
+    def still(self) -> Callable[[], Iterator[CommitRecord]]:
+        """Gives the records that bring an empty object where this one is now; in any thread, while this one goes on."""
+        now = [
+            (
+                DerivedBegun(
+                    recipe=one.recipe, digest_id=one.source_id, name=one.name, draw=one.draw,
+                    old_digest_ids=one.old_digest_ids, domain=one.domain,
+                ),
+                one.build.made() if one.build else {},
+                list(one.rows_to_come),
+                _made(one, one.digest_id, one.old_digest_ids) if one.digest_id else None,
+                one.uses,
+                one.cost,
+            )
+            for one in self._recipes.values()
+        ]  # fmt: skip
+
+        def records() -> Iterator[CommitRecord]:
+            for begun, parts, to_come, made, uses, cost in now:
+                yield CommitRecord(derived_begun=begun)
+                rows = [*to_come, *(message_of(row, made_of) for row, made_of in parts.items())]
+                for at in range(0, len(rows), _ROWS_A_RECORD):
+                    some = DerivedRows(recipe=begun.recipe, draw=begun.draw, rows=rows[at : at + _ROWS_A_RECORD])
+                    if at == 0:  # all of it
+                        some.cost.CopyFrom(cost)
+                    yield CommitRecord(derived_rows=some)
+                if made is not None:
+                    yield CommitRecord(derived_made=made)
+                if uses:
+                    yield CommitRecord(derived_used=DerivedUsed(recipe=begun.recipe, draw=begun.draw, uses=uses))
+
+        return records
+
+    def _apply_rows(self, rows: DerivedRows) -> None:
+        known = self._recipes.get(rows.recipe)
+        if known is None or known.draw != rows.draw or known.digest_id:
+            return
+        known.cost = costs.added(known.cost, rows.cost)
+        if known.build is None:
+            known.rows_to_come.extend(rows.rows)
+            return
+        for row in rows.rows:
+            known.build.put(row)
+
+    def _keep(self, recipe: Recipe) -> None:
+        self._recipes[recipe.recipe] = recipe
+        self._by_build[recipe.build_id] = recipe
+
+    def _drop(self, recipe: bytes) -> None:
+        if (known := self._recipes.pop(recipe, None)) is not None:
+            self._by_build.pop(known.build_id, None)
+            if self._by_digest.get(known.digest_id) is known:
+                del self._by_digest[known.digest_id]
+
+    def _decide(self, record: CommitRecord) -> None:
+        self._journal(record)
+        self.apply(record)
+
+
+def _made(recipe: Recipe, digest_id: bytes, old_digest_ids: list[bytes]) -> DerivedMade:
+    return DerivedMade(
+        recipe=recipe.recipe, draw=recipe.draw, digest_id=digest_id, old_digest_ids=old_digest_ids, cost=recipe.cost
+    )

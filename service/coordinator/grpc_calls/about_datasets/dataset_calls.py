@@ -1,0 +1,170 @@
+"""The calls on data sets, as each caller may see them: what somebody may not read is not there for them."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import AsyncIterator
+from typing import Any
+
+import numpy as np
+
+from tfquiver import errors
+from tfquiver.digests.prefixes import PREFIX_BYTES
+from tfquiver.grpc_plumbing.rpc import caller, handled, handled_stream
+from tfquiver.listing.listing_terms import ListingTerms
+from tfquiver.placement.striping import MAX_CHUNKS
+from tfquiver.proto.tfquiver.v1 import coordinator_pb2 as pb2
+from tfquiver.proto.tfquiver.v1 import types_pb2
+from tfquiver.roles_and_tokens.identity import Identity, Role
+from tfquiver.service.coordinator.coordinator import Coordinator
+from tfquiver.service.coordinator.dataset_placement import rules
+from tfquiver.service.coordinator.grpc_calls import checks
+from tfquiver.service.coordinator.grpc_calls.callers import Callers
+from tfquiver.service.coordinator.grpc_calls.uploads import parts_of
+from tfquiver.service.coordinator.long_work.in_parts import InParts
+
+_MOST_LOOKED_AT = 32
+MAX_OWNED = 2000  # by a name that is not an admin's: no job fills the registry alone
+
+
+def check_owns_few(coordinator: Coordinator, who: Identity) -> None:
+    """Before one more is theirs. Raises ResourceExhaustedError."""
+    if who.role is Role.JOB and coordinator.ownership.owned_by(who.owner) >= MAX_OWNED:
+        raise errors.ResourceExhaustedError(
+            f"{who} owns {MAX_OWNED} data sets already: remove some (tfquiver dataset delete)"
+        )
+
+
+class DatasetCalls(Callers):
+    @handled
+    async def RegisterDataset(
+        self, request_iterator: AsyncIterator[pb2.RegisterDatasetRequest], context: Any
+    ) -> types_pb2.Dataset:
+        who = caller()
+        first = await anext(aiter(request_iterator), None)
+        if first is None:
+            raise errors.InvalidArgumentError("part: the stream is empty")
+        checks.name("name", first.name, required=False)
+        checks.hash_("listing_key", first.listing_key, required=False)
+        terms = ListingTerms.of(first.terms) if first.HasField("terms") else None
+        check_owns_few(self._coordinator, who)
+
+        try:
+            return self._coordinator.visible.told(
+                await self._coordinator.catalogue.register(
+                    first.name, first.listing_key, terms, parts_of(first, request_iterator), who
+                )
+            )
+        except errors.CorruptDigestError as error:
+            raise errors.InvalidArgumentError(f"part: {error}") from error
+
+    @handled
+    async def FindDataset(self, request: pb2.FindDatasetRequest, context: Any) -> types_pb2.Dataset:
+        who, registry = caller(), self._coordinator.registry
+        if bool(request.digest_id) + bool(request.listing_key) + bool(request.name) != 1:
+            raise errors.InvalidArgumentError("digest_id, listing_key, name: exactly one is set")
+        if request.digest_id:
+            found = self._coordinator.visible.find(who, request.digest_id)
+        elif request.listing_key:
+            found = registry.find_listing(request.listing_key, who.owner)
+        else:
+            found = self._coordinator.visible.by_name(who, request.name)
+        found = await registry.sound(found)
+        if request.listing_key:
+            await self._coordinator.catalogue.acquire(who, found.digest_id)
+        return self._coordinator.visible.told(found)
+
+    @handled_stream
+    async def GetDigest(self, request: pb2.GetDigestRequest, context: Any) -> AsyncIterator[pb2.DigestPart]:
+        self._coordinator.visible.find(caller(), request.digest_id)
+        async for part in self._coordinator.registry.parts(request.digest_id):
+            yield pb2.DigestPart(part=part)
+
+    @handled
+    async def ListDatasets(self, request: pb2.ListDatasetsRequest, context: Any) -> pb2.ListDatasetsReply:
+        checks.between("looked_at", len(request.looked_at), 0, _MOST_LOOKED_AT)
+        reply, parts, looked_at = pb2.ListDatasetsReply(), InParts(), set(request.looked_at)
+        for told in await self._coordinator.visible.all(caller(), parts.rest):
+            await parts.rest()
+            if looked_at and told.digest_id not in looked_at:
+                continue
+            reply.datasets.append(told)
+            one = reply.datasets[-1]
+            share = self._coordinator.caching.share(one.digest_id)
+            if share is not None:
+                one.resident_bytes, one.resident_shards = share.resident_bytes, share.resident_shards
+                one.chunks, one.resident_chunks = share.chunks, share.resident_chunks
+                one.resident_age_ms = int(1000 * share.age_s)
+            self._coordinator.caching.placed.tell(one)
+        for one in reply.datasets:
+            if looked_at and not one.HasField("resident_bytes"):
+                # It has just been removed, or is damaged: of the others it is known all the same.
+                with contextlib.suppress(errors.NotFoundError, errors.CorruptDigestError):
+                    if (resident_bytes := await self._coordinator.named.resident_bytes(one.digest_id)) is not None:
+                        one.resident_bytes = resident_bytes
+        return reply
+
+    @handled
+    async def ShareDataset(self, request: pb2.ShareDatasetRequest, context: Any) -> types_pb2.Dataset:
+        checks.hash_("digest_id", request.digest_id)
+        found = self._owned(caller(), request.digest_id)
+        await self._coordinator.catalogue.share(request.digest_id, request.names, request.everybody)
+        return self._coordinator.visible.told(found)
+
+    @handled
+    async def DeleteDataset(self, request: pb2.DeleteDatasetRequest, context: Any) -> pb2.DeleteDatasetReply:
+        checks.hash_("digest_id", request.digest_id)
+        who = caller()
+        try:
+            self._owned(who, request.digest_id)
+        except errors.NotFoundError:
+            await self._coordinator.catalogue.deleted(request.digest_id)
+            return pb2.DeleteDatasetReply()
+        if holders := self._coordinator.named.holders(request.digest_id):
+            raise errors.InUseError(
+                f"digest_id: it is a version of {', '.join(holders)}: delete that (tfquiver dataset delete NAME)"
+            )
+        return pb2.DeleteDatasetReply(
+            owners=await self._coordinator.catalogue.delete(who, request.digest_id, request.force)
+        )
+
+    @handled
+    async def RemovedDatasets(self, request: pb2.RemovedDatasetsRequest, context: Any) -> pb2.RemovedDatasetsReply:
+        checks.between("digest_ids", len(request.digest_ids), 0, checks.MAX_INVENTORY_HASHES)
+        return pb2.RemovedDatasetsReply(digest_ids=self._coordinator.registry.removed(request.digest_ids))
+
+    @handled
+    async def Unclaimed(self, request: pb2.UnclaimedRequest, context: Any) -> pb2.UnclaimedReply:
+        checks.between("prefixes", len(request.prefixes), 0, checks.MAX_PREFIXES_BYTES)
+        if len(request.prefixes) % PREFIX_BYTES:
+            raise errors.InvalidArgumentError(f"prefixes: {len(request.prefixes)} bytes; each has {PREFIX_BYTES}")
+        prefixes = np.frombuffer(request.prefixes, "<u8").astype(np.uint64)
+        unclaimed = await self._coordinator.claims.unclaimed(prefixes)
+        return pb2.UnclaimedReply(scanning=unclaimed is None, unclaimed=unclaimed or b"")
+
+    @handled
+    async def SetCache(self, request: pb2.SetCacheRequest, context: Any) -> types_pb2.CacheSetting:
+        checks.hash_("digest_id", request.digest_id)
+        checks.between("setting.chunks", request.setting.chunks, 0, MAX_CHUNKS)
+        checks.between("setting.partitions", request.setting.partitions, 0, checks.MAX_PARTITIONS)
+        checks.name("setting.rotation", request.setting.rotation, required=False)
+        who, unset = caller(), request.HasField("setting") and request.setting == types_pb2.CacheSetting()
+        if not (unset and who.role is Role.ADMIN and request.digest_id in self._coordinator.caching.placement.settings):
+            self._owned(who, request.digest_id)
+        if unset:
+            return await self._coordinator.catalogue.unset_cache(request.digest_id)
+        rules.check_kept_once(self._coordinator.caching.placed.rules.find(request.digest_id), request.setting)
+        return await self._coordinator.catalogue.set_cache(request.digest_id, request.setting)
+
+    @handled
+    async def AllocateCacheSize(self, request: pb2.AllocateCacheSizeRequest, context: Any) -> types_pb2.CacheSetting:
+        checks.hash_("digest_id", request.digest_id)
+        checks.between("allocation_bytes", request.allocation_bytes, 0, checks.MAX_BYTES)
+        self._owned(caller(), request.digest_id)
+        return await self._coordinator.catalogue.allocate_cache(request.digest_id, request.allocation_bytes)
+
+    @handled
+    async def GetCache(self, request: pb2.GetCacheRequest, context: Any) -> types_pb2.CacheSetting:
+        checks.hash_("digest_id", request.digest_id)
+        self._coordinator.visible.find(caller(), request.digest_id)
+        return self._coordinator.catalogue.cache(request.digest_id)

@@ -1,0 +1,141 @@
+"""The whole service, and the calls of nodes."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+from tfquiver import errors
+from tfquiver.grpc_plumbing.rpc import handled
+from tfquiver.placement import labels
+from tfquiver.proto.tfquiver.v1 import coordinator_pb2 as pb2
+from tfquiver.proto.tfquiver.v1 import coordinator_pb2_grpc
+from tfquiver.roles_and_tokens.identity import Role
+from tfquiver.service.coordinator.cluster_members.dispatchers import MAX_LEFT, MAX_WORKERS
+from tfquiver.service.coordinator.cluster_members.mounts import MAX_MOUNTS
+from tfquiver.service.coordinator.coordinator import Coordinator
+from tfquiver.service.coordinator.dataset_placement.move_reports import MAX_REPORTS
+from tfquiver.service.coordinator.grpc_calls import checks
+from tfquiver.service.coordinator.grpc_calls.about_datasets.dataset_calls import DatasetCalls
+from tfquiver.service.coordinator.grpc_calls.about_datasets.derived_calls import DerivedDatasetCalls
+from tfquiver.service.coordinator.grpc_calls.about_datasets.named_calls import NamedDatasetCalls
+from tfquiver.service.coordinator.grpc_calls.about_datasets.place_calls import PlaceCalls
+from tfquiver.service.coordinator.grpc_calls.about_jobs.budget_calls import BudgetCalls
+from tfquiver.service.coordinator.grpc_calls.about_jobs.listing_calls import ListingCalls
+from tfquiver.service.coordinator.grpc_calls.about_jobs.session_calls import SessionCalls
+from tfquiver.service.coordinator.grpc_calls.about_jobs.step_calls import StepCalls
+from tfquiver.service.coordinator.grpc_calls.callers import Tokens
+from tfquiver.service.coordinator.grpc_calls.change_calls import ChangeCalls
+from tfquiver.service.coordinator.grpc_calls.past_calls import PastCalls
+from tfquiver.service.coordinator.grpc_calls.planning_calls import PlanningCalls
+from tfquiver.version import VERSION
+
+_ROLES = {Role.ADMIN: pb2.ROLE_ADMIN, Role.NODE: pb2.ROLE_NODE, Role.JOB: pb2.ROLE_JOB}
+
+
+class CoordinatorServicer(
+    DatasetCalls,
+    SessionCalls,
+    ListingCalls,
+    StepCalls,
+    BudgetCalls,
+    PlanningCalls,
+    PastCalls,
+    PlaceCalls,
+    ChangeCalls,
+    coordinator_pb2_grpc.CoordinatorServicer,
+):
+    def __init__(self, coordinator: Coordinator, tokens: Tokens | None = None) -> None:
+        super().__init__(coordinator, tokens)
+        # Other gRPC services, on the same port.
+        self.named_datasets = NamedDatasetCalls(coordinator, tokens)
+        self.derived_datasets = DerivedDatasetCalls(coordinator, tokens)
+
+    @handled
+    async def Orders(self, request: pb2.OrdersRequest, context: Any) -> pb2.OrdersReply:
+        checks.between("wait_ms", request.wait_ms, 0, checks.MAX_WAIT_MS)
+        reply = await self._coordinator.node_orders.newer(request.version, request.wait_ms / 1000)
+        if reply.version != request.version:
+            reply.removals = self._coordinator.registry.removals
+        return reply
+
+    @handled
+    async def Missing(self, request: pb2.MissingRequest, context: Any) -> pb2.MissingReply:
+        checks.hash_("digest_id", request.digest_id)
+        checks.between("shards", len(request.shards), 0, checks.MAX_ASKED)
+        checks.name("node_id", request.node_id, required=False)
+        missing, elsewhere = self._coordinator.caching.missing(request.digest_id, request.shards, request.node_id)
+        return pb2.MissingReply(shards=missing, elsewhere=elsewhere)
+
+    @handled
+    async def Heartbeat(self, request: pb2.HeartbeatRequest, context: Any) -> pb2.HeartbeatReply:
+        checks.name("node.node_id", request.node.node_id)
+        checks.name("incarnation", request.incarnation)
+        checks.name("node.control_address", request.node.control_address, required=False)
+        checks.name("node.data_address", request.node.data_address, required=False)
+        changes = len(request.inventory.added) + len(request.inventory.removed)
+        checks.between("inventory", changes, 0, checks.MAX_INVENTORY_HASHES)
+        labels.check(request.node.labels)
+        checks.between("moves", len(request.moves), 0, MAX_REPORTS)
+        for report in request.moves:
+            checks.hash_("moves.digest_id", report.digest_id)
+        checks.between("mounts", len(request.mounts), 0, MAX_MOUNTS)
+        for mount in request.mounts:
+            checks.hash_("mounts.digest_id", mount.digest_id)
+        checks.between("readers", len(request.readers), 0, checks.MAX_REPORTS)
+        checks.hashes("inventory.added", request.inventory.added)
+        checks.hashes("inventory.removed", request.inventory.removed)
+        return self._coordinator.heartbeats.take(request)
+
+    @handled
+    async def ReportDispatcher(self, request: pb2.ReportDispatcherRequest, context: Any) -> pb2.ReportDispatcherReply:
+        checks.name("dispatcher.address", request.dispatcher.address)
+        checks.between("dispatcher.workers", len(request.dispatcher.workers), 0, MAX_WORKERS)
+        for worker in request.dispatcher.workers:
+            checks.name("dispatcher.workers.address", worker.address)
+        checks.between("left_keys", len(request.left_keys), 0, MAX_LEFT)
+        for key in request.left_keys:
+            checks.name("left_keys", key)
+        checks.name("dispatcher.version", request.dispatcher.version, required=False)
+        if request.leaves:
+            self._coordinator.dispatchers.leave(request.dispatcher.address)
+        else:
+            self._coordinator.dispatchers.report(request.dispatcher, request.left_keys)
+        return pb2.ReportDispatcherReply()
+
+    @handled
+    async def ReportWorker(self, request: pb2.ReportWorkerRequest, context: Any) -> pb2.ReportWorkerReply:
+        checks.name("address", request.address)
+        checks.name("version", request.version)
+        self._coordinator.dispatchers.report_worker(request.address, request.version)
+        return pb2.ReportWorkerReply()
+
+    @handled
+    async def Leave(self, request: pb2.LeaveRequest, context: Any) -> pb2.LeaveReply:
+        await self._coordinator.leave(request.node_id, request.incarnation)
+        return pb2.LeaveReply()
+
+    @handled
+    async def Identify(self, request: pb2.IdentifyRequest, context: Any) -> pb2.IdentifyReply:
+        checks.hash_("token_sha256", request.token_sha256)
+        if self._tokens is None:
+            return pb2.IdentifyReply(open=True)
+        if (found := self._tokens.by_hash(request.token_sha256)) is None:
+            raise errors.NotFoundError("token_sha256: no token has this hash")
+        return pb2.IdentifyReply(role=_ROLES[found.role], name=found.name)
+
+    @handled
+    async def ListNodes(self, request: pb2.ListNodesRequest, context: Any) -> pb2.ListNodesReply:
+        membership = self._coordinator.membership
+        return pb2.ListNodesReply(
+            nodes=membership.live(),
+            lost=membership.lost.told(),
+            version=VERSION,
+            now_ms=int(1000 * time.time()),
+            up_ms=membership.up_ms(),
+        )
+
+    @handled
+    async def ListDispatchers(self, request: pb2.ListDispatchersRequest, context: Any) -> pb2.ListDispatchersReply:
+        dispatchers = self._coordinator.dispatchers
+        return pb2.ListDispatchersReply(dispatchers=dispatchers.live(), lost=dispatchers.lost())

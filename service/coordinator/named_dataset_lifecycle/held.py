@@ -1,0 +1,66 @@
+"""What of a data set live nodes hold, as they have told; after a scan, when they all have."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+
+from tfquiver.service.coordinator.cluster_members.membership import Membership
+from tfquiver.service.coordinator.dataset_caching.caching import Caching
+from tfquiver.service.coordinator.dataset_registry.registry import Registry
+from tfquiver.service.coordinator.resident_shards.here import bytes_here
+
+# Two heartbeats of every node, as far apart as those of a thousand are; less than nodes wait for an answer.
+_PATIENCE_S = 8.0
+_FIRST_PAUSE_S = 0.02
+_HEARTBEATS = 2  # the next one may have been on its way before the entry stood
+
+
+class Held:
+    """Lives on one event loop."""
+
+    def __init__(self, registry: Registry, membership: Membership, caching: Caching) -> None:
+        self._registry, self._membership, self._caching = registry, membership, caching
+        self._stopping = asyncio.Event()
+
+    def release_waiters(self) -> None:
+        """Who waits goes on at once with what is known, from now on."""
+        self._stopping.set()
+
+    async def resident_bytes(self, digest_id: bytes) -> int | None:
+        """Of a registered data set; raw bytes. None: not all nodes have told."""
+        if not self._membership.all_told or not self._caching.met:
+            return None
+        if digest_id in self._caching and (share := self._caching.share(digest_id)) is not None:
+            return share.resident_bytes
+        digest = await self._registry.digest(digest_id)
+        for _ in self._caching.residency.merge():
+            await asyncio.sleep(0)
+        return await asyncio.to_thread(bytes_here, digest, list(self._caching.residency.held().values()))
+
+    async def told(self, digest_id: bytes, scanner: str) -> None:
+        """Returns when what a scan has brought is known: `scanner`, which says that it is over, has told what it holds,
+        and the owners of the other shards do so with their heartbeats. At once where all of it is there; after some
+        seconds in any case, however long it takes to look."""
+        if before := self._heard(scanner):
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(_PATIENCE_S):
+                    await self._all_told(digest_id, scanner, before)
+
+    async def _all_told(self, digest_id: bytes, scanner: str, before: dict[str, int]) -> None:
+        size_bytes, pause_s, looked_at = self._registry.find(digest_id).size_bytes, _FIRST_PAUSE_S, tuple[int, ...]()
+        loop = asyncio.get_running_loop()
+        while not self._stopping.is_set():
+            began_s, told = loop.time(), self._membership.told()
+            if told != looked_at and (await self.resident_bytes(digest_id) or 0) >= size_bytes:
+                return
+            looked_at, now = told, self._heard(scanner)
+            if all(now.get(node_id, count + _HEARTBEATS) >= count + _HEARTBEATS for node_id, count in before.items()):
+                return
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(max(pause_s, loop.time() - began_s)):
+                    await self._stopping.wait()
+            pause_s *= 2
+
+    def _heard(self, scanner: str) -> dict[str, int]:
+        return {one: self._membership.heartbeats(one) for one in self._membership.storing if one != scanner}

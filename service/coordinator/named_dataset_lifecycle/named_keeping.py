@@ -1,0 +1,397 @@
+"""Looks after the data sets that have names: journals what is asked for, and carries out what follows from it.
+
+Level-triggered: whatever was left undone when a process was killed is seen, and done, at the next look.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import random
+import time
+from collections import Counter
+from collections.abc import Callable, Sequence
+
+from absl import logging
+
+from tfquiver import errors
+from tfquiver.clock import Clock
+from tfquiver.logs import about
+from tfquiver.proto.tfquiver.v1 import named_datasets_pb2 as pb2
+from tfquiver.proto.tfquiver.v1 import types_pb2
+from tfquiver.rare_lines import every_n_seconds
+from tfquiver.roles_and_tokens.identity import Identity, Role
+from tfquiver.service.coordinator.cluster_members.membership import Membership
+from tfquiver.service.coordinator.commit_log.commit_log import CommitLog
+from tfquiver.service.coordinator.dataset_caching.caching import Caching
+from tfquiver.service.coordinator.dataset_caching.placement import UNIFORM
+from tfquiver.service.coordinator.dataset_registry.catalogue import Catalogue
+from tfquiver.service.coordinator.dataset_registry.ownership import Ownership
+from tfquiver.service.coordinator.dataset_registry.registry import Registry
+from tfquiver.service.coordinator.long_work.in_parts import InParts
+from tfquiver.service.coordinator.named_dataset_lifecycle import lifecycle, specs, tasks
+from tfquiver.service.coordinator.named_dataset_lifecycle.held import Held
+from tfquiver.service.coordinator.named_dataset_lifecycle.lifecycle import DELETING, EVICTING, SCANNING, WARMING, Life
+from tfquiver.service.coordinator.named_dataset_lifecycle.overview import Overview
+from tfquiver.service.coordinator.named_dataset_lifecycle.room import PARTIAL
+from tfquiver.service.coordinator.named_dataset_lifecycle.steps import (
+    Become,
+    Facts,
+    GiveRoomBack,
+    Go,
+    Release,
+    SetPin,
+    SetPlacement,
+    Step,
+    next_step,
+)
+from tfquiver.service.coordinator.named_dataset_lifecycle.table import NamedTable
+from tfquiver.service.coordinator.sessions.sessions import Sessions
+
+_LOOK_S = 1.0
+_AGAIN_S = 10.0  # a room that there was not, asked for again
+_USED_S = 60
+_STEPS = 100  # of one data set at a look
+_PAUSE_S, _SHARE = 0.05, 3.0  # between looks: at least so long, and so many times as long as the last one took
+_SCANS_BYTES = 1 << 20
+_UNAVAILABLE = errors.code_number(errors.UnavailableError())
+_PRECONDITION = errors.code_number(errors.InUseError())
+_OTHER_FORMAT = "it was cut as another format than was asked for: is the node of an older version?"
+_REMOVED_MEANWHILE = "what was scanned has been removed since: it is scanned again"
+
+
+class NamedKeeping:
+    """Lives on one event loop. `announce`: called when nodes are to be told something else.
+
+    Args:
+      unread_s: a version before the newest one stays for so long after that has come, for who was given it and has not
+        begun to read; and as long as a session of it is remembered.
+    """
+
+    def __init__(
+        self,
+        clock: Clock,
+        log: CommitLog,
+        table: NamedTable,
+        registry: Registry,
+        ownership: Ownership,
+        membership: Membership,
+        caching: Caching,
+        sessions: Sessions,
+        catalogue: Catalogue,
+        when_full: str = PARTIAL,
+        unread_s: float = 3600.0,
+    ) -> None:
+        self._unread_s = unread_s
+        self._clock, self._log, self._table, self._when_full = clock, log, table, when_full
+        self._registry, self._ownership, self._membership = registry, ownership, membership
+        self._caching, self._sessions, self._catalogue = caching, sessions, catalogue
+        self._held = Held(registry, membership, caching)
+        self.announce: Callable[[], None] = lambda: None
+        self.orders = 0  # grows whenever `tasks` or `named` are others
+        self.tasks: Sequence[pb2.DatasetTask] = ()
+        self.named: Sequence[pb2.NamedDigest] = ()
+        self._overview = Overview(table)
+        self._seen = random.SystemRandom().getrandbits(62) + 1
+        self._changed, self._due = asyncio.Event(), asyncio.Event()
+        self._not_before: dict[str, float] = {}  # by life: when a pin or placement that was refused is tried again
+        self._short: dict[str, None] = {}  # lives whose newest version could not have the room that it wants
+        self._reading = Counter[bytes]()  # readers by digest id, at the last look; 0: only sessions that may go on
+        self._used = Counter[bytes]()  # and what mounts show
+        self._stopping = False
+
+    # Nodes.
+
+    async def report(self, request: pb2.ReportTaskRequest) -> bool:
+        """Whether that is still to be done."""
+        if request.over:
+            await self._log.writable()
+        life = self._doing(request)
+        if life is not None and life.phase == SCANNING and request.over and request.digest_id in self._registry:
+            await self._held.told(request.digest_id, request.node_id)
+            life = self._doing(request)  # as it is after the wait
+        if life is None:
+            return False
+        progress = self._overview.progress(life)
+        if life.phase != SCANNING:
+            progress.reports[request.node_id] = request
+        elif progress.node_id not in ("", request.node_id):
+            return False
+        elif request.over and request.error_code:
+            progress.failed(request, self._clock.now())
+        elif request.over and request.digest_id not in self._registry:  # with another name, which had it too
+            again = pb2.ReportTaskRequest(node_id=request.node_id, error_code=_UNAVAILABLE, trouble=_REMOVED_MEANWHILE)
+            progress.failed(again, self._clock.now())
+        elif request.over and not specs.has_format(self._registry.find(request.digest_id), life.spec.format):
+            again = pb2.ReportTaskRequest(node_id=request.node_id, error_code=_PRECONDITION, trouble=_OTHER_FORMAT)
+            progress.failed(again, self._clock.now())
+        elif request.over:
+            await self._scanned(life, request)
+        else:
+            progress.reports[request.node_id] = request
+        self._due.set()  # those who wait hear of it then, of many reports at once
+        return True
+
+    def _doing(self, request: pb2.ReportTaskRequest) -> Life | None:
+        life = self._table.of_life(request.task_id.partition("/")[0])
+        return life if life is not None and lifecycle.task_id(life) == request.task_id else None
+
+    async def outdated(self, digest_id: bytes, why: str) -> None:
+        await self._log.writable()
+        for life in self._table:
+            self._becomes(lifecycle.outdated(life, digest_id, why))
+        await self._log.synced()
+
+    async def _scanned(self, life: Life, request: pb2.ReportTaskRequest) -> None:
+        self._ownership.acquire(_maker(life), request.digest_id)
+        if life.digest_id and life.digest_id != request.digest_id:
+            self._ownership.carry_over(life.digest_id, request.digest_id)
+        after = lifecycle.scanned(life, request.digest_id, request.node_id)
+        self._table.put(after)
+        await self._log.synced()
+        logging.info(
+            "data set %s: version %d is scanned, by node %s",
+            life.spec.name,
+            after.version,
+            after.scanned_by,
+            extra=about(dataset=life.spec.name, node=after.scanned_by),
+        )
+
+    # What time brings.
+
+    async def run(self) -> None:
+        loop = asyncio.get_running_loop()
+        while True:
+            began = loop.time()
+            try:
+                await self.look()
+            except errors.TfquiverError as error:
+                every_n_seconds(logging.ERROR, "data sets with names: %s", 10, error)
+            except Exception:  # noqa: BLE001 - whatever it was: without this task none of them would go on
+                logging.exception("looking after data sets with names failed; again in %g s", _LOOK_S)
+            # Nodes report as they go on: looks that follow one another at once would leave no time for anybody else.
+            await asyncio.sleep(max(_PAUSE_S, _SHARE * (loop.time() - began)))
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(_LOOK_S):
+                    await self._due.wait()
+
+    def release_waiters(self) -> None:
+        self._stopping = True
+        self._held.release_waiters()
+        self._bump()
+
+    async def look(self) -> None:
+        """Whatever is to be done now, once."""
+        if self._due.is_set():
+            self._bump()
+        self._due.clear()
+        self._order()  # nodes are to have the digest of a new version before they hear that the old one is removed
+        reading, parts = Counter[bytes](), InParts()
+        for session in list(self._sessions):
+            await parts.rest()
+            reading[session.digest_id] += len(session.readers)
+        self._reading, self._used = reading, reading + Counter(self._membership.mounts.shown())
+        if self._caching.met:
+            for life in self._table:
+                await parts.rest()
+                try:
+                    await self._look_after(life.spec.name)
+                except errors.TfquiverError as error:  # what is wrong with one is nothing to the others
+                    every_n_seconds(
+                        logging.WARNING,
+                        "data set %s: %s",
+                        60,
+                        life.spec.name,
+                        error,
+                        extra=about(dataset=life.spec.name),
+                    )
+        await self._log.synced()
+        self._order()
+
+    async def _look_after(self, name: str) -> None:
+        life = self._table.get(name)  # as it is now: somebody may have asked for something since this look began
+        is_read = self._membership.mounts.is_read
+        if life is not None and any(self._reading[one] or is_read(one) for one in tasks.versions(life)):
+            self._becomes(lifecycle.used(life, int(time.time()) // _USED_S * _USED_S))
+        for _ in range(_STEPS):
+            now = self._table.get(name)
+            if now is None or (step := next_step(now, self._facts(now))) is None:
+                return
+            await self._take(now, step)
+
+    def _facts(self, life: Life) -> Facts:
+        progress = self._overview.progress(life)
+        progress.begun(self._clock.now())
+        if life.phase in (WARMING, EVICTING):
+            progress.seen.update(self._membership.storing)
+        may_set = self._clock.now() >= self._not_before.get(life.life, 0.0)
+        awaited = {old for old in life.old_digest_ids if self._is_awaited(life, old)}
+        pins = {old for old in life.old_digest_ids if self._is_roomy(old)}
+        storing, short = self._membership.storing, self._is_short()
+        return Facts(self._registry, storing, self._used, progress, may_set, awaited, pins, short)
+
+    def _is_short(self) -> bool:
+        """Some pin was refused that is wanted still, and would be set if there were room."""
+        while self._short:  # asked for each data set: no further than to the first such
+            one, _ = self._short.popitem()
+            if _wants_pin(self._table.of_life(one)):
+                self._short[one] = None
+                return True
+        return False
+
+    def _is_awaited(self, life: Life, old: bytes) -> bool:
+        return old in self._reading or self._overview.old_s(life, old, self._clock.now()) < self._unread_s
+
+    def _is_roomy(self, old: bytes) -> bool:
+        """It has room of its own that no other data set's newest version asks for."""
+        holders = (self._table.get(name) for name in self._table.holding(old))
+        wanted = any(other.pinned and other.digest_id == old for other in holders if other)
+        return self._caching.placement.is_pinned(old) and not wanted
+
+    async def _take(self, life: Life, step: Step) -> None:
+        match step:
+            case Become():
+                self._becomes(step.life)
+            case Go():
+                self._not_before.pop(life.life, None)
+                self._table.gone(life.spec.name)
+                self._look_soon()
+            case SetPin():
+                await self._take_pin(life, step.pinned)
+            case GiveRoomBack():
+                waiting, self._short = self._short, {}  # until they have asked again no other version gives its room
+                await self._catalogue.unset_cache(step.digest_id)
+                for one in waiting:  # they may have it now
+                    self._not_before.pop(one, None)
+                self._look_soon()
+            case SetPlacement():
+                await self._take_placement(life)
+            case Release():
+                await self._release(life, step.digest_id, step.force)
+
+    async def _take_pin(self, life: Life, pinned: bool) -> None:
+        trouble = ""
+        self._short.pop(life.life, None)
+        if pinned:
+            try:
+                await self._set_pin(life.digest_id)
+            except errors.ResourceExhaustedError as error:
+                trouble = f"{lifecycle.NOT_PINNED}{error}"
+                self._not_before[life.life] = self._clock.now() + _AGAIN_S
+                self._short[life.life] = None
+                self._look_soon()  # an old version may have room to give
+        elif not self._is_pinned_for_others(life):
+            await self._catalogue.unset_cache(life.digest_id)
+        now = self._table.get(life.spec.name)  # as it is after the wait
+        if now is not None and (now.life, now.digest_id) == (life.life, life.digest_id):
+            self._becomes(lifecycle.pinned(now, pinned and not trouble, trouble if now.spec.pin else ""))
+
+    def _is_pinned_for_others(self, life: Life) -> bool:
+        """Its newest version is theirs, too."""
+        holders = (self._table.get(name) for name in self._table.holding(life.digest_id, life.spec.name))
+        return any(other.pinned and other.digest_id == life.digest_id for other in holders if other)
+
+    async def _take_placement(self, life: Life) -> None:
+        trouble = ""
+        try:
+            await self._catalogue.set_placement(life.digest_id, life.spec.placement)
+        except (errors.InvalidArgumentError, errors.ResourceExhaustedError) as error:  # its nodes have gone, perhaps
+            trouble = f"not placed: {error}"
+            self._not_before[life.life] = self._clock.now() + _AGAIN_S
+        now = self._table.get(life.spec.name)
+        if now is not None and (now.life, now.digest_id) == (life.life, life.digest_id):
+            self._becomes(lifecycle.placed(now, trouble))
+
+    async def _set_pin(self, digest_id: bytes) -> None:
+        digest = await self._registry.digest(digest_id)
+        room_bytes = self._caching.placement.whole_bytes(digest)
+        await self._catalogue.set_cache(digest_id, types_pb2.CacheSetting(mode=UNIFORM, allocation_bytes=room_bytes))
+
+    async def _release(self, life: Life, digest_id: bytes, force: bool) -> None:
+        """A version is this data set's no more; nobody else's: it is removed, as `tfquiver dataset delete` does."""
+        if holders := self._table.holding(digest_id, life.spec.name):
+            await self._leave_settings(life, digest_id, holders)
+        else:
+            if digest_id in self._registry:
+                await self._catalogue.delete(_maker(life), digest_id, force)
+            else:
+                await self._catalogue.unset_gone(digest_id)
+        now = self._table.get(life.spec.name)
+        if now is not None and now.life == life.life:
+            self._becomes(lifecycle.released(now, digest_id))
+
+    async def _leave_settings(self, life: Life, digest_id: bytes, holders: Sequence[str]) -> None:
+        """What it alone has asked for is so no more for those whose that version is still."""
+        others = [other for name in holders if (other := self._table.get(name)) and other.digest_id == digest_id]
+        if (life.spec.pin or life.pinned) and not any(other.spec.pin for other in others):
+            await self._catalogue.unset_cache(digest_id)
+        if life.spec.HasField("placement"):
+            placing = [other for other in others if other.spec.HasField("placement")]
+            for other in placing:
+                self._becomes(lifecycle.unplaced(other))
+            if not placing and digest_id in self._registry:
+                await self._catalogue.set_placement(digest_id, None)
+
+    def _order(self) -> None:
+        if self._overview.update(self._clock.now()):
+            self.named = self._overview.named
+            self._ordered()
+        made, scan_bytes = [], 0
+        busy = list(self._overview.busy())
+        making_room = any(life.phase == EVICTING for life in busy)
+        for life in busy:
+            scanner = ""
+            if life.phase == SCANNING:
+                # The others when some of these are done: a reply holds only so much, and who is not told cannot answer.
+                if not self._caching.met or scan_bytes > _SCANS_BYTES:
+                    continue
+                progress, nodes = self._overview.progress(life), self._membership.storing
+                scanner = progress.scanner(nodes, life.scanned_by, life.life, self._clock.now())
+            alone = self._alone(life) if life.phase in (EVICTING, DELETING) else []
+            task = tasks.task(life, scanner, alone)
+            if task is None or (task.HasField("warm") and making_room):
+                continue
+            if task.HasField("scan"):
+                scan_bytes += task.ByteSize()
+            made.append(task)
+        if made != self.tasks:
+            self.tasks = made
+            self._ordered()
+
+    def _ordered(self) -> None:
+        self.orders += 1
+        self.announce()
+
+    # Inside.
+
+    def _becomes(self, life: Life) -> None:
+        if self._table.put(life):
+            self._look_soon()
+
+    def _look_soon(self) -> None:
+        self._due.set()
+        self._bump()
+
+    def _bump(self) -> None:
+        self._seen += 1
+        self._changed.set()
+        self._changed = asyncio.Event()
+
+    def _alone(self, life: Life) -> list[bytes]:
+        """Its versions that are nobody else's."""
+        return [one for one in tasks.versions(life) if not self._table.holding(one, life.spec.name)]
+
+    def _is_read(self, digest_id: bytes) -> bool:
+        if self._membership.mounts.is_read(digest_id):
+            return True
+        return any(session.readers for session in self._sessions.of_data_sets([digest_id]))
+
+
+def _wants_pin(life: Life | None) -> bool:
+    if life is None or life.phase in (SCANNING, DELETING):
+        return False
+    return bool(life.digest_id) and life.spec.pin and not life.pinned
+
+
+def _maker(life: Life) -> Identity:
+    return Identity(Role.JOB if life.by_job else Role.ADMIN, life.owner)

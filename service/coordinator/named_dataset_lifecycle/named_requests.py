@@ -1,0 +1,213 @@
+"""What people ask of data sets that have names: checked against what they may and what there is, journaled, told."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+import uuid
+
+from absl import logging
+
+from tfquiver import errors
+from tfquiver.logs import about
+from tfquiver.proto.tfquiver.v1 import named_datasets_pb2 as pb2
+from tfquiver.roles_and_tokens.identity import Identity, Role
+from tfquiver.service.coordinator.dataset_placement import rules
+from tfquiver.service.coordinator.long_work.in_parts import InParts
+from tfquiver.service.coordinator.named_dataset_lifecycle import lifecycle, specs, tasks
+from tfquiver.service.coordinator.named_dataset_lifecycle.lifecycle import DELETING, SCANNING, Life
+from tfquiver.service.coordinator.named_dataset_lifecycle.named_keeping import NamedKeeping
+from tfquiver.service.coordinator.named_dataset_lifecycle.room import PARTIAL, ToEvict
+from tfquiver.service.coordinator.named_dataset_lifecycle.table import unknown
+from tfquiver.service.coordinator.named_dataset_lifecycle.told import fitting, told
+from tfquiver.service.coordinator.sessions.users import Users
+
+MAX_OF_JOB = 1000  # names: no job takes all that there can be
+
+
+class NamedRequests(NamedKeeping):
+    """Every method that changes something is durable when it returns. Each raises NotFoundError, PermissionError_."""
+
+    # What people ask for.
+
+    async def create(self, who: Identity, spec: pb2.DatasetSpec) -> pb2.NamedDataset:
+        specs.check(spec)
+        await self._log.writable()
+        before = self._table.get(spec.name)
+        if before is not None:
+            if before.phase == DELETING:
+                raise errors.InUseError(f"name: the data set that is called {spec.name} is being deleted: try again")
+            if not self._owns(who, before) or not specs.is_same(before.spec, spec):
+                raise errors.InUseError(
+                    f"name: {spec.name} is taken, by a data set of another source or owner: choose another name, or "
+                    "delete that one (tfquiver dataset delete)"
+                )
+            return self._told(before)
+        if who.role is Role.JOB and self._table.owned_by(who.owner) >= MAX_OF_JOB:
+            raise errors.ResourceExhaustedError(
+                f"name: {who} has given {MAX_OF_JOB} names already: delete some (tfquiver dataset delete)"
+            )
+        if spec.digest_id:
+            registered = self._registry.find(spec.digest_id)
+            if spec.format and not specs.has_format(registered, spec.format):
+                raise errors.InvalidArgumentError("format: it is not that of the digest, which says it: leave it out")
+        if spec.HasField("placement"):
+            rules.check(spec.placement, spec.digest_id, self._membership.labelled)
+        life = lifecycle.made(spec, uuid.uuid4().hex, who.owner, who.role is Role.JOB, int(time.time()))
+        return await self._put(life)
+
+    async def prefetch(self, who: Identity, name: str) -> pb2.NamedDataset:
+        life = await self._owned(who, name)
+        lifecycle.prefetch(life)  # whether it can be at all
+        if life.digest_id and self._when_full != PARTIAL:
+            await self._make_room(life)
+        return await self._put(lifecycle.prefetch(await self._owned(who, name)))
+
+    async def _make_room(self, life: Life) -> None:
+        """Raises ResourceExhaustedError. What is to go is told to nodes at once; what is to come, when that is gone."""
+        digest = await self._registry.digest(life.digest_id)
+        wanted_bytes = self._caching.placement.whole_bytes(digest) - (await self.resident_bytes(life.digest_id) or 0)
+        free_bytes = sum(max(0, node.quota_bytes - node.used_bytes) for node in self._membership.live())
+        room = ToEvict(self._when_full, life.spec.name, wanted_bytes, free_bytes)
+        if room.is_enough:
+            return
+        left = sorted(
+            (one for one in self._table if one.life != life.life and self._may_go(one)),
+            key=lambda one: (one.used_s or one.created_s, one.spec.name), reverse=True,
+        )  # fmt: skip
+        while left and not room.is_enough:
+            other = self._table.get(left.pop().spec.name)
+            if other is not None and self._may_go(other):
+                room.show(other.spec.name, await self.resident_bytes(other.digest_id) or 0)
+        for name in room.names(len(left)):
+            if (other_now := self._table.get(name)) is not None and self._may_go(other_now):
+                logging.info("data set %s makes room for %s", name, life.spec.name, extra=about(dataset=name))
+                self._becomes(lifecycle.evict(other_now))
+
+    def _may_go(self, other: Life) -> bool:
+        """Evicting what is another name's, too, would free nothing."""
+        if self._table.holding(other.digest_id, other.spec.name):
+            return False
+        kept = self._caching.placement.is_pinned(other.digest_id) or other.spec.pin
+        idle = other.phase == lifecycle.READY and other.digest_id in self._registry
+        return idle and not kept and not self._is_read(other.digest_id)
+
+    async def pin(self, who: Identity, name: str, pinned: bool) -> pb2.NamedDataset:
+        life = await self._owned(who, name)
+        after = lifecycle.pin(life, pinned)
+        if pinned and not life.pinned and life.digest_id and life.phase != SCANNING:
+            await self._set_pin(life.digest_id)  # refused here and now where there is no room
+            now = await self._owned(who, name)
+            after = lifecycle.pin(now, True)
+            if (now.life, now.digest_id) == (life.life, life.digest_id):  # else a newer version is pinned anew
+                after = lifecycle.pinned(after, True)
+        return await self._put(after)
+
+    async def evict(self, who: Identity, name: str, force: bool) -> pb2.NamedDataset:
+        life = await self._owned(who, name)
+        after = lifecycle.evict(life)
+        if not force:
+            readers = Users.of(self._sessions.of_data_sets(tasks.versions(life))).readers
+            if readers:
+                said = Users(readers, ()).said(name, self._sessions.now())
+                raise errors.InUseError(f"name: {said}: --force to evict it all the same")
+        return await self._put(after)
+
+    async def delete(self, who: Identity, name: str, force: bool) -> pb2.NamedDataset:
+        """Of one that nobody knows nothing is left to be done."""
+        await self._log.writable()
+        if not force and name in self._table:
+            await self._catalogue.nodes_met()
+        life = self._table.get(name)
+        if life is None or not self._sees(who, life):
+            await self._log.synced()
+            return pb2.NamedDataset(spec=pb2.DatasetSpec(name=name))
+        self._check_owner(who, life)
+        if not force and life.phase != DELETING:
+            # Of what is emptied a job's next epoch reads the source; of what is gone it finds nothing.
+            users = Users.of(self._sessions.of_data_sets(tasks.versions(life)))
+            shown = self._membership.mounts.said(tasks.versions(life), name)
+            if said := users.said(name, self._sessions.now()) or shown:
+                raise errors.InUseError(f"name: {said}: --force to delete it all the same")
+        return await self._put(lifecycle.delete(life))
+
+    async def refresh(self, who: Identity, name: str) -> pb2.NamedDataset:
+        return await self._put(lifecycle.refresh(await self._owned(who, name)))
+
+    # What there is.
+
+    async def listed(self, who: Identity) -> list[pb2.NamedDataset]:
+        """By name. In parts: of ten thousand it takes a fifth of a second."""
+        parts, shown = InParts(), dict[str, tuple[pb2.NamedDataset, int]]()
+        for name in sorted(life.spec.name for life in self._table):
+            await parts.rest()
+            if (life := self._table.get(name)) and self._sees(who, life):
+                one = self._shown(who, life)
+                shown[name] = one, one.ByteSize()
+        return fitting(shown)
+
+    def find(self, who: Identity, name: str) -> pb2.NamedDataset:
+        return self._shown(who, self._visible(who, name))
+
+    async def newer(self, who: Identity, name: str, seen: int, wait_s: float) -> pb2.NamedDataset:
+        """As soon as something may have changed since `seen`."""
+        try:
+            async with asyncio.timeout(wait_s):
+                while seen == self._seen and not self._stopping:
+                    await self._changed.wait()
+        except TimeoutError:
+            pass
+        return self.find(who, name)
+
+    async def resident_bytes(self, digest_id: bytes) -> int | None:
+        """Of a registered data set, what live nodes hold; raw bytes. None: not all nodes have told."""
+        return await self._held.resident_bytes(digest_id)
+
+    def holders(self, digest_id: bytes) -> list[str]:
+        """Names of the data sets that it is a version of."""
+        return self._table.holding(digest_id)
+
+    # Inside.
+
+    async def _put(self, life: Life) -> pb2.NamedDataset:
+        self._becomes(life)
+        await self._log.synced()
+        return self._told(life)
+
+    def _visible(self, who: Identity, name: str) -> Life:
+        life = self._table.get(name)
+        if life is None or not self._sees(who, life):
+            raise unknown(name, [one.spec.name for one in self._table if self._sees(who, one)])
+        return life
+
+    async def _owned(self, who: Identity, name: str) -> Life:
+        await self._log.writable()
+        life = self._visible(who, name)
+        self._check_owner(who, life)
+        return life
+
+    def _check_owner(self, who: Identity, life: Life) -> None:
+        if not self._owns(who, life):
+            raise errors.PermissionError_(f"name: {life.spec.name} belongs to {life.owner or 'admins'}, not to {who}")
+
+    def _owns(self, who: Identity, life: Life) -> bool:
+        return who.role is Role.ADMIN or bool(who.owner and who.owner == life.owner)
+
+    def _sees(self, who: Identity, life: Life) -> bool:
+        if who.role is not Role.JOB or self._owns(who, life):
+            return True
+        return bool(life.digest_id) and self._ownership.may_read(who, life.digest_id)
+
+    def _shown(self, who: Identity, life: Life) -> pb2.NamedDataset:
+        """Where its secret lies is nothing to those who only read it."""
+        shown = self._told(life)
+        if who.role is Role.JOB and not self._owns(who, life):
+            shown.spec.ClearField("credentials")
+        return shown
+
+    def _told(self, life: Life) -> pb2.NamedDataset:
+        dataset = self._registry.find(life.digest_id) if life.digest_id in self._registry else None
+        progress = self._overview.find_progress(life)
+        reply = told(life, progress, dataset, self._membership.storing, self._clock.now())
+        reply.seen = self._seen
+        return reply

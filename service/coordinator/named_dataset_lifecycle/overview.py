@@ -1,0 +1,79 @@
+"""What follows from the states of all data sets that have names, kept up name by name: where there are ten thousand,
+only those that have changed are looked at. Pure.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from tfquiver.proto.tfquiver.v1 import named_datasets_pb2 as pb2
+from tfquiver.service.coordinator.named_dataset_lifecycle import lifecycle, tasks
+from tfquiver.service.coordinator.named_dataset_lifecycle.lifecycle import DELETING, EVICTING, SCANNING, WARMING, Life
+from tfquiver.service.coordinator.named_dataset_lifecycle.progress import TaskProgress
+from tfquiver.service.coordinator.named_dataset_lifecycle.table import NamedTable
+
+_WITH_TASKS = (SCANNING, WARMING, EVICTING, DELETING)
+
+
+@dataclass(slots=True)
+class _Noted:
+    life: str = ""
+    named: list[pb2.NamedDigest] = field(default_factory=list)
+    old_since_s: dict[bytes, float] = field(default_factory=dict)
+
+
+class Overview:
+    def __init__(self, table: NamedTable) -> None:
+        self._table = table
+        self._noted: dict[str, _Noted] = {}
+        self._busy: dict[str, None] = {}  # those that became so first, first
+        self._progress: dict[str, tuple[str, TaskProgress]] = {}  # by life, of the task that it has now
+        self.named: list[pb2.NamedDigest] = []
+
+    def update(self, now: float) -> bool:
+        """After states have changed: whether `named` is another."""
+        other = False
+        for name in self._table.take_changed():
+            other = self._note(name, self._table.get(name), now) or other
+        if other:
+            self.named = [one for noted in self._noted.values() for one in noted.named]
+        return other
+
+    def busy(self) -> Iterator[Life]:
+        """Those for which nodes may have something to do."""
+        return (life for name in list(self._busy) if (life := self._table.get(name)))
+
+    def progress(self, life: Life) -> TaskProgress:
+        """Of the task that it has now."""
+        found = self.find_progress(life)
+        if found is None:
+            found = TaskProgress()
+            self._progress[life.life] = lifecycle.task_id(life), found
+        return found
+
+    def find_progress(self, life: Life) -> TaskProgress | None:
+        task_id, progress = self._progress.get(life.life, ("", None))
+        return progress if task_id == lifecycle.task_id(life) else None
+
+    def old_s(self, life: Life, digest_id: bytes, now: float) -> float:
+        """Since when that version is not its newest, as far as this process knows."""
+        noted = self._noted.get(life.spec.name)
+        return now - (noted.old_since_s.get(digest_id, now) if noted else now)
+
+    def _note(self, name: str, life: Life | None, now: float) -> bool:
+        before = self._noted.get(name)
+        if before is not None and (life is None or life.life != before.life):
+            self._progress.pop(before.life, None)
+        if life is None:
+            self._busy.pop(name, None)
+            self._noted.pop(name, None)
+            return bool(before and before.named)
+        if life.phase in _WITH_TASKS:
+            self._busy[name] = None
+        else:
+            self._busy.pop(name, None)
+        since = before.old_since_s if before else {}
+        after = _Noted(life.life, tasks.named(life), {old: since.get(old, now) for old in life.old_digest_ids})
+        self._noted[name] = after
+        return before is None or before.named != after.named

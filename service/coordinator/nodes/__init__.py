@@ -1,4 +1,0 @@
-"""The nodes as the coordinator knows them: which live, and what each says with its signs of life. Pure.
-
-Called with every heartbeat. Believes what nodes report and nothing else; never decides what they should hold.
-"""

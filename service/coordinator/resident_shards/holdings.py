@@ -1,0 +1,74 @@
+"""What one node holds: a set of hashes, kept by their first 8 bytes (see digests/prefixes.py)."""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+from tfquiver.digests.prefixes import Prefixes
+
+_MERGE_AT = 65_536
+
+
+class Holdings:
+    """A sorted array, and the changes since it was made: 8 bytes a shard."""
+
+    def __init__(self) -> None:
+        self._sorted: Prefixes = np.empty(0, np.uint64)
+        self._added: set[int] = set()
+        self._removed: set[int] = set()
+
+    def add(self, values: Prefixes) -> None:
+        self._removed.difference_update(values.tolist())
+        self._added.update(values.tolist())
+        self._merge_if_many()
+
+    def remove(self, values: Prefixes) -> None:
+        self._added.difference_update(values.tolist())
+        self._removed.update(values.tolist())
+        self._merge_if_many()
+
+    def all(self) -> Prefixes:
+        """Sorted, each once."""
+        self.merge()
+        return self._sorted
+
+    def contains(self, values: Prefixes) -> npt.NDArray[np.bool_]:
+        """Shape of `values`."""
+        found = self._in_sorted(values)
+        for changed, value in ((self._removed, False), (self._added, True)):
+            if changed:  # of `values` there are few, of these maybe many
+                found[[at for at, one in enumerate(values.tolist()) if one in changed]] = value
+        return found
+
+    def _in_sorted(self, values: Prefixes) -> npt.NDArray[np.bool_]:
+        if not len(self._sorted):
+            return np.zeros(len(values), np.bool_)
+        # Behind the last is the last: of a thousand nodes with a few of `values` it is the number of steps that costs.
+        found: npt.NDArray[np.bool_] = self._sorted.take(self._sorted.searchsorted(values), mode="clip") == values
+        return found
+
+    def _merge_if_many(self) -> None:
+        if len(self._added) + len(self._removed) > max(_MERGE_AT, len(self._sorted) // 8):
+            self.merge()
+
+    def merge(self) -> int:
+        """How many it has gone through: none where nothing has changed."""
+        if not (self._removed or self._added):
+            return 0
+        # Both stay sorted: nothing is sorted again but what is new.
+        looked_at = len(self._sorted) + len(self._removed) + len(self._added)
+        if self._removed:
+            removed = np.sort(_array(self._removed))
+            removed = removed[self._in_sorted(removed)]
+            self._sorted = np.delete(self._sorted, np.searchsorted(self._sorted, removed))
+        if self._added:
+            added = np.sort(_array(self._added))
+            added = added[~self._in_sorted(added)]
+            self._sorted = np.insert(self._sorted, np.searchsorted(self._sorted, added), added)
+        self._added, self._removed = set(), set()
+        return looked_at
+
+
+def _array(values: set[int]) -> Prefixes:
+    return np.fromiter(values, np.uint64, len(values))

@@ -1,0 +1,106 @@
+"""Which of many tables have a hash: so a report costs what it changes, however many data sets are in use. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+import numpy.typing as npt
+
+from tfquiver.digests.prefixes import Prefixes
+from tfquiver.digests.sorted_numbers import among, distinct
+
+_MOST_INDEXED = 65_536  # of a table's hashes; of larger tables there are few, and each is looked at by itself
+_MOST_MERGED = 1 << 18  # hashes: a hundredth of a second
+Part = tuple[Prefixes, npt.NDArray[np.uint32]]  # hashes, sorted, and the number of the table that has each
+
+
+class TableIndex:
+    """Tables by the first 8 bytes of their shards' hashes; 12 bytes a shard of small tables.
+
+    In parts, each more than twice the next, or too large to be merged: what a table costs that comes grows with the
+    logarithm of all there are.
+    Of a table that has gone the hashes stay until they are half of all, or come to be merged.
+    """
+
+    def __init__(self) -> None:
+        self._parts: list[Part] = []
+        self._small: dict[int, tuple[bytes, int]] = {}  # by number: digest id, and how many hashes
+        self._numbers: dict[bytes, int] = {}  # of these
+        self._large: dict[bytes, Prefixes] = {}  # by digest id, the table's own
+        self._next = self._gone = 0  # hashes of tables that are not there any more
+
+    def add(self, digest_id: bytes, values: Prefixes) -> None:
+        """`values`: sorted; some may be there several times."""
+        self.remove(digest_id)
+        if len(values) > _MOST_INDEXED:
+            self._large[digest_id] = values
+            return
+        values = distinct(values)
+        self._small[self._next], self._numbers[digest_id] = (digest_id, len(values)), self._next
+        last = values, np.full(len(values), self._next, np.uint32)
+        self._next += 1
+        while self._parts and len(self._parts[-1][0]) <= min(2 * len(last[0]), _MOST_MERGED - len(last[0])):
+            last = _merged(self._kept(self._parts.pop()), last)
+        self._parts.append(last)
+
+    def remove(self, digest_id: bytes) -> None:
+        """Harmless when it is not there."""
+        self._large.pop(digest_id, None)
+        if (number := self._numbers.pop(digest_id, None)) is not None:
+            self._gone += self._small.pop(number)[1]
+            if 2 * self._gone > sum(len(values) for values, _ in self._parts):
+                self._parts = [self._kept(part) for part in self._parts]
+
+    def having(self, values: Prefixes) -> Iterator[tuple[bytes, Prefixes]]:
+        """The tables that have some of these hashes, each with those, sorted."""
+        asked = distinct(values)
+        for digest_id, there in self._large.items():
+            some = asked[among(there, asked)]
+            if len(some):  # a report is of a few shards, mostly of one data set
+                yield digest_id, some
+        found = [_found(part, asked) for part in self._parts]
+        if not found:
+            return
+        values, numbers = _joined(found)
+        order = np.argsort(numbers, kind="stable")
+        numbers, values = numbers[order], values[order]
+        edges = np.flatnonzero(numbers[1:] != numbers[:-1]) + 1
+        for at in np.split(np.arange(len(numbers)), edges) if len(numbers) else ():
+            if its := self._small.get(int(numbers[at[0]])):
+                yield its[0], values[at[0] : at[-1] + 1]
+
+    def _kept(self, part: Part) -> Part:
+        """Without tables that have gone."""
+        values, numbers = part
+        if not self._gone:
+            return part
+        kept = np.isin(numbers, np.fromiter(self._small, np.uint32, len(self._small)))
+        self._gone -= len(values) - int(np.count_nonzero(kept))
+        return values[kept], numbers[kept]
+
+
+def _joined(parts: list[Part]) -> Part:
+    return np.concatenate([values for values, _ in parts]), np.concatenate([numbers for _, numbers in parts])
+
+
+def _merged(one: Part, other: Part) -> Part:
+    size = len(one[0]) + len(other[0])
+    values, numbers = np.empty(size, np.uint64), np.empty(size, np.uint32)
+    places = np.searchsorted(one[0], other[0]) + np.arange(len(other[0]))
+    rest = np.ones(size, np.bool_)
+    rest[places] = False
+    values[places], numbers[places] = other
+    values[rest], numbers[rest] = one
+    return values, numbers
+
+
+def _found(part: Part, asked: Prefixes) -> Part:
+    """What a part has of these, each with every table that has it."""
+    values, numbers = part
+    first = np.searchsorted(values, asked, "left")
+    counts = np.searchsorted(values, asked, "right") - first
+    found = np.flatnonzero(counts)
+    first, counts = first[found], counts[found]
+    at = np.arange(int(counts.sum())) + np.repeat(first - np.cumsum(counts) + counts, counts)
+    return np.repeat(asked[found], counts), numbers[at]

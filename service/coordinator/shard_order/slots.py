@@ -1,0 +1,117 @@
+"""Sets of many numbers as bits, and drawing from them at random: an eighth of a byte for each number there could be.
+
+A session that kept its shards in an order of its own, to draw from by swaps, needed eight bytes for each shard of the
+data set. Here a few thousand are drawn at a time, from bits, so that one costs little. Pure.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Iterable
+from typing import TypeVar
+
+import numpy as np
+import numpy.typing as npt
+
+from tfquiver.digests.sorted_numbers import distinct
+
+Bits = npt.NDArray[np.uint8]  # number i is bit i % 8, least significant first, of byte i / 8
+_ONES = np.array([value.bit_count() for value in range(256)], np.uint8)
+Number = TypeVar("Number", bound=np.integer)
+MOST_DRAWN = 4096  # at a time
+
+
+class Slots:
+    """A set of numbers from 0 to `size` - 1; `count` is how many there are in it. Whoever looks at one after the other
+    does that in `bytes`: to call this object, or numpy, for each takes several times as long."""
+
+    __slots__ = ("bits", "bytes", "count")
+
+    def __init__(self, mask: npt.NDArray[np.bool_]) -> None:
+        """`mask`: shape [size]."""
+        self.bytes = bytearray(np.packbits(mask, bitorder="little").tobytes())  # the same as `bits`, not to be changed
+        self.bits: Bits = np.frombuffer(self.bytes, np.uint8)
+        self.count = int(np.count_nonzero(mask))
+
+    def __contains__(self, number: int) -> bool:
+        return bool(self.bytes[number >> 3] >> (number & 7) & 1)
+
+    def mask(self, numbers: npt.NDArray[np.integer]) -> npt.NDArray[np.bool_]:
+        """Which of these are in it."""
+        mask: npt.NDArray[np.bool_] = (self.bits[numbers >> 3] >> (numbers & 7).astype(np.uint8) & 1) != 0
+        return mask
+
+    def add(self, number: int) -> bool:
+        """False when it was in it already."""
+        mask = 1 << (number & 7)
+        if self.bytes[number >> 3] & mask:
+            return False
+        self.bytes[number >> 3] |= mask
+        self.count += 1
+        return True
+
+    def remove(self, number: int) -> bool:
+        """False when it was not in it."""
+        mask = 1 << (number & 7)
+        if not self.bytes[number >> 3] & mask:
+            return False
+        self.bytes[number >> 3] ^= mask
+        self.count -= 1
+        return True
+
+    def remove_all(self, numbers: Iterable[int]) -> None:
+        """As `remove`."""
+        its, removed = self.bytes, 0
+        for number in numbers:
+            mask = 1 << (number & 7)
+            if its[number >> 3] & mask:
+                its[number >> 3] ^= mask
+                removed += 1
+        self.count -= removed
+
+
+def packed(values: bytearray) -> Bits:
+    """Of one byte for each number: those that are not zero."""
+    return np.packbits(np.frombuffer(values, np.uint8), bitorder="little")
+
+
+def count(bits: Bits) -> int:
+    return int(_ONES[bits].sum())
+
+
+def draw(bits: Bits, rng: np.random.Generator, first: int = 0, most: int = MOST_DRAWN) -> tuple[array[int], int]:
+    """Some of a set's numbers, each subset of that size equally likely, in random order; and how many more there are.
+
+    Args:
+      first: is added to each.
+      most: so many at most; hardly fewer where there are more.
+    """
+    ones = _ONES[bits]
+    ends = np.cumsum(ones, dtype=np.int64)
+    total = int(ends[-1]) if len(ends) else 0
+    ranks = np.arange(total) if total <= most else distinct(rng.integers(0, total, most))
+    at = np.searchsorted(ends, ranks, "right")  # the byte of the one with this rank
+    within = (ranks - (ends[at] - ones[at])).astype(np.int64)
+    each = np.unpackbits(bits[at].reshape(-1, 1), axis=1, bitorder="little")
+    bit = np.argmax(np.cumsum(each, axis=1) == within.reshape(-1, 1) + 1, axis=1)
+    numbers = rng.permutation(8 * at + bit + first).astype(np.uint32)
+    return array("I", numbers.tobytes()), total - len(numbers)
+
+
+def draw_runs(bits: Bits, rng: np.random.Generator, run: int, most: int = MOST_DRAWN) -> tuple[array[int], int]:
+    """As `draw`, but with all that there are of each group of `run` neighbours, one after the other from the last on.
+
+    Args:
+      run: numbers a group; 1 to 8. Groups are equally likely by what there is of them, and in random order.
+    """
+    drawn, more = draw(bits, rng, most=max(1, most // run))
+    numbers: npt.NDArray[np.int64] = np.frombuffer(drawn, np.uint32).astype(np.int64)
+    if more:
+        near = (distinct(numbers // run).reshape(-1, 1) * run + np.arange(run)).ravel()
+        near = near[near < 8 * len(bits)]
+        there = (bits[near >> 3] >> (near & 7).astype(np.uint8) & 1) != 0
+        more += len(numbers) - int(np.count_nonzero(there))
+        numbers = near[there]
+    groups, group_of = np.unique(numbers // run, return_inverse=True)
+    order = np.lexsort((-numbers, rng.permutation(len(groups))[group_of]))
+    return array("I", numbers[order].astype(np.uint32).tobytes()), more

@@ -1,0 +1,132 @@
+"""What the coordinator knows of nodes, data sets, jobs and workers, as Prometheus wants it.
+
+Every series is of the cluster, or of one of at most so many data sets and jobs: names come from clients, who can make
+as many as they like. Which ones: the largest, and those that read most.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import heapq
+from collections.abc import AsyncIterator, Iterable
+
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+
+from tfquiver.plain_text import plain
+from tfquiver.service.coordinator.cluster_members.dispatchers import SILENT_DISPATCHER_S, SILENT_WORKER_S, is_missed
+from tfquiver.service.coordinator.coordinator import Coordinator
+from tfquiver.service.coordinator.measuring.job_meter import Measured
+
+MOST_DATASETS = 100
+MOST_JOBS = 100
+_LONGEST_NAME = 128
+_JOB = ["training_job"]  # `job` is what Prometheus calls what it scrapes
+
+
+async def families(coordinator: Coordinator) -> AsyncIterator[Metric]:
+    """On the coordinator's loop, which has a turn between any two of them."""
+    for part in (_nodes, _workers, _sessions, _jobs):
+        for family in part(coordinator):
+            yield family
+        await asyncio.sleep(0)
+    async for family in _datasets(coordinator):
+        yield family
+
+
+def _gauge(name: str, about: str, value: float) -> Metric:
+    return GaugeMetricFamily(f"tfquiver_coordinator_{name}", about, value=value)
+
+
+def _nodes(coordinator: Coordinator) -> Iterable[Metric]:
+    live = coordinator.membership.live()
+    yield _gauge("nodes", "Nodes that are heard of.", len(live))
+    yield _gauge(
+        "lost_nodes", "Nodes given up within the last hour, and not back.", len(coordinator.membership.lost.told())
+    )
+    yield _gauge("quota_bytes", "What all nodes may store.", sum(node.quota_bytes for node in live))
+    yield _gauge("used_bytes", "What all nodes store.", sum(node.used_bytes for node in live))
+
+
+def _workers(coordinator: Coordinator) -> Iterable[Metric]:
+    dispatchers = coordinator.dispatchers.live()
+    workers = [worker for dispatcher in dispatchers for worker in dispatcher.workers]
+    silent = sum(is_missed(worker.silent_ms, worker.idle_ms) for worker in workers)
+    yield _gauge("dispatchers", "tf.data service dispatchers heard of within 30 s.", len(dispatchers))
+    about = f"Silent for {SILENT_DISPATCHER_S:g} s, and no longer than ten minutes; not those that left."
+    yield _gauge("lost_dispatchers", about, len(coordinator.dispatchers.lost()))
+    yield _gauge("workers", "Workers that these count on.", len(workers))
+    yield _gauge(
+        "silent_workers", f"Of these, without an answer for {SILENT_WORKER_S:g} s; not those long given up.", silent
+    )
+
+
+def _sessions(coordinator: Coordinator) -> Iterable[Metric]:
+    open_sessions = len(coordinator.sessions.read())
+    yield _gauge("read_sessions", "Sessions that somebody reads.", open_sessions)
+    yield _gauge("readers", "Readers, of all sessions.", coordinator.sessions.open_readers)
+
+
+async def _datasets(coordinator: Coordinator) -> AsyncIterator[Metric]:
+    known = coordinator.registry.all()
+    yield _gauge("datasets", "Data sets that are registered.", len(known))
+    largest = heapq.nlargest(MOST_DATASETS, known, key=lambda one: one.size_bytes)
+    size = GaugeMetricFamily("tfquiver_dataset_bytes", "Raw bytes of a data set.", labels=["dataset", "digest"])
+    resident = GaugeMetricFamily(
+        "tfquiver_dataset_resident_bytes", "Of these, cached; of data sets that have been read.",
+        labels=["dataset", "digest"],
+    )  # fmt: skip
+    for one in largest:
+        labels = [_name(one.name), one.digest_id.hex()[:12]]
+        size.add_metric(labels, one.size_bytes)
+        if (share := coordinator.caching.share(one.digest_id)) is not None:
+            resident.add_metric(labels, share.resident_bytes)
+            await asyncio.sleep(0)  # of millions of shards it takes some ms
+    yield size
+    yield resident
+
+
+def _jobs(coordinator: Coordinator) -> Iterable[Metric]:
+    by_name: dict[str, tuple[float, float, float | None]] = {}
+    totals: dict[str, tuple[int, int]] = {}
+    for key, meter in coordinator.meters:
+        measured = coordinator.meters.measured_of(key)
+        if measured is None:
+            continue
+        name = _name(coordinator.meters.name_of(key))
+        by_name[name] = _together(by_name.get(name), measured)
+        hit, missed = totals.get(name, (0, 0))
+        totals[name] = (hit + meter.totals.hit_bytes, missed + meter.totals.missed_bytes)
+    yield _gauge("jobs", "Jobs that read now.", len(by_name))
+    shown = heapq.nlargest(MOST_JOBS, by_name, key=lambda name: by_name[name][0])
+    rate = GaugeMetricFamily("tfquiver_job_bytes_per_second", "What a job reads, over ten seconds or so.", labels=_JOB)
+    stall = GaugeMetricFamily(
+        "tfquiver_job_stall_ratio", "Of a job's readers' time: waited for records (of the data set waited for most).",
+        labels=_JOB,
+    )  # fmt: skip
+    share = GaugeMetricFamily("tfquiver_job_hit_ratio", "Of the bytes read: came from the cache.", labels=_JOB)
+    hits = CounterMetricFamily("tfquiver_job_hit_bytes", "Handed to the job's readers from the cache.", labels=_JOB)
+    misses = CounterMetricFamily("tfquiver_job_missed_bytes", "Handed to them from the store.", labels=_JOB)
+    for name in shown:
+        bytes_per_s, stalled, hit_share = by_name[name]
+        rate.add_metric([name], bytes_per_s)
+        stall.add_metric([name], stalled)
+        if hit_share is not None:
+            share.add_metric([name], hit_share)
+        hits.add_metric([name], totals[name][0])
+        misses.add_metric([name], totals[name][1])
+    yield from (rate, stall, share, hits, misses)
+
+
+def _together(one: tuple[float, float, float | None] | None, other: Measured) -> tuple[float, float, float | None]:
+    """Of the data sets of one job: rates add up, of stalls the worst counts, hits are weighed by what is read."""
+    if one is None:
+        return other.bytes_per_s, other.stall_share, other.hit_share
+    bytes_per_s = one[0] + other.bytes_per_s
+    hit_share = other.hit_share if one[2] is None else one[2]
+    if one[2] is not None and other.hit_share is not None and bytes_per_s > 0:
+        hit_share = (one[2] * one[0] + other.hit_share * other.bytes_per_s) / bytes_per_s
+    return bytes_per_s, max(one[1], other.stall_share), hit_share
+
+
+def _name(text: str) -> str:
+    return plain(text, _LONGEST_NAME)

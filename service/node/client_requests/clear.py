@@ -1,0 +1,27 @@
+"""Gives up everything that a node keeps, because somebody asks for it, while it goes on serving."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+
+from absl import logging
+
+from tfquiver import errors
+from tfquiver.proto.tfquiver.v1 import node_pb2
+from tfquiver.service.node.disk.disk_cache import DiskCache
+from tfquiver.service.node.shard_fetching.shard_source import ShardSource
+from tfquiver.service.node.shard_memory.hot import HotSet
+
+
+async def clear(disk: DiskCache, source: ShardSource, hot: HotSet) -> node_pb2.ClearReply:
+    """What stood when it was called; what is fetched meanwhile stays. Readers keep their descriptors."""
+    hashes, before_bytes = disk.hashes(), disk.used_bytes
+    with contextlib.suppress(errors.ResourceExhaustedError):  # who asked is told what is left
+        await source.give_up(hashes)
+    await asyncio.to_thread(hot.keep_only, lambda hash: False)
+    left = sum(hash in disk for hash in hashes)
+    logging.info("cleared on demand: %d entries; the disk keeps %d", len(hashes) - left, left)
+    return node_pb2.ClearReply(
+        entries=len(hashes) - left, bytes=max(before_bytes - disk.used_bytes, 0), left=left
+    )  # fmt: skip

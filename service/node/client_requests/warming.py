@@ -1,0 +1,218 @@
+"""Reads into the cache what this node is to keep of a data set, because somebody asks for it before the first epoch."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Sequence
+
+import numpy as np
+from absl import logging
+from rich.filesize import decimal
+
+from tfquiver import errors
+from tfquiver.digests.digest import Digest
+from tfquiver.digests.prefixes import of_rows
+from tfquiver.placement import rendezvous
+from tfquiver.placement.places import Places
+from tfquiver.proto.tfquiver.v1 import coordinator_pb2, node_pb2, types_pb2
+from tfquiver.service.node.disk import entry
+from tfquiver.service.node.disk.disk_cache import DiskCache
+from tfquiver.service.node.shard_fetching.shard_source import ShardSource
+from tfquiver.service.node.shard_placement.known_places import KnownPlaces
+
+MOST_TOLD = 64
+# Requests to the store, where shards are neighbours: less than half of what it is sent at first; readers have the rest.
+# Each counts until its shards stand on the disk: with four of 8 MiB, a store of 200 MB/s was asked for 20 MB at a time.
+PARALLEL = 6
+TOGETHER_SHARDS, TOGETHER_BYTES = 32, 12 << 20  # of each: more would only wait in memory
+MOST_FAILED = 16  # in a row: whatever is wrong, it is not one object
+_ASKED_SHARDS = 65536
+_PROGRESS_S = 0.25
+
+
+class Warming:
+    """Lives on one loop.
+
+    Args:
+      members: every live node.
+      missing: of a data set's shards, those that no node holds; raises TfquiverError.
+      known: where data sets with a placement are kept.
+      met: `members` are those of now when it has returned: what two nodes take for their own is read twice.
+    """
+
+    def __init__(
+        self,
+        node_id: str,
+        disk: DiskCache,
+        source: ShardSource,
+        members: Callable[[], Sequence[types_pb2.NodeInfo]],
+        missing: Callable[[bytes, Sequence[int]], Awaitable[coordinator_pb2.MissingReply]],
+        known: KnownPlaces | None = None,
+        met: Callable[[], Awaitable[None]] | None = None,
+    ) -> None:
+        self._known, self._met = known or KnownPlaces(), met
+        self._node_id, self._disk, self._source = node_id, disk, source
+        self._members, self._missing = members, missing
+        self._runs = set[_Run]()
+
+    def works(self) -> list[node_pb2.Work]:
+        """Those under way, for people; at most so many."""
+        return [run.told() for run in itertools.islice(self._runs, MOST_TOLD)]
+
+    async def warm(self, digest: Digest) -> AsyncGenerator[node_pb2.WarmProgress, None]:
+        """How far it is, now and then; the last one says `over`. A caller that stops asking ends it."""
+        if self._met is not None:
+            await self._met()
+        storing = sorted({node.node_id for node in self._members() if node.quota_bytes} | self._own())
+        if self._node_id not in storing:
+            yield node_pb2.WarmProgress(over=True)
+            return
+        places = self._known.of(digest.digest_id)
+        owned = await asyncio.to_thread(_owned, digest, self._node_id, storing, places)
+        run = _Run(digest, owned, self._disk, self._source)
+        lacking = await asyncio.to_thread(run.count)
+        if storing[1:]:
+            run.elsewhere = await self._held_elsewhere(digest, lacking)
+            lacking = await asyncio.to_thread(run.count)
+        work = asyncio.create_task(run.work(lacking))
+        self._runs.add(run)
+        try:
+            while not work.done():
+                await asyncio.wait([work], timeout=_PROGRESS_S)
+                yield run.progress()
+            await work
+        finally:
+            self._runs.discard(run)
+            work.cancel()
+            await asyncio.gather(work, return_exceptions=True)
+        await asyncio.to_thread(run.count)  # evictions may have taken some of it meanwhile
+        told = run.progress()
+        told.over = True
+        yield told
+
+    def _own(self) -> set[str]:
+        """A coordinator that has just been started may not have heard of this node yet."""
+        return {self._node_id} if self._disk.quota_bytes else set()
+
+    async def _held_elsewhere(self, digest: Digest, lacking: Sequence[int]) -> frozenset[int]:
+        """Of these, what another node holds, as after owners have changed (I-9)."""
+        held: set[int] = set()
+        try:
+            for at in range(0, len(lacking), _ASKED_SHARDS):
+                asked = lacking[at : at + _ASKED_SHARDS]
+                held |= set(asked) - set((await self._missing(digest.digest_id, asked)).shards)
+        except errors.NotFoundError:  # nobody has read it for a while: where it is will be known when somebody does
+            return frozenset()
+        except errors.TfquiverError as error:
+            logging.warning("warming: %s; what other nodes hold is read again", error)
+        return frozenset(held)
+
+
+def _owned(digest: Digest, node_id: str, storing: Sequence[str], places: Places | None) -> list[int]:
+    """Each content once: a shard may stand at several places of a data set."""
+    _, first = np.unique(digest.hashes, axis=0, return_index=True)
+    shards = np.sort(first)
+    if places is not None:  # other owners take it over from the first
+        mine = np.array([name == node_id for name in places.first(of_rows(digest.hashes[shards]))], np.bool_)
+        shards = shards[mine]
+    elif len(storing) > 1:
+        shards = shards[rendezvous.owners(digest.hashes[shards], storing) == storing.index(node_id)]
+    return [int(shard) for shard in shards]
+
+
+class _Run:
+    """One call's."""
+
+    def __init__(self, digest: Digest, owned: Sequence[int], disk: DiskCache, source: ShardSource) -> None:
+        self._digest, self._owned, self._disk, self._source = digest, owned, disk, source
+        self._total_bytes = int(digest.lengths[np.asarray(owned, np.int64)].sum(dtype=np.uint64))
+        self.elsewhere: frozenset[int] = frozenset()
+        self._resident = self._resident_bytes = 0
+        self._refused = self._failed = self._failed_in_a_row = 0
+        self._landing_bytes = 0
+        self._trouble = ""
+
+    def count(self) -> list[int]:
+        """Counts what is resident; what is not. For a thread: there may be millions."""
+        lacking = [shard for shard in self._owned if not self._is_here(shard)]
+        self._resident = len(self._owned) - len(lacking)
+        self._resident_bytes = self._total_bytes - sum(int(self._digest.lengths[shard]) for shard in lacking)
+        return lacking
+
+    def told(self) -> node_pb2.Work:
+        return node_pb2.Work(
+            kind=node_pb2.WORK_KIND_WARM, digest_id=self._digest.digest_id, done_bytes=self._resident_bytes,
+            total_bytes=self._total_bytes, trouble=self._trouble,
+        )  # fmt: skip
+
+    def progress(self) -> node_pb2.WarmProgress:
+        return node_pb2.WarmProgress(
+            shards=len(self._owned),
+            total_bytes=self._total_bytes,
+            resident_shards=self._resident,
+            resident_bytes=self._resident_bytes,
+            refused_shards=self._refused,
+            failed_shards=self._failed,
+            trouble=self._trouble,
+        )
+
+    async def work(self, lacking: Sequence[int]) -> None:
+        """Several loads at a time, until all have been tried; gives up when one after the other fails."""
+        todo = iter(lacking)
+        async with asyncio.TaskGroup() as group:
+            for _ in range(PARALLEL):
+                group.create_task(self._load_on(todo))
+
+    async def _load_on(self, todo: Iterator[int]) -> None:
+        while self._failed_in_a_row < MOST_FAILED and (shards := self._next(todo)):
+            await asyncio.gather(*map(self._load_one, shards))
+            await asyncio.sleep(0)
+
+    def _next(self, todo: Iterator[int]) -> list[int]:
+        """Neighbours, as a rule, which come in one request."""
+        shards: list[int] = []
+        size_bytes = 0
+        while len(shards) < TOGETHER_SHARDS and size_bytes < TOGETHER_BYTES:
+            shard = next(todo, None)
+            if shard is None:
+                break
+            shards.append(shard)
+            size_bytes += int(self._digest.lengths[shard])
+        return shards
+
+    async def _load_one(self, shard: int) -> None:
+        if not self._is_here(shard):  # a file that is fetched whole brings its other shards
+            await self._load(shard)
+        if self._is_here(shard):
+            self._resident += 1
+            self._resident_bytes += int(self._digest.lengths[shard])
+
+    async def _load(self, shard: int) -> None:
+        hash = self._digest.hashes[shard].tobytes()
+        size_bytes = entry.disk_bytes(entry.HEADER_BYTES + int(self._digest.lengths[shard]))
+        if not self._disk.wanted(hash):
+            self._refuse("how it is cached (tfquiver dataset show) keeps no more of it")
+            return
+        if lacks := self._disk.lacking(hash, size_bytes, self._landing_bytes):
+            self._refuse(f"there is no more room: {lacks}; the node's quota is {decimal(self._disk.quota_bytes)}")
+            return
+        self._landing_bytes += size_bytes
+        try:
+            await self._source.load(self._digest, shard)
+            self._failed_in_a_row = 0
+        except errors.ResourceExhaustedError as error:
+            self._refuse(str(error))
+        except errors.TfquiverError as error:
+            self._failed, self._failed_in_a_row = self._failed + 1, self._failed_in_a_row + 1
+            self._trouble = str(error)
+        finally:
+            self._landing_bytes -= size_bytes
+
+    def _refuse(self, why: str) -> None:
+        self._refused += 1
+        self._trouble = self._trouble or why
+
+    def _is_here(self, shard: int) -> bool:
+        hash = self._digest.hashes[shard].tobytes()
+        return hash in self._disk or shard in self.elsewhere or self._source.is_handed_over(hash)

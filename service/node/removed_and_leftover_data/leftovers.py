@@ -1,0 +1,154 @@
+"""What scans that came to nothing have left on this node's disk: nobody's bytes go.
+
+A scan places shards at their owners before there is a data set that names them. If it never ends, because its data set
+was deleted or everybody was killed, they are nobody's. They go soon after a data set that has a name was deleted; else
+an hour after they came, in which no scan was seen anywhere: until then one that is asked for again finds them. Nothing
+goes while a scan is under way on any node, nor what a registered data set names.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import random
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+
+import numpy as np
+from absl import logging
+
+from tfquiver import errors
+from tfquiver.digests.digest import Digest
+from tfquiver.digests.prefixes import of_hashes, strike
+from tfquiver.rare_lines import every_n_seconds
+from tfquiver.service.node.removed_and_leftover_data.placed_log import PlacedLog
+
+KEPT_S = 3600.0
+MAX_ASKED = 1 << 19  # prefixes in a question: 4 MiB
+_LOOK_S, _SOON_S = 300.0, 5.0
+_LATE_S = 60.0  # shards of a scan that is given up still come for so long
+_GIVEN_UP_AT_ONCE = 1000
+
+Unclaimed = Callable[[bytes], Awaitable[tuple[bool, bytes]]]
+
+
+class Leftovers:
+    """Lives on one loop. `start` it, `close` it.
+
+    Args:
+      is_here: whether an entry with that hash stands.
+      here: ids of the digests that this node has; `digest`: one of them; raises TfquiverError.
+      unclaimed: of 8-byte prefixes of hashes, one after the other: whether a scan is under way anywhere, and if none is
+        a byte for each, 1: no registered data set names it. Raises TfquiverError.
+      give_up: deletes the shards with these hashes; raises TfquiverError where some of them stay.
+      now_s: Unix time.
+    """
+
+    def __init__(
+        self,
+        log: PlacedLog,
+        is_here: Callable[[bytes], bool],
+        here: Callable[[], Collection[bytes]],
+        digest: Callable[[bytes], Awaitable[Digest]],
+        unclaimed: Unclaimed,
+        give_up: Callable[[Sequence[bytes]], Awaitable[None]],
+        now_s: Callable[[], float],
+    ) -> None:
+        self._log, self._is_here, self._here, self._digest = log, is_here, here, digest
+        self._unclaimed, self._give_up, self._now_s = unclaimed, give_up, now_s
+        self._quiet_since_s = now_s()
+        self._abandoned_s = -np.inf
+        self._news = asyncio.Event()
+        self._looking = asyncio.Lock()
+        self._task: asyncio.Task[None] | None = None
+
+    def start(self) -> None:
+        self._task = asyncio.get_running_loop().create_task(self._run())
+
+    async def close(self) -> None:
+        if self._task:
+            self._task.cancel()
+            await asyncio.gather(self._task, return_exceptions=True)
+        await asyncio.to_thread(self._log.close)
+
+    def abandoned(self) -> None:
+        """A data set was deleted: what its scans have placed, if any was under way, is not waited for."""
+        self._abandoned_s = self._now_s()
+        self._news.set()
+
+    async def look(self) -> bool:
+        """Lets go of what is nobody's; whether nothing is left that is to go soon. Raises TfquiverError."""
+        async with self._looking:
+            noted = await asyncio.to_thread(self._log.noted)
+            left = await asyncio.to_thread(self._standing, noted)
+            if left and (await self._unclaimed(b""))[0]:
+                self._quiet_since_s = self._now_s()
+                return not any(self._is_abandoned(noted[hash]) for hash in left)
+            left = await self._unnamed_here(left)
+            for at in range(0, len(left), MAX_ASKED):
+                asked = left[at : at + MAX_ASKED]
+                scanning, bits = await self._unclaimed(of_hashes(asked).astype("<u8").tobytes())
+                if scanning or len(bits) != len(asked):
+                    return False
+                await self._let_go(await asyncio.to_thread(self._due, asked, bits, noted))
+            return True
+
+    def _standing(self, noted: Mapping[bytes, int]) -> list[bytes]:
+        """Settles what does not stand, unless it may be on its way just now. For a thread: there may be a million."""
+        left = [hash for hash in noted if self._is_here(hash)]
+        too_old_s = self._now_s() - _LATE_S
+        self._log.settle(hash for hash in noted.keys() - set(left) if noted[hash] < too_old_s)
+        return left
+
+    def _due(self, asked: Sequence[bytes], bits: bytes, noted: Mapping[bytes, int]) -> list[bytes]:
+        """Settles what a data set names. For a thread, too."""
+        self._log.settle(hash for hash, bit in zip(asked, bits, strict=True) if not bit)
+        return [hash for hash, bit in zip(asked, bits, strict=True) if bit and self._is_due(noted[hash])]
+
+    def _is_abandoned(self, placed_s: int) -> bool:
+        return placed_s <= self._abandoned_s + _LATE_S
+
+    def _is_due(self, placed_s: int) -> bool:
+        return self._is_abandoned(placed_s) or self._now_s() - max(placed_s, self._quiet_since_s) >= KEPT_S
+
+    async def _let_go(self, hashes: Sequence[bytes]) -> None:
+        for at in range(0, len(hashes), _GIVEN_UP_AT_ONCE):
+            part = hashes[at : at + _GIVEN_UP_AT_ONCE]
+            await self._give_up(part)
+            await asyncio.to_thread(self._log.settle, part)
+        if hashes:
+            logging.info("%d shards that scans have left are no data set's: they go", len(hashes))
+
+    async def _unnamed_here(self, hashes: list[bytes]) -> list[bytes]:
+        """Those that no digest of this node names; the others are settled."""
+        if not hashes:
+            return []
+        distinct, shard_of = np.unique(of_hashes(hashes), return_inverse=True)
+        struck = np.zeros(len(distinct), np.bool_)
+        for digest_id in list(self._here()):
+            if struck.all():
+                break
+            try:
+                digest = await self._digest(digest_id)
+            except errors.TfquiverError:
+                continue  # then the coordinator says what is its
+            await asyncio.to_thread(strike, struck, distinct, digest.hashes)
+        named = struck[shard_of]
+        await asyncio.to_thread(self._log.settle, [hashes[at] for at in np.flatnonzero(named)])
+        return [hashes[at] for at in np.flatnonzero(~named)]
+
+    async def _run(self) -> None:
+        soon_s = _SOON_S
+        while True:
+            is_done = False
+            try:
+                is_done = await self.look()
+            except errors.TfquiverError as error:
+                every_n_seconds(logging.WARNING, "what scans have left: %s", 600, error)
+            except Exception:  # noqa: BLE001 - whatever it was: without this task nothing would ever go
+                logging.exception("what scans have left")
+            is_soon = not is_done or self._now_s() <= self._abandoned_s + _LATE_S
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(soon_s if is_soon else _LOOK_S * random.uniform(0.5, 1.5)):
+                    await self._news.wait()
+            soon_s = _SOON_S if self._news.is_set() or not is_soon else min(_LOOK_S, 1.5 * soon_s)
+            self._news.clear()

@@ -1,0 +1,156 @@
+"""Data sets that were removed: what this node keeps of them alone goes, and then their digests.
+
+The coordinator says which of the digests that lie here have been removed. Nothing is deleted for a digest that it only
+does not know: it may have lost its memory, and what is cached is good still.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+
+import numpy as np
+import numpy.typing as npt
+from absl import logging
+
+from tfquiver import errors
+from tfquiver.digests.digest import Digest
+from tfquiver.digests.prefixes import of_rows
+from tfquiver.logs import about
+
+_ASKED_AT_ONCE = 16_384
+_TRY_AGAIN_S = 5.0
+_SHARDS_AT_ONCE = 4_000_000  # or those of one data set: about 60 bytes of memory each
+_NAMED = 5
+
+
+class Removals:
+    """Lives on one loop. `start` it, `close` it.
+
+    Args:
+      here: ids of the digests that this node has, on the disk or in memory.
+      digest: the digest with that id; raises TfquiverError.
+      drop: forgets a digest, on the disk too.
+      removed: those of these digest ids whose data sets were removed; raises TfquiverError.
+      give_up: deletes the shards with these hashes; raises TfquiverError where some of them stay.
+      still: returns when nothing of these digest ids is on its way here from another node.
+    """
+
+    def __init__(
+        self,
+        here: Callable[[], Sequence[bytes]],
+        digest: Callable[[bytes], Awaitable[Digest]],
+        drop: Callable[[bytes], Awaitable[None]],
+        removed: Callable[[Sequence[bytes]], Awaitable[Sequence[bytes]]],
+        give_up: Callable[[Sequence[bytes]], Awaitable[None]],
+        still: Callable[[Sequence[bytes]], Awaitable[None]],
+    ) -> None:
+        self._still = still
+        self._here, self._digest, self._drop = here, digest, drop
+        self._removed, self._give_up = removed, give_up
+        self._seen = 0
+        self._news = asyncio.Event()
+        self._task: asyncio.Task[None] | None = None
+
+    def start(self) -> None:
+        self._task = asyncio.get_running_loop().create_task(self._run())
+
+    async def close(self) -> None:
+        if self._task:
+            self._task.cancel()
+            await asyncio.gather(self._task, return_exceptions=True)
+
+    def told(self, removals: int) -> None:
+        """The coordinator's number of them: another than before when there was one, or it is another coordinator."""
+        if removals != self._seen:
+            self._seen = removals
+            self._news.set()
+
+    async def _run(self) -> None:
+        while True:
+            await self._news.wait()
+            self._news.clear()
+            try:
+                await self.carry_out()
+            except (errors.TfquiverError, OSError) as error:
+                logging.warning("removed data sets: %s; trying again in %g s", error, _TRY_AGAIN_S)
+            except Exception:  # noqa: BLE001 - whatever it was: without this task nothing would ever be removed again
+                logging.exception("removed data sets; trying again in %g s", _TRY_AGAIN_S)
+            else:
+                continue
+            self._news.set()
+            await asyncio.sleep(_TRY_AGAIN_S)
+
+    async def give_up(self, digest_ids: Sequence[bytes]) -> None:
+        """What is kept of these alone; their data sets stay. Raises TfquiverError."""
+        kept = [digest_id for digest_id in self._here() if digest_id not in digest_ids]
+        await self._still(digest_ids)
+        for digest_id in digest_ids:
+            await self._give_up(await self._alone([await self._digest(digest_id)], kept))
+
+    async def carry_out(self) -> None:
+        """What is done twice, or after a kill half-way, does no harm: the digest goes last."""
+        here = self._here()
+        gone: list[bytes] = []
+        for at in range(0, len(here), _ASKED_AT_ONCE):
+            gone += await self._removed(here[at : at + _ASKED_AT_ONCE])
+        if not gone:
+            return
+        await self._still(gone)
+        kept = sorted(set(here).difference(gone))
+        batch: list[bytes] = []
+        digests: list[Digest] = []
+        for digest_id in gone:
+            batch.append(digest_id)
+            try:
+                digests.append(await self._digest(digest_id))
+            except errors.TfquiverError as error:
+                logging.warning(
+                    "digest %s of a removed data set: %s", digest_id.hex(), error, extra=about(digest=digest_id)
+                )
+            if digest_id == gone[-1] or sum(digest.num_shards for digest in digests) >= _SHARDS_AT_ONCE:
+                if digests:
+                    alone = await self._alone(digests, kept)
+                    await self._give_up(alone)
+                    names = ", ".join(repr(digest.name) for digest in digests[:_NAMED])
+                    logging.info("%d data sets were removed (%s): %d shards go", len(digests), names, len(alone))
+                for done in batch:
+                    await self._drop(done)
+                batch, digests = [], []
+
+    async def _alone(self, digests: Sequence[Digest], kept: Sequence[bytes]) -> list[bytes]:
+        """Their hashes that no digest of `kept` has. By a part of the hash: what is taken for another's stays.
+
+        For all of them at a time: each of `kept`, of which there may be thousands, is read once.
+        """
+        parts, shard_of = await asyncio.to_thread(_distinct_parts, digests)
+        alone = np.ones(len(parts), np.bool_)
+        for digest_id in kept:
+            try:
+                other = await self._digest(digest_id)
+            except errors.TfquiverError as error:  # it will be got again, and what it names is got again then
+                logging.warning("digest %s: %s", digest_id.hex(), error, extra=about(digest=digest_id))
+                continue
+            await asyncio.to_thread(_strike_out, alone, parts, other)
+        return await asyncio.to_thread(_hashes, digests, alone[shard_of])
+
+
+def _distinct_parts(digests: Sequence[Digest]) -> tuple[npt.NDArray[np.uint64], npt.NDArray[np.intp]]:
+    """Sorted; and of each shard of each digest where its part stands."""
+    parts, shard_of = np.unique(np.concatenate([of_rows(digest.hashes) for digest in digests]), return_inverse=True)
+    return parts, shard_of
+
+
+def _strike_out(alone: npt.NDArray[np.bool_], parts: npt.NDArray[np.uint64], other: Digest) -> None:
+    if not len(parts):
+        return
+    its = of_rows(other.hashes)
+    at = np.minimum(np.searchsorted(parts, its), len(parts) - 1)
+    alone[at[parts[at] == its]] = False
+
+
+def _hashes(digests: Sequence[Digest], chosen: npt.NDArray[np.bool_]) -> list[bytes]:
+    """Of the shards of all digests, one after the other, those that are chosen."""
+    ends = np.cumsum([digest.num_shards for digest in digests])
+    parts = zip(digests, np.split(chosen, ends[:-1]), strict=True)
+    return [row.tobytes() for digest, its in parts for row in digest.hashes[its]]

@@ -1,0 +1,359 @@
+"""Where a reader's shards come from: hot set, disk, the owner's node, the object store; in that order."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import functools
+import time
+from collections.abc import Callable, Iterator, Sequence
+
+from absl import logging
+
+from tfquiver import errors
+from tfquiver.digests.derived_uris import is_derived
+from tfquiver.digests.digest import Digest, ShardRef
+from tfquiver.logs import about
+from tfquiver.rare_lines import every_n_seconds
+from tfquiver.service.metrics.instruments import FETCH
+from tfquiver.service.node.counters.stats import Stats
+from tfquiver.service.node.disk import entry
+from tfquiver.service.node.disk.disk_cache import DiskCache
+from tfquiver.service.node.disk.disk_reads import DiskReads
+from tfquiver.service.node.disk.inserts import Inserts
+from tfquiver.service.node.disk.stored_body import StoredBody
+from tfquiver.service.node.disk_quota.rules import Why
+from tfquiver.service.node.object_store.fetcher import Fetcher
+from tfquiver.service.node.shard_fetching.flights import Flights
+from tfquiver.service.node.shard_fetching.other_nodes import OtherNodes, Owners, Peers
+from tfquiver.service.node.shard_fetching.reach import ON_DISK
+from tfquiver.service.node.shard_fetching.resident import bitmap
+from tfquiver.service.node.shard_memory.hot import HotSet
+from tfquiver.service.node.shard_memory.ready_shard import ReadyShard as ReadyShard
+from tfquiver.service.node.shard_memory.sealed_memory import NoMemoryError
+from tfquiver.service.node.shard_memory.verified import VerifiedShard
+from tfquiver.service.node.shard_placement.handing_over import HandingOver
+
+_ITSELF = b"itself"
+
+
+class ShardSource:
+    """Lives on one loop; what blocks runs in its own bounded pools of threads."""
+
+    def __init__(
+        self,
+        node_id: str,
+        disk: DiskCache,
+        hot: HotSet,
+        fetcher: Fetcher,
+        peers: Peers | None = None,
+        stands_in: Callable[[VerifiedShard], bool] = lambda shard: False,
+        owners: Owners | None = None,
+    ) -> None:
+        """`stands_in` (blocks): whether another node keeps a shard for which this one has no room."""
+        self._node_id, self._disk, self._hot, self._fetcher = node_id, disk, hot, fetcher
+        self._flights: Flights[bytes, ReadyShard] = Flights()
+        self._reads = DiskReads(disk, hot)
+        self._stats = Stats()
+        self._inserts = Inserts(disk.insert)
+        self._handing_over = HandingOver(stands_in)
+        self._reading = 0  # fetches from the store that a reader waits for, here or at a peer
+        self.on_spare: Callable[[], None] = lambda: None  # told when the last of those is over
+        self._others = OtherNodes(node_id, peers, owners, self._stats)
+
+    async def get(
+        self, digest: Digest, index: int, owner: str, bypass: bool = False, ask_others: bool = True
+    ) -> ReadyShard:
+        """A shard of `digest`, ready to be handed over; the caller closes it.
+
+        Args:
+          owner: node id of the node that keeps it; this node's: it is kept here; "": nobody does.
+          bypass: from the store and nowhere else, joined with nobody's fetch, and kept nowhere: what a job without
+            the cache would have (Quiver, FAST'20, section 5.3).
+          ask_others: this node, an owner, may ask another one for it before the store.
+
+        Raises:
+          StaleDigestError, DataLossError, UnavailableError, PermissionError_: neither peer nor store could give it.
+          ResourceExhaustedError: out of descriptors or memory.
+        """
+        ref, began_s = digest.shard(index), time.perf_counter()
+        try:
+            ready = await self._get(digest, ref, owner, bypass, ask_others)
+        except NoMemoryError as error:
+            if not self._hot.give_up_half():
+                raise
+            every_n_seconds(logging.WARNING, "%s: half of the hot set is given up", 10, error)
+            ready = await self._get(digest, ref, owner, bypass, ask_others)
+        FETCH.labels(ready.source).observe(time.perf_counter() - began_s)
+        return ready
+
+    async def _get(self, digest: Digest, ref: ShardRef, owner: str, bypass: bool, ask_others: bool) -> ReadyShard:
+        if bypass:
+            return await self._past_the_cache(digest, ref)
+        ready = self._hot.get(ref.hash)
+        if ready is None:
+            key = ref.hash
+            if is_derived(ref.file.uri) and not ask_others:
+                # A node that this one waits for asks back what this one can compute itself: it must not wait for that.
+                key += _ITSELF
+            joined = key in self._flights
+            ready = await self._flights.join(key, lambda: self._obtain(digest, ref, owner, ask_others=ask_others))
+            if not joined:
+                self._stats.count(ready)
+                return ready
+        else:
+            self._disk.used(ref.hash)
+        self._stats.hit(ready)
+        return ready
+
+    async def _past_the_cache(self, digest: Digest, ref: ShardRef) -> ReadyShard:
+        with self._reader_waits():
+            while (shard := await self._fetcher.fetch(digest, ref, keep=False, bypass=True)) is None:
+                pass
+            self._stats.bypasses += 1
+            self._stats.bypass_bytes += ref.length_bytes
+            return await self._reads.run(ReadyShard.from_bytes, shard.raw, shard.crc32c, "store")
+
+    async def load(self, digest: Digest, index: int) -> None:
+        """Gets a shard because it was ordered, for nobody yet.
+
+        One that is being fetched anyway is only waited for. Raises as `get`; ResourceExhaustedError also when no node
+        has room to keep it. It is not kept, and that is no error, where it is not wanted any more.
+        """
+        ref = digest.shard(index)
+        ready, fetched = self._hot.get(ref.hash), False
+        if ready is None:
+            fetched = ref.hash not in self._flights
+            ready = await self._flights.join(
+                ref.hash, lambda: self._obtain(digest, ref, self._node_id, for_reader=False)
+            )
+        try:
+            if fetched and ready.source == "store":
+                self._stats.loads += 1
+                self._stats.loaded_bytes += ref.length_bytes
+            await self._keep(ref, ready)
+        finally:
+            ready.close()
+
+    def is_handed_over(self, hash: bytes) -> bool:
+        """Whether another node took it, as far as is known."""
+        return self._handing_over.taken(hash)
+
+    def is_missing(self, hash: bytes) -> None:
+        """No node has it, says somebody who knows better."""
+        self._handing_over.forget([hash])
+
+    @property
+    def is_spare(self) -> bool:
+        """No reader waits for the store."""
+        return not self._reading
+
+    @property
+    def disk_hangs(self) -> bool:
+        """What is not in memory cannot be had here now."""
+        return self._reads.hang
+
+    async def evict(self, hashes: Sequence[bytes]) -> bool:
+        """Gives up what the disk's rules do not keep, on the disk and in memory. Readers keep their descriptors.
+
+        False: the disk did not let go of all of it; ask again.
+        """
+        self._handing_over.forget(hashes)
+        return await asyncio.to_thread(self._evicted, hashes)
+
+    def _evicted(self, hashes: Sequence[bytes]) -> bool:
+        whole = self._disk.evict(hashes)
+        for hash in hashes:
+            if not self._disk.wanted(hash, Why.STANDS):
+                self._hot.drop(hash)
+        return whole
+
+    async def give_up(self, hashes: Sequence[bytes]) -> None:
+        """Deletes these, on the disk and in memory, whatever the rules keep. Readers keep their descriptors.
+
+        Raises ResourceExhaustedError: the disk did not let all of them go.
+        """
+        self._handing_over.forget(hashes)
+        _, stay = await asyncio.to_thread(self._disk.give_up, hashes)
+        for hash in hashes:
+            self._hot.drop(hash)
+        if stay:
+            raise errors.ResourceExhaustedError(
+                f"node {self._node_id}: its disk does not let go of {stay} shards: is it read-only? Its log says why"
+            )
+
+    async def settle(self) -> bool:
+        """As `evict`, of everything, and down to the limits; after the rules have changed."""
+        whole = await asyncio.to_thread(self._disk.settle)
+        await asyncio.to_thread(self._hot.keep_only, lambda hash: self._disk.wanted(hash, Why.STANDS))
+        return whole
+
+    async def get_raw(self, hashes: Sequence[bytes]) -> dict[bytes, ReadyShard]:
+        """Those that stand raw on this disk, in one turn of a thread; the caller closes them, and `get`s the rest."""
+        here = [hash for hash in hashes if hash in self._disk]
+        if not here:
+            return {}
+        began_s = time.perf_counter()
+        found = await self._reads.run(self._reads.raw_entries, here)
+        took_s = time.perf_counter() - began_s
+        for ready in found.values():
+            self._stats.hit(ready)
+            FETCH.labels(ready.source).observe(took_s)
+        return found
+
+    async def get_stored(self, digest: Digest, index: int, ask_others: bool = True) -> StoredBody:
+        """As `get` for this node as the owner, in the form that a peer is sent. The caller closes it.
+
+        `ask_others`: another owner may be asked for it before the store is.
+        """
+        ref = digest.shard(index)
+        if opened := await self._reads.run(self._disk.open_entry, ref.hash):
+            return StoredBody(opened.fd, entry.HEADER_BYTES, opened.header)
+        # Who may not ask others for it computes it for its owner perhaps, who asks: it is not to be kept twice.
+        owner = "" if is_derived(ref.file.uri) and not ask_others else self._node_id
+        ready = await self.get(digest, index, owner, ask_others=ask_others)
+        header = entry.Header(
+            entry.RAW, ready.length_bytes, ready.length_bytes, ready.crc32c, ready.crc32c, ref.hash
+        )  # fmt: skip
+        return StoredBody(ready.fd, ready.offset, header)
+
+    async def resident(self, digest: Digest) -> bytes:
+        """As `resident.bitmap`: what need not come from the store."""
+        return await asyncio.to_thread(bitmap, digest, lambda hash: hash in self._disk or self.is_handed_over(hash))
+
+    async def drop(self, hash: bytes, reason: str) -> None:
+        """A reader found the shard bad: what is kept of it is checked, and given up if the reader is right (I-5)."""
+        self._hot.drop(hash)
+        if not await self._reads.run(self._disk.drop_if_damaged, hash, reason):
+            logging.warning("entry %s is as it should be, though: %s", hash.hex(), reason, extra=about(hash=hash))
+        else:
+            self._others.suspect(hash)
+
+    def stats(self) -> Stats:
+        self._stats.store_bytes = self._fetcher.meter.store_bytes
+        self._stats.store_requests = self._fetcher.meter.store_requests
+        self._stats.computed, self._stats.computed_bytes = self._fetcher.computed, self._fetcher.computed_bytes
+        self._stats.corrupt_entries = self._disk.corrupt_entries
+        self._stats.refused_inserts = self._disk.refused_inserts
+        self._stats.refused_by_disk = self._disk.refused_by_disk
+        self._stats.refused_damaged = self._disk.refused_damaged
+        self._stats.entries = len(self._disk)
+        self._stats.hot_bytes = self._hot.size_bytes
+        self._stats.evictions = self._disk.evictions
+        self._stats.evicted_bytes = self._disk.evicted_bytes
+        self._stats.written_bytes = self._disk.written_bytes
+        self._stats.peer_mismatches = self._others.mismatches
+        return self._stats
+
+    @property
+    def landing(self) -> int:
+        """Shards on their way onto this disk or to another node, which would have to be fetched again."""
+        return len(self._inserts) + len(self._handing_over)
+
+    async def close(self) -> None:
+        """Stops fetches that are under way and lets go of the hot set."""
+        await self._fetcher.close()
+        await self._flights.close()
+        await self._handing_over.close()
+        await self._inserts.close()
+        await self._reads.close()
+        self._hot.close()
+
+    async def take_over(self, digest: Digest, index: int, holder: str) -> None:
+        """A shard that this node owns now from one that holds it, onto the disk; never from the store.
+
+        Raises UnavailableError and others: it is not there any more; ResourceExhaustedError: no room here.
+        """
+        ref = digest.shard(index)
+        if ref.hash in self._disk:
+            return
+        ready = await self._others.get_from(holder, digest, ref, ON_DISK)
+        try:
+            shard = await self._reads.run(self._reads.copied, ref, ready)
+        finally:
+            ready.close()
+        await self._inserts.insert(shard)
+        if ref.hash in self._disk:
+            self._stats.moved += 1
+            self._stats.moved_bytes += ref.length_bytes
+
+    async def _obtain(
+        self, digest: Digest, ref: ShardRef, owner: str, for_reader: bool = True, ask_others: bool = True
+    ) -> ReadyShard:
+        if ready := await self._here(ref):
+            return ready
+        instead = functools.partial(self._instead, digest, ref) if for_reader and _is_a_range(ref) else None
+        found = await self._others.get(digest, ref, owner, ask_others, instead)
+        if isinstance(found, ReadyShard):
+            ready = found
+            if owner == self._node_id:
+                await self._keep_copy(ref, ready)
+            return self._reads.kept_hot(ref.hash, ready)
+        keep = owner == self._node_id
+        with self._reader_waits() if for_reader else contextlib.nullcontext():
+            shard = found
+            while shard is None:
+                shard = await self._fetcher.fetch(digest, ref, keep=bool(owner), ask_others=ask_others)
+                if shard is None and (ready := await self._here(ref)):
+                    return ready
+            if keep:
+                await self._inserts.keep(shard)
+            ready = await self._reads.run(self._reads.fetched, ref, shard, keep)
+            lands = ref.hash in self._disk or self._inserts.under_way(ref.hash)
+            if keep and not lands and not self._handing_over.full and self._disk.may_stand_in(ref.hash):
+                self._handing_over.start(shard)
+            return ready
+
+    async def _instead(self, digest: Digest, ref: ShardRef) -> VerifiedShard:
+        """From the store, though another node was asked for it, which is late."""
+        shard = await self._fetcher.fetch(digest, ref, keep=False)
+        if shard is None:
+            raise errors.UnavailableError(f"{ref.file.uri}: it is read in passes")
+        return shard
+
+    async def _keep_copy(self, ref: ShardRef, ready: ReadyShard) -> None:
+        """On the disk, if there is room. Closes it where that fails."""
+        try:
+            await self._inserts.keep(await self._reads.run(self._reads.copied, ref, ready))
+        except BaseException:
+            ready.close()
+            raise
+
+    @contextlib.contextmanager
+    def _reader_waits(self) -> Iterator[None]:
+        self._reading += 1
+        try:
+            yield
+        finally:
+            self._reading -= 1
+            if not self._reading:
+                self.on_spare()
+
+    async def _here(self, ref: ShardRef) -> ReadyShard | None:
+        if shard := self._inserts.under_way(ref.hash):
+            ready = await self._reads.run(ReadyShard.from_bytes, shard.raw, shard.crc32c, "hot")
+            return self._reads.kept_hot(ref.hash, ready)
+        return await self._reads.run(self._reads.here, ref)
+
+    async def _keep(self, ref: ShardRef, ready: ReadyShard) -> None:
+        """Here, or elsewhere. Raises ResourceExhaustedError."""
+        if ref.hash in self._disk or self._handing_over.taken(ref.hash):
+            return
+        handing = self._handing_over.under_way(ref.hash)
+        if handing is None:
+            shard = await self._reads.run(self._reads.copied, ref, ready)
+            try:
+                await self._inserts.insert(shard)
+                return
+            except errors.ResourceExhaustedError as error:
+                trouble = error
+            handing = self._handing_over.start(shard)
+            if not await asyncio.shield(handing):
+                raise trouble
+        elif not await asyncio.shield(handing):
+            raise errors.ResourceExhaustedError(f"shard {ref.hash.hex()}: no node has room for it")
+
+
+def _is_a_range(ref: ShardRef) -> bool:
+    """Whether the store gives it without all that stands before it, and nobody computes it."""
+    return ref.file.compression == "none" and not is_derived(ref.file.uri)

@@ -1,0 +1,172 @@
+"""Shards on their way to where they belong: this node's disk, or their owner's."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import google_crc32c
+from absl import logging
+
+from tfquiver import errors
+from tfquiver.digests.prefixes import of_hashes
+from tfquiver.logs import about
+from tfquiver.placement.rendezvous import Owners
+from tfquiver.proto.tfquiver.v1 import types_pb2
+from tfquiver.rare_lines import every_n_seconds
+from tfquiver.service.node.disk import codec, entry
+from tfquiver.service.node.disk.disk_cache import DiskCache
+from tfquiver.service.node.disk_quota.rules import Why
+from tfquiver.service.node.shard_memory.verified import VerifiedShard
+from tfquiver.service.node.shard_placement.known_places import KnownPlaces
+from tfquiver.service.node.shard_placement.of_members import Members, OfMembers
+
+_ASKED = 2
+
+
+class Placer:
+    """Puts shards that come by (a scan, a compressed file) where they belong. Thread-safe; blocks.
+
+    Args:
+      members: every live node; another object whenever they are others.
+      known: where data sets with a placement are kept.
+      put: sends a shard to a node, or does not where that node had no room a moment ago, unless its last argument says
+        so; raises TfquiverError when that node does not take it.
+    """
+
+    def __init__(
+        self,
+        node_id: str,
+        disk: DiskCache,
+        members: Callable[[], Sequence[types_pb2.NodeInfo]] = tuple,
+        put: Callable[[str, VerifiedShard, bool], None] | None = None,
+        known: KnownPlaces | None = None,
+    ) -> None:
+        self._node_id, self._disk, self._members, self._put = node_id, disk, members, put
+        self._known = known or KnownPlaces()
+        self._storing = OfMembers(members, _owners)
+
+    def place(self, shard: VerifiedShard) -> bool:
+        """Whether it is kept now: by its owner, or where that one has no room or cannot be reached, here, or by another
+        node that has room. If it is not, the shard is fetched again when it is wanted."""
+        owner = self.owner(shard.hash)
+        try:
+            if owner == self._node_id or self._put is None:
+                self._disk.insert_placed(shard, Why.PASSES)
+            elif self._disk.wanted(shard.hash, Why.PASSES):
+                self._put(owner, shard, False)
+        except errors.ResourceExhaustedError as error:
+            if self._keeps_instead(owner, shard):
+                return True
+            every_n_seconds(
+                logging.INFO, "what came by is not kept, and is read again when it is wanted: node %s: %s", 60, owner,
+                error, extra=about(hash=shard.hash, node=owner),
+            )  # fmt: skip
+            return False
+        except errors.TfquiverError as error:
+            every_n_seconds(
+                logging.WARNING, "a shard did not get to its owner: %s", 10, error, extra=about(hash=shard.hash)
+            )
+            return isinstance(error, errors.UnavailableError) and self._keeps_instead(owner, shard)
+        return True
+
+    def _keeps_instead(self, owner: str, shard: VerifiedShard) -> bool:
+        """Whether another node than its owner keeps it now: this one, or one that has said that it has room."""
+        if owner != self._node_id and self._keeps(shard):
+            return True
+        wants_bytes = entry.disk_bytes(entry.HEADER_BYTES + len(shard.raw))
+        others = [node_id for node_id in self._others(shard.hash, wants_bytes) if node_id != owner]
+        return any(self._takes(node_id, shard, insist=False) for node_id in others[:_ASKED])
+
+    def _keeps(self, shard: VerifiedShard) -> bool:
+        """Whether it is kept here, though another node owns it: that one went away or is full, and the store would be
+        read again. Not where it has no place here."""
+        if any(self._node_id not in places.members for places in self._known.holding(shard.hash)):
+            return False
+        try:
+            self._disk.insert_placed(shard, Why.PASSES)
+        except errors.TfquiverError:
+            return False
+        return shard.hash in self._disk
+
+    def hand_over(self, shard: VerifiedShard) -> bool:
+        """Whether another node keeps a shard now for which its owner, this node, has no room: hashing fills nodes
+        unevenly, and what is ordered was planned with the room of all of them. The emptiest is asked first."""
+        if self._put is None or not self._disk.may_stand_in(shard.hash):
+            return False
+        return any(self._takes(node_id, shard, insist=True) for node_id in self._others(shard.hash)[:_ASKED])
+
+    def _takes(self, node_id: str, shard: VerifiedShard, insist: bool) -> bool:
+        """Whether another node keeps it now."""
+        if self._put is None:
+            return False
+        try:
+            self._put(node_id, shard, insist)
+        except (errors.ResourceExhaustedError, errors.NotFoundError):
+            return False
+        except errors.TfquiverError as error:
+            every_n_seconds(
+                logging.WARNING, "no room here, and node %s: %s", 10, node_id, error,
+                extra=about(hash=shard.hash, node=node_id),
+            )  # fmt: skip
+            return False
+        return True
+
+    def others_have_room(self, disk_bytes: int) -> bool:
+        """Whether another node has said that it has so much room."""
+        return self._put is not None and any(
+            node.node_id != self._node_id and node.quota_bytes - node.used_bytes >= disk_bytes
+            for node in self._members()
+        )
+
+    def _others(self, hash: bytes, wants_bytes: int = 0) -> list[str]:
+        """That store, may keep such a shard, and have said, if so much is wanted, that they have room for it; the one
+        with the most first."""
+        others = [node for node in self._members() if node.quota_bytes > 0 and node.node_id != self._node_id]
+        if wants_bytes:
+            others = [node for node in others if node.quota_bytes - node.used_bytes >= wants_bytes]
+        if placed := self._known.holding(hash):
+            others = [node for node in others if any(node.node_id in places.members for places in placed)]
+        others.sort(key=lambda node: node.used_bytes - node.quota_bytes)
+        return [node.node_id for node in others]
+
+    def owner(self, hash: bytes) -> str:
+        """The node that should keep a shard; this one while no other is known."""
+        for places in self._known.holding(hash):
+            if first := places.first(of_hashes([hash]))[0]:
+                return first
+        owners = self._storing()
+        return owners.of(of_hashes([hash]))[0] if owners else self._node_id
+
+
+def _owners(members: Members) -> Owners | None:
+    """None: nobody keeps anything."""
+    names = [node.node_id for node in members if node.quota_bytes > 0]
+    return Owners(names) if names else None
+
+
+def memory_bytes(header: entry.Header) -> int:
+    """Most that `insert_received` and the receipt before it hold: the body as it came (twice while it is joined), and
+    beside the raw bytes what they are compressed to again."""
+    return 2 * header.raw_length + (header.stored_length if header.codec == entry.ZSTD else 0)
+
+
+def insert_received(disk: DiskCache, header: entry.Header, body: bytes, sender: str) -> None:
+    """Inserts what another node sent; it is not trusted. Blocks.
+
+    Raises:
+      DataLossError: the bytes are not what `header` says, or do not have its hash.
+      ResourceExhaustedError, NeverFitsError: no room.
+    """
+    where = f"shard {header.hash.hex()} from {sender}"
+    try:
+        if google_crc32c.value(body) != header.crc32c_stored:
+            raise errors.DataLossError(f"{where}: damaged on the way")
+        raw = body if header.codec == entry.RAW else codec.decompress(body, header.raw_length, where)
+        shard = VerifiedShard.check(header.hash, raw, where)
+        if shard.crc32c != header.crc32c_raw:
+            raise errors.DataLossError(f"{where}: the bytes have CRC {shard.crc32c:#x}, not {header.crc32c_raw:#x}")
+    except errors.DataLossError:
+        disk.refused_inserts += 1
+        disk.refused_damaged += 1
+        raise
+    disk.insert_placed(shard)

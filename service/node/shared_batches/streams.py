@@ -1,0 +1,351 @@
+"""The streams of this node: who is in which, batches given out, written to the disk, forgotten. On one loop."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from absl import logging
+
+from tfquiver import errors
+from tfquiver.service.node.shared_batches.one_pass import Answer, OnePass, Sum
+from tfquiver.service.node.shared_batches.spill_files import SpillFiles
+from tfquiver.service.node.shared_batches.window import Delete, Forget, InMemory, Spill, Step, Window
+
+MOST_STREAMS = 64
+MOST_PASSES = 16  # of a stream, at one time
+MOST_MEMORY_BYTES = 2 << 30  # of all windows
+LEAST_WINDOW_BYTES = 64 << 10
+MOST_CHECKPOINT_BYTES = 16 << 20
+_LINGER_S = 60.0  # with nobody in it
+_DISK_PAUSE_S = 5.0
+_CHECKPOINTS_SHARE = 4  # those of a pass are at most one part in so many of the window's memory
+
+
+class Member(Protocol):
+    """One end of a connection. What is sent with a descriptor owns it."""
+
+    number: int
+    wants: int | None
+    checkpoint: int  # the newest that it was sent is of so many batches
+
+    def give(self, index: int, sum: Sum, descriptor: int, offset: int, on_disk: bool) -> None: ...
+    def behind(self, index: int) -> None: ...
+    def unmade(self, index: int) -> None: ...
+    def over(self, batches: int) -> None: ...
+    def take_checkpoint(self, batches: int, descriptor: int) -> None: ...
+    def dismiss(self) -> None: ...
+    def room(self, batches: int) -> None: ...
+
+
+@dataclass(slots=True)
+class _Pass:
+    state: OnePass = field(default_factory=OnePass)
+    members: dict[int, Member] = field(default_factory=dict)
+    room: int = 0
+    leaving: asyncio.TimerHandle | None = None
+
+
+class Stream:
+    def __init__(self, streams: Streams, key: tuple[int, str], likeness: bytes, window: Window) -> None:
+        self._streams, self.key, self.likeness, self.window = streams, key, likeness, window
+        self.passes: dict[int, _Pass] = {}
+        self.segments: dict[int, tuple[int, int]] = {}  # descriptor, bytes
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    # Members.
+
+    def enter(self, number: int, member: Member) -> None:
+        found = self.passes.get(number)
+        if found is None:
+            left_alone = (old for old, one in sorted(self.passes.items()) if not one.members)
+            if len(self.passes) >= MOST_PASSES and (old := next(left_alone, None)) is not None:
+                self._forget_pass(old)
+            if len(self.passes) >= MOST_PASSES:
+                raise errors.ResourceExhaustedError(f"stream {self.key[1]!r} is in {MOST_PASSES} passes already")
+            found = self.passes[number] = _Pass()
+            self._let_linger(number)
+        found.members[member.number] = member
+
+    def leave(self, number: int, member: Member) -> None:
+        one = self.passes.get(number)
+        if one is None or one.members.pop(member.number, None) is None:
+            return  # it was dismissed
+        if one.state.leave(member.number):
+            self._wake(number)
+        if not one.state.cursors and one.leaving is None:
+            self._let_linger(number)
+        self._see_to_window()
+
+    def ask(self, number: int, member: Member, index: int, made: Sum | None) -> None:
+        """Raises InvalidArgumentError."""
+        one = self.passes[number]
+        one.state.ask(member.number, index, made)
+        if one.leaving is not None:
+            one.leaving.cancel()
+            one.leaving = None
+        member.wants = index
+        self._answer(number, member)
+        self._tell_room(one)
+        self._see_to_window()
+
+    def make(self, number: int, member: Member) -> int | None:
+        """From which batch on; None: not at all. The checkpoint that it begins with is sent before."""
+        one = self.passes[number]
+        first = one.state.make(member.number)
+        if first is not None:
+            self._send_checkpoint(one, member, first)
+            one.room = 0
+        return first
+
+    def begun(self, number: int) -> None:
+        """The maker has been told."""
+        self._tell_room(self.passes[number])
+
+    def made(self, number: int, member: Member, index: int, sum: Sum, descriptor: int) -> None:
+        """Owns `descriptor` (-1: none came), also where it raises. Raises InvalidArgumentError, ProtocolError,
+        ResourceExhaustedError."""
+        state = self.passes[number].state
+        try:
+            if not self.window.fits(sum.length_bytes):
+                raise errors.NeverFitsError(
+                    f"a batch of {sum.length_bytes} bytes in a window of {self.window.memory_bytes}: window_bytes= "
+                    "must be four times a batch"
+                )
+            if descriptor < 0 and index >= state.head:
+                raise errors.ProtocolError("a new batch without its memory")
+            new = state.made(member.number, index, sum)
+        except errors.TfquiverError:
+            _close(descriptor)
+            raise
+        if not new:
+            _close(descriptor)
+            return
+        for step in self.window.put(number, index, descriptor, sum.length_bytes):
+            self._carry_out(step)
+        self._see_to_window()
+        self._wake(number)
+
+    def finished(self, number: int, member: Member, batches: int) -> None:
+        """Of the maker; or of a trainer that has made its batches again to the end. Raises InvalidArgumentError,
+        ProtocolError."""
+        state = self.passes[number].state
+        if member.number in state.cursors:
+            state.ends(member.number, batches)
+            member.over(batches)
+            return
+        state.finish(member.number, batches)
+        self._wake(number)
+
+    def checkpoint(self, number: int, member: Member, batches: int, descriptor: int) -> None:
+        """Owns `descriptor`. Of the maker; or of a trainer whose node was restarted."""
+        state, most_bytes = self.passes[number].state, self.window.memory_bytes // _CHECKPOINTS_SHARE
+        known = state.maker == member.number or not state.checkpoints
+        small = os.fstat(descriptor).st_size <= most_bytes
+        unneeded = state.keep_checkpoint(batches, descriptor) if known and small else descriptor
+        if unneeded is not None:
+            os.close(unneeded)
+        while sum(os.fstat(fd).st_size for fd in state.checkpoints.values()) > most_bytes:
+            given_up = state.thin()
+            assert given_up is not None  # one by itself is small
+            os.close(given_up)
+
+    # Inside.
+
+    def _wake(self, number: int) -> None:
+        one = self.passes[number]
+        for member in list(one.members.values()):
+            if member.wants is not None:
+                self._answer(number, member)
+
+    def _answer(self, number: int, member: Member) -> None:
+        one, index = self.passes[number], member.wants
+        assert index is not None
+        match one.state.answer(index):
+            case Answer.WAIT:
+                return
+            case Answer.UNMADE:
+                member.unmade(index)
+            case Answer.OVER:
+                member.over(one.state.head)
+            case Answer.GIVE:
+                self._send_checkpoint(one, member, index)
+                self._give(number, one, member, index)
+        member.wants = None
+
+    def _give(self, number: int, one: _Pass, member: Member, index: int) -> None:
+        place, sum = self.window.place(number, index), one.state.sum_of(index)
+        try:
+            if place is None or sum is None:
+                member.behind(index)
+            elif isinstance(place, InMemory):
+                member.give(index, sum, os.dup(place.handle), 0, False)
+            else:
+                member.give(index, sum, os.dup(self.segments[place.segment][0]), place.offset, True)
+        except OSError as error:  # out of descriptors
+            logging.warning("stream %r: %s: a trainer makes batch %d again", self.key[1], error.strerror, index)
+            member.behind(index)
+
+    def _send_checkpoint(self, one: _Pass, member: Member, index: int) -> None:
+        before = one.state.checkpoint_for(index)
+        if before is None or before <= member.checkpoint:
+            return
+        try:
+            member.take_checkpoint(before, os.dup(one.state.checkpoints[before]))
+        except OSError as error:
+            logging.warning("stream %r: %s: a trainer keeps its older checkpoint", self.key[1], error.strerror)
+            return
+        member.checkpoint = before
+
+    def _tell_room(self, one: _Pass) -> None:
+        if one.state.maker is None or one.state.maker not in one.members:
+            return
+        room = one.state.room(self.window.memory_bytes)
+        if room > one.room:
+            one.room = room
+            one.members[one.state.maker].room(room)
+
+    def _see_to_window(self) -> None:
+        while (step := self.window.step(self._wanted)) is not None:
+            self._carry_out(step)
+
+    def _wanted(self, number: int) -> int | None:
+        one = self.passes.get(number)
+        return one.state.lowest if one else None
+
+    def _carry_out(self, step: Step) -> None:
+        match step:
+            case Forget():
+                for handle in step.handles:
+                    os.close(handle)
+            case Delete():
+                fd, size_bytes = self.segments.pop(step.segment)
+                os.close(fd)
+                self._streams.deleted(size_bytes)
+            case Spill():
+                descriptors: list[int] = []
+                trouble: OSError | None = None
+                try:
+                    for handle in step.handles:  # at once: some may be dropped, and their numbers given to others
+                        descriptors.append(os.dup(handle))
+                except OSError as error:
+                    trouble = error
+                task = asyncio.get_running_loop().create_task(self._spill(step, descriptors, trouble))
+                self._tasks.add(task)
+                task.add_done_callback(self._tasks.discard)
+
+    async def _spill(self, spill: Spill, descriptors: list[int], trouble: OSError | None) -> None:
+        """`trouble`: with opening `descriptors`, which are all otherwise; they are closed."""
+        fd = -1
+        try:
+            if trouble is not None:
+                raise trouble
+            fd = await self._streams.write(descriptors, spill.size_bytes)
+            self.segments[spill.segment] = fd, spill.size_bytes
+        except OSError as error:
+            logging.warning("stream %r: not on the disk: %s", self.key[1], error.strerror)
+            asyncio.get_running_loop().call_later(_DISK_PAUSE_S, self._try_disk_again)
+        finally:
+            for descriptor in descriptors:
+                os.close(descriptor)
+        for step in self.window.spilled(fd >= 0):
+            self._carry_out(step)
+        self._see_to_window()
+
+    def _try_disk_again(self) -> None:
+        self.window.try_disk_again()
+        self._see_to_window()
+
+    def _let_linger(self, number: int) -> None:
+        self.passes[number].leaving = asyncio.get_running_loop().call_later(_LINGER_S, self._forget_pass, number)
+
+    def _forget_pass(self, number: int) -> None:
+        one = self.passes.pop(number)
+        if one.leaving is not None:
+            one.leaving.cancel()
+        for member in one.members.values():
+            member.dismiss()
+        for fd in one.state.checkpoints.values():
+            os.close(fd)
+        for step in self.window.drop_pass(number):
+            self._carry_out(step)
+        if not self.passes:
+            self._streams.forget(self)
+
+    async def close(self) -> None:
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        for number in list(self.passes):
+            self._forget_pass(number)
+
+
+class Streams:
+    """By (user, name): what one user's trainers have made no other user's are given."""
+
+    def __init__(self, files: SpillFiles) -> None:
+        self._files = files
+        self._streams: dict[tuple[int, str], Stream] = {}
+        self._memory_bytes = self._disk_bytes = 0  # of all windows, whether used or not
+        self._used_bytes = 0  # of all segments
+        self._settling: set[asyncio.Task[None]] = set()
+
+    def stream(self, uid: int, name: str, likeness: bytes, window_bytes: int, spill_bytes: int) -> Stream:
+        """Found, or made with as much room as there is. Raises InvalidArgumentError, ResourceExhaustedError."""
+        found = self._streams.get((uid, name))
+        if found is not None:
+            if found.likeness != likeness:
+                raise errors.InvalidArgumentError(
+                    f"stream {name!r} has another pipeline here: other data, order or elements. Give this one another "
+                    "name"
+                )
+            return found
+        memory_bytes = min(window_bytes, (MOST_MEMORY_BYTES - self._memory_bytes) // 2)  # others come, too
+        if len(self._streams) >= MOST_STREAMS or memory_bytes < LEAST_WINDOW_BYTES:
+            raise errors.ResourceExhaustedError(
+                f"stream {name!r}: {len(self._streams)} streams have {self._memory_bytes} bytes of windows already"
+            )
+        disk_bytes = min(spill_bytes, max(0, self._files.limit_bytes - self._disk_bytes) // 2)
+        window = Window(memory_bytes, disk_bytes)
+        logging.info("stream %r: a window of %d bytes in memory, %d on the disk", name, memory_bytes, disk_bytes)
+        self._memory_bytes += memory_bytes
+        self._disk_bytes += disk_bytes
+        made = self._streams[uid, name] = Stream(self, (uid, name), likeness, window)
+        return made
+
+    def forget(self, stream: Stream) -> None:
+        del self._streams[stream.key]
+        self._memory_bytes -= stream.window.memory_bytes
+        self._disk_bytes -= stream.window.spill_bytes
+
+    async def write(self, descriptors: list[int], size_bytes: int) -> int:
+        """As SpillFiles.write. Raises OSError."""
+        self._used_bytes += size_bytes
+        try:
+            return await asyncio.to_thread(self._files.write, descriptors, size_bytes, self._in_use)
+        except BaseException:
+            self.deleted(size_bytes)
+            raise
+
+    def deleted(self, size_bytes: int) -> None:
+        self._used_bytes -= size_bytes
+        task = asyncio.get_running_loop().create_task(self._settle())
+        self._settling.add(task)
+        task.add_done_callback(self._settling.discard)
+
+    async def _settle(self) -> None:
+        await asyncio.to_thread(self._files.settle, self._in_use)
+
+    def _in_use(self) -> int:
+        """From any thread."""
+        return self._used_bytes
+
+    async def close(self) -> None:
+        for stream in list(self._streams.values()):
+            await stream.close()
+        await asyncio.gather(*self._settling, return_exceptions=True)
+
+
+def _close(descriptor: int) -> None:
+    if descriptor >= 0:
+        os.close(descriptor)

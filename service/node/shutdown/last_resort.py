@@ -1,0 +1,54 @@
+"""The end of a node that does not end: a disk or a store that hangs holds a thread, and with it the process."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+from typing import NoReturn
+
+from absl import logging
+
+from tfquiver.cache_directory.directory import CacheDirectory
+
+_CLOSE_S = 0.3
+_KILLED_S = 2  # more, and the kernel ends it
+
+
+class LastResort:
+    """Then the process ends as if killed. `directory` is let go of, if there is time for that."""
+
+    def __init__(self) -> None:
+        self.directory: CacheDirectory | None = None
+        self._timer: threading.Timer | None = None
+
+    @property
+    def is_set(self) -> bool:
+        return self._timer is not None
+
+    def within(self, seconds: float) -> None:
+        """From now; replaces what was said before."""
+        self.cancel()
+        # gRPC deletes its sockets under the interpreter's lock: then no thread gets on.
+        signal.alarm(int(seconds) + _KILLED_S)
+        # A thread: closing sockets deletes their files, on the loop too.
+        self._timer = threading.Timer(seconds, self._leave_all_the_same, [seconds])
+        self._timer.daemon = True
+        self._timer.start()
+
+    def cancel(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+
+    def _leave_all_the_same(self, seconds: float) -> None:
+        logging.error("not everything ended within %g s: leaving all the same", seconds)
+        if self.directory is not None:
+            closing = threading.Thread(target=self.directory.close, daemon=True)
+            closing.start()
+            closing.join(_CLOSE_S)
+        leave(0)
+
+
+def leave(code: int) -> NoReturn:
+    logging.flush()
+    os._exit(code)

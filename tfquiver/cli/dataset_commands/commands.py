@@ -1,0 +1,242 @@
+"""The commands on data sets that have names. Each sets `run`, a function of the parsed arguments."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+from tfquiver import errors, plain_text
+from tfquiver.cli import calls, warm
+from tfquiver.cli.dataset_commands import states, waiting
+from tfquiver.cli.status_and_explain import status
+from tfquiver.cli.status_tables import nodes_view
+from tfquiver.cluster_address.service_name import coordinator_address
+from tfquiver.digests.digest import Digest
+from tfquiver.listing.listing_terms import format_number
+from tfquiver.proto.tfquiver.v1 import named_datasets_pb2 as pb2
+from tfquiver.proto.tfquiver.v1 import named_datasets_pb2_grpc, types_pb2
+from tfquiver.registering_datasets.registration import Registrar
+
+NOT_ALL = 3
+_CHANGE_S = 60.0  # a pin of millions of shards takes a while
+_UPLOAD_S = 600.0
+_CREATE = """Makes a data set that has a name: nodes read its source once and cache it on the way; jobs name it in place
+of files (tfquiver.dataset("NAME")). The source is as nodes see it, and read with their credentials, or with those that
+--credentials refers to. The same command again changes nothing."""
+_PREFETCH = """Reads into the cache what is not there. With --check nothing is read: it is only looked. Exit code with
+--wait or --check: 0 when all of it is resident, 3 when it is not, 1 after an error."""
+
+Ask = Callable[..., Any]
+UntilDone = Callable[[str], tuple[pb2.NamedDataset, str]]
+Change = Callable[[Any, argparse.Namespace], tuple[Any, Any]]  # a method of the stub, and its request
+
+
+def add_parsers(commands: Any) -> None:
+    """Adds them to `tfquiver dataset`."""
+    create = commands.add_parser("create", help="make a data set that has a name", description=_CREATE)
+    create.add_argument("name", metavar="NAME", help="a letter or digit, then letters, digits and . _ -")
+    for flag, metavar, what in (
+        ("--digest", "FILE", "a digest (tfquiver digest build) says what it is: nothing is scanned"),
+        (
+            "--credentials",
+            "REF",
+            "file:PATH, env:NAME, k8s:SECRET/KEY, found by the node that reads; default: its own",
+        ),
+        ("--nodes", "SELECTOR", "keep it on nodes with these labels: rack=r1,disk=nvme"),
+    ):
+        create.add_argument(flag, default="", metavar=metavar, help=what)
+    create.add_argument(
+        "--source",
+        nargs="+",
+        default=[],
+        metavar="URI",
+        help="paths, globs, URIs, as nodes see them; with a slash at the end, or a directory: all files beneath",
+    )
+    calls.add_format(create)
+    create.set_defaults(format=None)  # a digest has its own
+    create.add_argument("--pin", action="store_true", help="keep all of it, whatever else needs room")
+    create.add_argument("--stripe", type=_count, default=0, metavar="K", help="keep it on at most so many nodes")
+    create.add_argument("--rack-local", action="store_true", help="keep a copy in each rack")
+    create.add_argument("--replicas", type=_count, default=0, metavar="R", help="keep each shard on so many nodes")
+    _add(create, _create, wait="until it is scanned")
+    prefetch = commands.add_parser("prefetch", help="read a data set into the cache", description=_PREFETCH)
+    prefetch.add_argument("--check", action="store_true", help="only look whether all of it is resident")
+    for name, command, what, change, wait in (
+        ("prefetch", prefetch, "", _prefetch, "until nodes have read what they can"),
+        ("pin", None, "keep all of a data set, whatever else needs room", _changed(_pin), ""),
+        ("unpin", None, "give the room of a pinned data set back", _changed(_unpin), ""),
+        ("evict", None, "delete what is cached of a data set; it stays readable", _changed(_evict), "until it is gone"),
+        (
+            "refresh",
+            None,
+            "look what has changed in its source",
+            _changed(_refresh),
+            "until it is scanned",
+        ),
+    ):
+        command = command or commands.add_parser(name, help=what)
+        command.add_argument("name", metavar="NAME")
+        if name == "evict":
+            command.add_argument("--force", action="store_true", help="although somebody reads it")
+        _add(command, change, wait)
+
+
+def _add(command: Any, run: Callable[[argparse.Namespace], int], wait: str) -> None:
+    if wait:
+        command.add_argument("--wait", action="store_true", help=f"wait {wait}, with a progress bar")
+    calls.add_where(command)
+    command.add_argument("--json", action="store_true", help="one JSON object instead of text")
+    command.set_defaults(run=run)
+
+
+def _count(text: str) -> int:
+    if not text.isdecimal() or not 0 < int(text) < 1 << 32:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number from 1")
+    return int(text)
+
+
+def _create(arguments: argparse.Namespace) -> int:
+    spec = pb2.DatasetSpec(
+        name=arguments.name,
+        sources=[_whole(source) for source in arguments.source],
+        credentials=arguments.credentials,
+        pin=arguments.pin,
+    )
+    rule = types_pb2.PlacementRule(
+        selector=arguments.nodes, stripe=arguments.stripe, rack_local=arguments.rack_local, replicas=arguments.replicas
+    )
+    if arguments.format and not arguments.digest:
+        spec.format = format_number(arguments.format)
+    if rule != types_pb2.PlacementRule():
+        spec.placement.CopyFrom(rule)
+    if arguments.digest and arguments.source:
+        raise errors.InvalidArgumentError("--digest says what the data set is: leave out --source")
+    with ExitStack() as stack:
+        where, token = calls.where(arguments), calls.token(arguments)
+        address = warm.cluster(where, token, [], stack).coordinator
+        if arguments.digest:
+            _check_format(arguments)
+            with Registrar(address, None, token, _UPLOAD_S) as registrar:
+                spec.digest_id = registrar.digest(Path(arguments.digest).expanduser()).digest_id
+        stub = named_datasets_pb2_grpc.NamedDatasetsStub(stack.enter_context(calls.channel(address)))
+        whom = f"coordinator {address}"
+        named, said = calls.ask(stub.Create, spec, token, whom), ""
+        if named.spec.format != spec.format:
+            raise errors.InvalidArgumentError(
+                f"--format: {whom} is of an older version, and takes {arguments.name} for TFRecord files: delete it "
+                "(tfquiver dataset delete), and make it when the coordinator is as new as this command"
+            )
+        if arguments.wait:
+            named, said = waiting.until_done(stub, arguments.name, token, whom)
+    code = _say(named, arguments.json, said)
+    if arguments.pin:
+        _warn_of_full_disks(arguments)
+    return code
+
+
+def _check_format(arguments: argparse.Namespace) -> None:
+    digest = Digest.open(Path(arguments.digest).expanduser())
+    if arguments.format not in (None, digest.format):
+        raise errors.InvalidArgumentError(
+            f"--format {arguments.format}: {arguments.digest} has format {digest.format}: leave out --format"
+        )
+
+
+def _prefetch(arguments: argparse.Namespace) -> int:
+    said = ""
+    with service(arguments) as (ask, stub, until_done):
+        if not arguments.check:
+            named = ask(stub.Prefetch, pb2.NamedDatasetRequest(name=arguments.name))
+        if arguments.wait:
+            named, said = until_done(arguments.name)
+        if not (arguments.check or arguments.wait):
+            return _say(named, arguments.json)
+        named = ask(stub.Get, pb2.GetNamedDatasetRequest(name=arguments.name, resident=True), _CHANGE_S)
+    code = _say(named, arguments.json, said)
+    return code or (0 if _is_resident(named) else NOT_ALL)
+
+
+def _changed(change: Change) -> Callable[[argparse.Namespace], int]:
+    def run(arguments: argparse.Namespace) -> int:
+        with service(arguments) as (ask, stub, until_done):
+            named, said = ask(*change(stub, arguments), _CHANGE_S), ""
+            if getattr(arguments, "wait", False):
+                named, said = until_done(arguments.name)
+        code = _say(named, arguments.json, said)
+        if change is _pin:
+            _warn_of_full_disks(arguments)
+        return code
+
+    return run
+
+
+def _pin(stub: Any, arguments: argparse.Namespace) -> tuple[Any, Any]:
+    return stub.Pin, pb2.PinDatasetRequest(name=arguments.name, pinned=True)
+
+
+def _warn_of_full_disks(arguments: argparse.Namespace) -> None:
+    """What a quota has room for the disk may not: nodes are asked, for the coordinator knows quotas alone."""
+    with suppress(errors.TfquiverError):
+        told = status.collect(calls.where(arguments), calls.token(arguments), sessions=1)
+        for line in nodes_view.full_disks(told["nodes"]):
+            calls.say(f"{arguments.name} may not be kept whole: {line}")
+
+
+def _unpin(stub: Any, arguments: argparse.Namespace) -> tuple[Any, Any]:
+    return stub.Pin, pb2.PinDatasetRequest(name=arguments.name, pinned=False)
+
+
+def _evict(stub: Any, arguments: argparse.Namespace) -> tuple[Any, Any]:
+    return stub.Evict, pb2.NamedDatasetRequest(name=arguments.name, force=arguments.force)
+
+
+def _refresh(stub: Any, arguments: argparse.Namespace) -> tuple[Any, Any]:
+    return stub.Refresh, pb2.NamedDatasetRequest(name=arguments.name)
+
+
+@contextmanager
+def service(
+    arguments: argparse.Namespace,
+) -> Iterator[tuple[Ask, Any, UntilDone]]:
+    """How to ask, the stub, and how to wait until something is done."""
+    address, token = coordinator_address(calls.where(arguments)), calls.token(arguments)
+    whom = f"coordinator {address}"
+    with calls.channel(address) as channel:
+        stub = named_datasets_pb2_grpc.NamedDatasetsStub(channel)
+        yield (
+            lambda method, request, *timeout_s: calls.ask(method, request, token, whom, *timeout_s),
+            stub,
+            lambda name: waiting.until_done(stub, name, token, whom),
+        )
+
+
+def _whole(source: str) -> str:
+    """Nodes have no current directory of ours. A slash at the end stays: it says that all files beneath are meant."""
+    if "://" in source:
+        return source
+    whole = str(Path(source).expanduser().absolute())
+    return f"{whole.rstrip('/')}/" if source.endswith("/") else whole
+
+
+def _is_resident(named: pb2.NamedDataset) -> bool:
+    return named.HasField("resident_bytes") and named.resident_bytes >= named.dataset.size_bytes > 0
+
+
+def _say(named: pb2.NamedDataset, as_json: bool, said: str = "") -> int:
+    """0; 1 where it has failed. `said`: the reason that stands on standard error already."""
+    failed = named.state == pb2.NamedDataset.STATE_FAILED
+    if as_json:
+        print(json.dumps({"name": named.spec.name, **states.plain(named)}))
+        return int(failed)
+    text = f"{named.spec.name}: {states.phrase(named)}"
+    if named.HasField("resident_bytes"):
+        in_part = named.state == pb2.NamedDataset.STATE_READY and not _is_resident(named)
+        text += f"{', in part' * in_part}; {warm.resident_text(named.resident_bytes, named.dataset.size_bytes)}"
+        if in_part and not named.reason:
+            text += f": not read yet, or given up since; `tfquiver dataset prefetch {named.spec.name}` reads what fits"
+    print(plain_text.plain(f"{text}: {named.reason}" if named.reason and (failed or named.reason != said) else text))
+    return int(failed)

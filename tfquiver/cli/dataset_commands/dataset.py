@@ -1,0 +1,296 @@
+"""`tfquiver dataset list | show | set-cache | share | delete`: all data sets, their caching, whose they are."""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import json
+import re
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+
+import grpc
+from rich.filesize import decimal
+
+from tfquiver import errors, plain_text
+from tfquiver.cli import calls
+from tfquiver.cli.dataset_commands import cache_setting, names, placing, states
+from tfquiver.cli.dataset_commands import commands as named
+from tfquiver.cluster_address.service_name import coordinator_address
+from tfquiver.proto.tfquiver.v1 import coordinator_pb2, coordinator_pb2_grpc, named_datasets_pb2, types_pb2
+
+_LEAST_DIGITS = 6
+_UNSET = ("auto", "unset")
+_SET_S = 60.0  # striping millions of shards takes a while
+
+Ask = Callable[..., Any]
+
+
+def add_parser(subparsers: Any) -> None:
+    """Adds `dataset` and its subcommands; each sets `run`, a function of the parsed arguments."""
+    parser = subparsers.add_parser("dataset", help="registered data sets, and how each is cached")
+    commands = parser.add_subparsers(required=True, metavar="COMMAND")
+    listing = commands.add_parser("list", help="every data set with its cache setting, newest first")
+    show = commands.add_parser("show", help="one data set, its cache setting and what is being loaded")
+    set_cache = commands.add_parser("set-cache", help="say how a data set is cached from now on")
+    named.add_parsers(commands)
+    share = commands.add_parser("share", help="say who else may read a data set; nobody, when nobody is named")
+    delete = commands.add_parser("delete", help="remove a data set from the cluster; its files in the store stay")
+    for command, run in (
+        (listing, _list), (show, _show), (set_cache, _set_cache), (share, _share), (delete, _delete)
+    ):  # fmt: skip
+        if command is not listing:
+            command.add_argument("name", metavar="NAME", help="its name, or the first digits of its digest id")
+        calls.add_where(command, positional=command is listing)
+        command.add_argument("--json", action="store_true", help="one JSON object instead of tables")
+        command.set_defaults(run=run)
+    set_cache.add_argument(
+        "setting",
+        metavar="SETTING",
+        help=f"{cache_setting.SYNTAX} | auto (the policy decides); BYTES, for example 20GiB: on all nodes together; "
+        "without them all the quotas",
+    )
+    placing.add_commands(commands, _found)
+    share.add_argument("--with", dest="names", default="", metavar="A,B", help="names of tokens")
+    share.add_argument("--everybody", action="store_true", help="with whoever has a token")
+    delete.add_argument(
+        "--force", action="store_true", help="although jobs read it, or may be between two epochs of it: they end"
+    )
+    set_cache.add_argument("--rotation", choices=("relevance", "cyclic"), default="", help="default: relevance")
+    set_cache.add_argument("--chunks", type=_count, default=0, metavar="N", help="default: by size and allocation")
+    set_cache.add_argument("--partitions", type=_count, default=0, metavar="N", help="default: by size")
+
+
+def _count(text: str) -> int:
+    if not text.isdecimal() or not 0 < int(text) < 1 << 32:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number from 1")
+    return int(text)
+
+
+def _list(arguments: argparse.Namespace) -> int:
+    with _service(arguments) as (ask, stub):
+        whom = f"coordinator {coordinator_address(calls.where(arguments))}"
+        told = calls.settings(stub, _all(ask, stub), calls.token(arguments), whom)
+    with named.service(arguments) as (ask_named, stub, _):
+        told = names.joined(names.all_named(ask_named, stub), told)
+        told = names.with_residents(ask_named, stub, told)
+    if arguments.json:
+        print(json.dumps({"datasets": told}))
+        return 0
+    if not told:
+        seen = " that you may read" if calls.token(arguments) else ""
+        print(
+            f"no data set yet{seen}: tfquiver dataset create makes one with a name, the first use of files one without"
+        )
+        return 0
+    calls.console().print(names.table(told) if any("state" in one for one in told) else calls.datasets_table(told))
+    if any(one.get("phrase") == states.OLD for one in told):
+        calls.console().print(f"\n{states.OLD_LEGEND}")
+    return 0
+
+
+def _show(arguments: argparse.Namespace) -> int:
+    its: dict[str, Any] = {}
+    with named.service(arguments) as (ask, stub, _):
+        if one := names.find(ask, stub, arguments.name):
+            its = states.plain(one)
+            if not one.HasField("dataset"):
+                return _show_named(arguments, one)
+    with _service(arguments) as (ask, stub):
+        dataset = _named(_all(ask, stub), one.dataset.digest_id.hex() if one else arguments.name)
+        told = _with_cache(ask, stub, dataset) | its | ({"name": one.spec.name} if one else {})
+        with contextlib.suppress(errors.PermissionError_):  # orders are told to nodes and admins
+            for orders in ask(stub.Orders, coordinator_pb2.OrdersRequest()).orders:
+                if orders.digest_id == dataset.digest_id and orders.setting.chunks:
+                    told |= {"loading": list(orders.load), "leaving": list(orders.evict)}
+        request = coordinator_pb2.GetPlacementRequest(digest_id=dataset.digest_id)
+        if (placed := _if_known(ask, stub.GetPlacement, request)) and placed.HasField("rule"):
+            told["placement"] = placing.plain(placed)
+    _print(told, arguments.json, states.lines(its, states.phrase(one)) if one else {})
+    return 0
+
+
+def _show_named(arguments: argparse.Namespace, one: named_datasets_pb2.NamedDataset) -> int:
+    """One of which there is no version yet."""
+    told = {"name": one.spec.name} | states.plain(one)
+    if arguments.json:
+        print(json.dumps(told))
+        return 0
+    for name, value in ({"data set": one.spec.name} | states.lines(told, states.phrase(one))).items():
+        print(f"{name + ':':<12}{plain_text.plain(value)}")
+    return 0
+
+
+def _set_cache(arguments: argparse.Namespace) -> int:
+    setting = types_pb2.CacheSetting()
+    if arguments.setting not in _UNSET:
+        setting = cache_setting.parse(arguments.setting, arguments.rotation, arguments.chunks, arguments.partitions)
+    with _service(arguments) as (ask, stub):
+        sought = _digest_id_or_name(arguments)
+        dataset = _named_or_gone(_all(ask, stub), sought)
+        request = coordinator_pb2.SetCacheRequest(digest_id=dataset.digest_id, setting=setting)
+        fixed = ask(stub.SetCache, request, _SET_S)
+    given = {"name": arguments.name} if sought != arguments.name else {}
+    _print(calls.plain(dataset) | given | {"cache": cache_setting.plain(fixed)}, arguments.json)
+    return 0
+
+
+def _share(arguments: argparse.Namespace) -> int:
+    names = [name for name in arguments.names.split(",") if name]
+    with _service(arguments) as (ask, stub):
+        dataset = _named(_all(ask, stub), _digest_id_or_name(arguments))
+        request = coordinator_pb2.ShareDatasetRequest(
+            digest_id=dataset.digest_id, names=names, everybody=arguments.everybody
+        )
+        told = _with_cache(ask, stub, ask(stub.ShareDataset, request))
+    _print(told, arguments.json)
+    return 0
+
+
+def _delete(arguments: argparse.Namespace) -> int:
+    with named.service(arguments) as (ask, stub, _):
+        if names.find(ask, stub, arguments.name):
+            return _delete_named(arguments, ask, stub)
+    with _service(arguments) as (ask, stub):
+        dataset = _named_or_gone(_all(ask, stub), arguments.name)
+        request = coordinator_pb2.DeleteDatasetRequest(digest_id=dataset.digest_id, force=arguments.force)
+        owners = list(ask(stub.DeleteDataset, request).owners)
+    if arguments.json:
+        print(json.dumps({"digest_id": dataset.digest_id.hex(), "removed": not owners, "owners": owners}))
+    elif owners:
+        print(f"{arguments.name} is yours no more; it still belongs to {', '.join(owners)}")
+    else:
+        print(f"{arguments.name} is removed; nodes delete what they keep of it alone")
+    return 0
+
+
+def _delete_named(arguments: argparse.Namespace, ask: Ask, stub: Any) -> int:
+    request = named_datasets_pb2.NamedDatasetRequest(name=arguments.name, force=arguments.force)
+    ask(stub.Delete, request)
+    left = names.until_gone(ask, stub, arguments.name)
+    if arguments.json:
+        print(json.dumps({"name": arguments.name, "removed": left is None}))
+    elif left is None:
+        print(f"{arguments.name} is removed")
+    else:
+        why = plain_text.plain(left.reason) or "nodes delete what they keep of it"
+        print(f"{arguments.name} is being removed: {why}")
+    return 0
+
+
+@contextmanager
+def _service(arguments: argparse.Namespace) -> Iterator[tuple[Ask, Any]]:
+    address = coordinator_address(calls.where(arguments))
+    token = calls.token(arguments)
+
+    def ask(method: Callable[..., Any], request: Any, *timeout_s: float) -> Any:
+        return calls.ask(method, request, token, f"coordinator {address}", *timeout_s)
+
+    with calls.channel(address) as channel:
+        yield ask, coordinator_pb2_grpc.CoordinatorStub(channel)
+
+
+@contextmanager
+def _found(arguments: argparse.Namespace) -> Iterator[tuple[Ask, Any, types_pb2.Dataset]]:
+    with _service(arguments) as (ask, stub):
+        yield ask, stub, _named(_all(ask, stub), _digest_id_or_name(arguments))
+
+
+def _digest_id_or_name(arguments: argparse.Namespace) -> str:
+    """Of a data set that has a name the digest id of its newest version: its content may be known by another, too."""
+    with named.service(arguments) as (ask, stub, _):
+        one = names.find(ask, stub, arguments.name, resident=False)
+    return one.dataset.digest_id.hex() if one and one.HasField("dataset") else str(arguments.name)
+
+
+def _if_known(ask: Ask, method: Callable[..., Any], request: Any) -> Any:
+    """None: of a coordinator that does not know the call."""
+    try:
+        return ask(method, request)
+    except errors.TfquiverError as error:
+        cause = error.__cause__
+        if isinstance(cause, grpc.RpcError) and cause.code() is grpc.StatusCode.UNIMPLEMENTED:
+            return None
+        raise
+
+
+def _all(ask: Ask, stub: Any) -> list[types_pb2.Dataset]:
+    return list(ask(stub.ListDatasets, coordinator_pb2.ListDatasetsRequest()).datasets)
+
+
+def _named(datasets: list[types_pb2.Dataset], name: str) -> types_pb2.Dataset:
+    """Raises NotFoundError, or InvalidArgumentError when several have that name."""
+    found = [dataset for dataset in datasets if dataset.name == name]
+    if not found and len(name) >= _LEAST_DIGITS:
+        found = [dataset for dataset in datasets if dataset.digest_id.hex().startswith(name.lower())]
+    if len(found) > 1:
+        ids = ", ".join(dataset.digest_id.hex()[:12] for dataset in found)
+        raise errors.InvalidArgumentError(f"{name!r} names {len(found)} data sets: give one of the digest ids {ids}")
+    if not found:
+        known = ", ".join(sorted({dataset.name for dataset in datasets})[:10])
+        there = "none that you may read is (its owner shares one: tfquiver dataset share)"
+        raise errors.NotFoundError(f"no data set {name!r} is registered; {f'there are {known}' if known else there}")
+    return found[0]
+
+
+def _named_or_gone(datasets: list[types_pb2.Dataset], name: str) -> types_pb2.Dataset:
+    """As `_named`; a whole digest id needs not be registered any more."""
+    try:
+        return _named(datasets, name)
+    except errors.NotFoundError:
+        if not re.fullmatch(r"[0-9a-fA-F]{64}", name):
+            raise
+        return types_pb2.Dataset(digest_id=bytes.fromhex(name))
+
+
+def _with_cache(ask: Ask, stub: Any, dataset: types_pb2.Dataset) -> dict[str, Any]:
+    cache = ask(stub.GetCache, coordinator_pb2.GetCacheRequest(digest_id=dataset.digest_id))
+    return calls.plain(dataset) | {"cache": cache_setting.plain(cache)}
+
+
+def _print(told: dict[str, Any], as_json: bool, more: Mapping[str, str] | None = None) -> None:
+    if as_json:
+        print(json.dumps(told))
+        return
+    cache = told["cache"]
+    lines = {
+        "data set": told["name"],
+        "digest id": told["digest_id"],
+        "size": f"{decimal(told['size_bytes'])} in {told['shards']} shards, {told['records']} records",
+        "cache": _meaning(cache),
+    }
+    if "allocation_bytes" in cache:
+        share = cache["allocation_bytes"] / max(told["size_bytes"], 1)
+        part = "more than its size" if share > 1 else f"about {share:.0%} of its size"
+        lines["allocation"] = f"{decimal(cache['allocation_bytes'])} on all nodes, {part}"
+    if "chunks" in cache:
+        each = decimal(told["size_bytes"] // cache["chunks"])
+        lines["chunks"] = f"{cache['chunks']} of {each}, from {_partitions(cache['partitions'])}; {cache['rotation']}"
+    if "loading" in told:
+        lines["now"] = f"{len(told['loading'])} chunks to load, {len(told['leaving'])} to evict"
+    if "rule" in (placed := told.get("placement", {})):  # `show` asks what it comes to; else it is the rule alone
+        lines["kept on"] = placing.text(placed)
+        if moving := placing.progress(placed):
+            lines["moving"] = moving
+    if told.get("owners"):
+        others = ["everybody"] if told["everybody"] else told["shared_with"]
+        lines["owners"] = ", ".join(told["owners"]) + (f"; shared with {', '.join(others)}" if others else "")
+    for name, value in (lines | dict(more or {})).items():
+        print(f"{name + ':':<12}{plain_text.plain(value)}")
+
+
+def _meaning(cache: dict[str, Any]) -> str:
+    meaning = {
+        "unset": "not set: as the policy decides while it is read; else kept as far as there is room",
+        "none": "none: nothing is kept",
+        "cooperative": "cooperative: chunks rotate, all jobs share them",
+        "uniform": "what comes first is kept until the "
+        + ("allocation is used" if "allocation_bytes" in cache else "quotas are used"),
+        "lru": "lru: the least recently used goes first",
+    }[cache["mode"]]
+    return f"{meaning}; by policy {cache['decided_by']}" if "decided_by" in cache else meaning
+
+
+def _partitions(count: int) -> str:
+    return "1 partition" if count == 1 else f"{count} partitions"

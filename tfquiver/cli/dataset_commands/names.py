@@ -1,0 +1,111 @@
+"""Data sets that have names, found, listed among the others, and waited for until they are gone."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import grpc
+from rich.table import Table
+
+from tfquiver import errors
+from tfquiver.cli import calls
+from tfquiver.cli.dataset_commands import cache_setting, states
+from tfquiver.cli.status_tables import words
+from tfquiver.proto.tfquiver.v1 import named_datasets_pb2 as pb2
+
+_GONE_S = 30.0
+_WAIT_MS = 1000
+_LOOKED_AT = 32
+
+Ask = Callable[..., Any]
+
+
+def find(ask: Ask, stub: Any, name: str, resident: bool = True) -> pb2.NamedDataset | None:
+    """None: none is called so, or the coordinator is older than names. `resident`: with what is there."""
+    try:
+        found: pb2.NamedDataset = ask(stub.Get, pb2.GetNamedDatasetRequest(name=name, resident=resident))
+    except errors.NotFoundError:
+        return None
+    except errors.TfquiverError as error:
+        if _is_unknown(error):
+            return None
+        raise
+    return found
+
+
+def all_named(ask: Ask, stub: Any) -> list[pb2.NamedDataset]:
+    try:
+        return list(ask(stub.List, pb2.ListNamedDatasetsRequest()).datasets)
+    except errors.TfquiverError as error:
+        if _is_unknown(error):
+            return []
+        raise
+
+
+def joined(named: Sequence[pb2.NamedDataset], told: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Those that have names first, each with what is told of its newest version; then the others, the versions before
+    the newest ones among them, and what has such a version's content and was first used under another name."""
+    others = {one["digest_id"]: one for one in told}
+    first = []
+    for one in named:
+        its = others.get(one.dataset.digest_id.hex(), {}) if one.HasField("dataset") else {}
+        first.append({**its, "name": one.spec.name, **states.plain(one), "phrase": states.phrase(one)})
+    called = {(one["digest_id"], one["name"]) for one in first if "digest_id" in one}
+    left = [one for one in told if (one["digest_id"], one["name"]) not in called]
+    old = Counter({one["name"]: one["old_versions"] for one in first})
+    return [*first, *(one | {"phrase": states.OLD} if _is_old(one, old) else one for one in left)]
+
+
+def _is_old(one: dict[str, Any], left: Counter[str]) -> bool:
+    """A version before the newest is called as that is; `left`: of each name, how many are to come."""
+    left[one["name"]] -= 1
+    return left[one["name"]] >= 0
+
+
+def with_residents(ask: Ask, stub: Any, told: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Of those that have names and of which the coordinator follows nothing, because nobody has read them since its
+    start, what is there: of the first `_LOOKED_AT`, for it takes the coordinator a look at each shard."""
+    unknown = [one for one in told if "state" in one and "digest_id" in one and "resident_bytes" not in one]
+    there = {}
+    for one in unknown[:_LOOKED_AT]:
+        found = find(ask, stub, one["name"])
+        if found and found.HasField("resident_bytes") and found.dataset.digest_id.hex() == one["digest_id"]:
+            there[one["name"]] = found.resident_bytes
+    return [one | {"resident_bytes": there[one["name"]]} if one.get("name") in there else one for one in told]
+
+
+def table(told: Sequence[dict[str, Any]]) -> Table:
+    """Of what `joined` gave."""
+    made = calls.table("data set", "state", "digest", "size", "here", "cache")
+    made.columns[0].no_wrap = False  # the others are never narrower than what is in them
+    made.columns[0].overflow = "ellipsis"
+    for one in told:
+        state = f"{one['phrase']}{', pinned' if one.get('pinned') else ''}" if "phrase" in one else "-"
+        if "digest_id" in one:
+            cache = cache_setting.text(one["cache"], one["size_bytes"])
+            row = (one["digest_id"][:8], words.size(one["size_bytes"]), words.resident(one), cache)
+        else:
+            row = ("-", "-", "-", "-")
+        made.add_row(calls.cut(one["name"], 28), state, *row)
+    return made
+
+
+def until_gone(ask: Ask, stub: Any, name: str) -> pb2.NamedDataset | None:
+    """None: it is; else how it is after half a minute: nodes may take longer."""
+    give_up_at, seen = time.monotonic() + _GONE_S, 0
+    while True:
+        try:
+            left: pb2.NamedDataset = ask(stub.Get, pb2.GetNamedDatasetRequest(name=name, seen=seen, wait_ms=_WAIT_MS))
+        except errors.NotFoundError:
+            return None
+        if time.monotonic() > give_up_at or left.state != pb2.NamedDataset.STATE_DELETING:
+            return left
+        seen = left.seen
+
+
+def _is_unknown(error: errors.TfquiverError) -> bool:
+    cause = error.__cause__
+    return isinstance(cause, grpc.RpcError) and cause.code() is grpc.StatusCode.UNIMPLEMENTED

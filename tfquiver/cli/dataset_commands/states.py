@@ -1,0 +1,76 @@
+"""Data sets that have names, in words."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+from tfquiver.cli.status_tables import words
+from tfquiver.digests import formats
+from tfquiver.listing.listing_terms import format_name
+from tfquiver.proto.tfquiver.v1 import named_datasets_pb2 as pb2
+from tfquiver.proto.tfquiver.v1 import types_pb2
+
+OLD = "Old"
+_OLD_FOR = "for jobs that may read on: an hour by default"  # after the last reader, and after the newest one has come
+OLD_LEGEND = f"Old: a version before the newest one, still kept {_OLD_FOR}."
+State = pb2.NamedDataset
+UNDER_WAY = (State.STATE_SCANNING, State.STATE_WARMING, State.STATE_EVICTING, State.STATE_DELETING)
+
+
+def phrase(named: pb2.NamedDataset) -> str:
+    """`Scanning 43 %`, `Ready`, `Failed`."""
+    name = pb2.NamedDataset.State.Name(named.state).removeprefix("STATE_").capitalize()
+    if named.state in (State.STATE_SCANNING, State.STATE_WARMING) and named.total_bytes:
+        return f"{name} {100 * named.done_bytes // named.total_bytes} %"
+    return name
+
+
+def plain(named: pb2.NamedDataset) -> dict[str, Any]:
+    """What `--json` has of it beside what it has of every data set."""
+    told: dict[str, Any] = {
+        "state": pb2.NamedDataset.State.Name(named.state).removeprefix("STATE_").lower(),
+        "reason": named.reason,
+        "version": named.version,
+        "done_bytes": named.done_bytes,
+        "total_bytes": named.total_bytes,
+        "sources": list(named.spec.sources),
+        "format": format_name(_format(named)),
+        "credentials": named.spec.credentials,
+        "pinned": named.spec.pin,
+        "old_versions": named.old_versions,
+        "owner": named.owner,
+        "created_s": named.created_s,
+        "used_s": named.used_s,
+    }
+    if named.HasField("resident_bytes"):
+        told["resident_bytes"] = named.resident_bytes
+    return told
+
+
+def lines(told: dict[str, Any], state: str) -> dict[str, str]:
+    """What `show` says of it, of what `plain` gave."""
+    said = {"state": f"{state}: {told['reason']}" if told["reason"] else state}
+    if told["sources"]:
+        said["source"] = ", ".join(told["sources"])
+    if told["format"] != formats.TFRECORD:
+        said["format"] = told["format"]
+    if told["credentials"]:
+        said["read with"] = told["credentials"]
+    old = f"; {told['old_versions']} before it still kept, {_OLD_FOR}" if told["old_versions"] else ""
+    said["version"] = f"{told['version']}{old}"
+    said["pinned"] = "yes" if told["pinned"] else "no"
+    if "resident_bytes" in told:
+        said["here"] = words.size(told["resident_bytes"])
+    said["last read"] = _when(told["used_s"])
+    return said
+
+
+def _format(named: pb2.NamedDataset) -> int:
+    """One that was made of a digest has the digest's."""
+    made_of_bytes = named.dataset.size_bytes and not named.dataset.records
+    return types_pb2.DATASET_FORMAT_BYTES if made_of_bytes else named.spec.format
+
+
+def _when(unix_s: int) -> str:
+    return time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime(unix_s)) if unix_s else "never"

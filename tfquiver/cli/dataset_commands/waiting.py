@@ -1,0 +1,53 @@
+"""Waits, with a bar that shows bytes, rate and the time that is left, until what was asked for is done."""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn, TransferSpeedColumn
+
+from tfquiver import errors, plain_text
+from tfquiver.cli import calls
+from tfquiver.cli.dataset_commands import states
+from tfquiver.proto.tfquiver.v1 import named_datasets_pb2 as pb2
+
+_WAIT_MS = 1000
+_LOST_S = 60.0  # a coordinator that is restarted meanwhile is waited for
+
+
+def bar() -> Progress:
+    return Progress(
+        TextColumn("{task.description}"), BarColumn(), DownloadColumn(binary_units=True), TransferSpeedColumn(),
+        TimeRemainingColumn(), console=calls.console(stderr=True), transient=True,
+    )  # fmt: skip
+
+
+def until_done(stub: Any, name: str, token: str, whom: str) -> tuple[pb2.NamedDataset, str]:
+    """What it has become, and the last reason that was said meanwhile. Raises NotFoundError (somebody has deleted it),
+    UnavailableError."""
+    seen, said = 0, ""
+    with bar() as shown:
+        task = shown.add_task(name, total=None)
+        state = pb2.NamedDataset.STATE_UNSPECIFIED
+        while True:
+            named = _next(stub, pb2.GetNamedDatasetRequest(name=name, seen=seen, wait_ms=_WAIT_MS), token, whom)
+            seen = named.seen
+            if named.state not in states.UNDER_WAY:
+                return named, said
+            if named.state != state:  # what was there already counts for no speed
+                state = named.state
+                shown.remove_task(task)
+                task = shown.add_task(states.phrase(named).partition(" ")[0].lower(), completed=named.done_bytes)
+            shown.update(task, completed=named.done_bytes, total=named.total_bytes or None)
+            if named.reason and named.reason != said:
+                said = named.reason
+                print(f"tfquiver: {plain_text.plain(name)}: {plain_text.plain(said)}", file=sys.stderr, flush=True)
+
+
+def _next(stub: Any, request: pb2.GetNamedDatasetRequest, token: str, whom: str) -> pb2.NamedDataset:
+    try:
+        named: pb2.NamedDataset = calls.ask(stub.Get, request, token, whom)
+    except errors.UnavailableError:
+        named = calls.ask(stub.Get, request, token, whom, _LOST_S)
+    return named

@@ -1,0 +1,77 @@
+"""`tfquiver limit`: what a job may read from the object store."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Iterable
+from typing import Any
+
+from rich.filesize import decimal
+
+from tfquiver import errors, plain_text, sizes
+from tfquiver.cli import calls
+from tfquiver.cli.status_tables import words
+from tfquiver.cluster_address.service_name import coordinator_address
+from tfquiver.grpc_plumbing import pages
+from tfquiver.proto.tfquiver.v1 import coordinator_pb2, coordinator_pb2_grpc
+
+_NONE = "none"
+_MOST_NAMES = 10
+_ABOUT = """Says how many bytes a second a job may read from the object store, on all nodes together, until it is said
+otherwise; what it finds in the cache does not count. Jobs with such a rate lend each other what they do not use, and
+get their own back when they have to wait. A job that is yet to come has it then. `tfquiver status` shows them."""
+
+
+def add_parser(subparsers: Any) -> None:
+    parser = subparsers.add_parser("limit", help="say what a job may read from the object store", description=_ABOUT)
+    parser.add_argument("job", metavar="JOB", help="its name, as `tfquiver status` shows it")
+    parser.add_argument("rate", metavar="RATE", help=f"a second, for example 50MB or 1GiB; {_NONE}: it has no rate")
+    calls.add_where(parser)
+    parser.set_defaults(run=_run)
+
+
+def _run(arguments: argparse.Namespace) -> int:
+    bytes_per_s = _bytes_per_s(arguments.rate)
+    address = coordinator_address(calls.where(arguments))
+    with calls.channel(address) as channel:
+        stub: Any = coordinator_pb2_grpc.CoordinatorStub(channel)
+        token, whom = calls.token(arguments), f"coordinator {address}"
+        known = _known(stub, token, whom)
+        meant = {job for job, shown in known.items() if shown == arguments.job}
+        name = meant.pop() if len(meant) == 1 and arguments.job not in known else arguments.job
+        request = coordinator_pb2.AllocateRemoteIORequest(job=name, bytes_per_s=bytes_per_s)
+        calls.ask(stub.AllocateRemoteIO, request, token, whom)
+    rate = f"at most {decimal(bytes_per_s)}/s" if bytes_per_s else "as much as it can"
+    print(f"job {plain_text.plain(arguments.job)} reads {rate} from the object store")
+    if name not in known:
+        print(f"tfquiver: {plain_text.plain(_unknown(known.values(), bytes_per_s))}", file=sys.stderr)
+    return 0
+
+
+def _known(stub: Any, token: str, whom: str) -> dict[str, str]:
+    """Jobs that read, or have lately: what the coordinator calls them -> what `tfquiver status` does."""
+    sessions = pages.sessions(
+        lambda page: calls.ask(stub.ListSessions, page, token, whom), coordinator_pb2.ListSessionsRequest()
+    )
+    return {info.job: words.job({"job": info.job, "session_key": info.session_key}) for info in sessions}
+
+
+def _unknown(known: Iterable[str], bytes_per_s: int) -> str:
+    """A rate is kept for whatever name: a misspelt one would limit nobody, and nothing would say so."""
+    names = sorted(set(known))
+    some = ", ".join(map(repr, names[:_MOST_NAMES])) + (", ..." if len(names) > _MOST_NAMES else "")
+    kept = "this is kept for one that comes" if bytes_per_s else "nothing is kept for one that comes"
+    return f"no job of that name reads now, or has lately: {kept}; known are {some or 'none'}"
+
+
+def _bytes_per_s(text: str) -> int:
+    if text == _NONE:
+        return 0
+    try:
+        rate = sizes.parse_bytes(text)
+    except errors.InvalidArgumentError as error:
+        raise errors.InvalidArgumentError(f"RATE: {error}, bytes a second; or {_NONE}") from error
+    if not rate:
+        raise errors.InvalidArgumentError(f"RATE: {text!r}: with 0 bytes a second it would never end; or {_NONE}")
+    return rate

@@ -1,0 +1,154 @@
+"""`tfquiver plan`: what a larger cache or a faster store would buy the jobs of a scenario, and cost a month."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from dataclasses import asdict, dataclass, replace
+from itertools import product
+from math import isfinite
+from pathlib import Path
+from typing import Any
+
+from rich.filesize import decimal
+
+from tfquiver import errors, sizes
+from tfquiver.cli import calls
+from tfquiver.cli.sim_plan_trace import plan_now, plan_view, sim, sim_view
+from tfquiver.cli.sim_plan_trace.plan_view import Point
+from tfquiver.service.coordinator.job_schedulers import registry as schedulers
+from tfquiver.service.coordinator.policies.check import MOST_BYTES
+from tfquiver.service.sim.asking_policies.shipping import Shipping
+from tfquiver.service.sim.asking_policies.sight import SIGHTS
+from tfquiver.service.sim.flow.outcome import bound, check_end
+from tfquiver.service.sim.flow.simulation import simulate
+from tfquiver.service.sim.workloads.workload import Cluster
+
+_ABOUT = """Simulates the jobs of a scenario (`tfquiver sim --help`) with its first policy and scheduler, for each size
+of the cache and each rate of the store. Without a file: the jobs that read now in a running cluster, as if each began
+with --epochs and the cache was empty. What they still read, and what the store gives, no cluster knows."""
+_TIMES = (0.25, 0.5, 1.0, 2.0, 4.0)  # the scenario's cache
+_TB, _MONTH_S = 1e12, 30 * 24 * 3600.0
+
+
+@dataclass(frozen=True, slots=True)
+class Prices:
+    """In any one currency."""
+
+    cache_tb: float  # a TB (10^12 bytes) of cache, a month
+    store_tb: float  # a TB that leaves the store
+    store_gb_per_s: float  # a GB/s of the store's rate, a month
+
+    def month(self, cluster: Cluster, store_bytes_per_s: float) -> float:
+        rate = cluster.remote_bytes_per_s if isfinite(cluster.remote_bytes_per_s) else 0.0
+        return (
+            self.cache_tb * cluster.cache_bytes / _TB
+            + self.store_gb_per_s * rate / 1e9
+            + self.store_tb * store_bytes_per_s * _MONTH_S / _TB
+        )
+
+
+def add_parser(subparsers: Any) -> None:
+    parser = subparsers.add_parser(
+        "plan", help="what a larger cache or a faster store would buy, and cost", description=_ABOUT
+    )
+    sim.add_files(parser, "; a coordinator (host:port) or cache directory: what reads there now")
+    calls.add_where(parser)
+    parser.add_argument("--epochs", type=plan_now.epochs, metavar="N", help="that each job of a cluster still reads; "
+                        f"default: {plan_now.EPOCHS:g}")  # fmt: skip
+    parser.add_argument("--policy", metavar="NAME", help="in place of the scenario's first")
+    parser.add_argument(
+        "--cache", action="append", metavar="SIZE", help="may be repeated; default: a quarter to four times as much"
+    )
+    parser.add_argument("--store", action="append", metavar="RATE", help="a second; may be repeated; default: as it is")
+    for name, what in (
+        ("cache", "a TB of cache, a month"),
+        ("store", "a TB that leaves the store"),
+        ("rate", "a GB/s of the store, a month"),
+    ):
+        parser.add_argument(f"--{name}_price", type=_price, default=0.0, metavar="PRICE", help=f"of {what}")
+    parser.add_argument("--json", action="store_true", help="one JSON object instead of the table")
+    parser.add_argument("--plot", type=Path, metavar="FILE", help="PNG of JCT by cache size (needs matplotlib)")
+    parser.set_defaults(run=_run)
+
+
+def _run(arguments: argparse.Namespace) -> int:
+    where, assumed = plan_now.meant(arguments), ""
+    if where:
+        scenario, workload, assumed = plan_now.ask(where, calls.token(arguments), arguments.epochs or plan_now.EPOCHS)
+        seed = None
+    elif arguments.epochs:
+        raise errors.InvalidArgumentError("--epochs: a file says itself what its jobs read")
+    else:
+        scenario, workload, seed = sim.read(arguments.scenario, arguments.trace)
+    policy = arguments.policy or scenario.policies[0]
+    own = scenario.cluster
+    caches = _sizes("--cache", arguments.cache, 0) or sorted(
+        {min(int(own.cache_bytes * times), MOST_BYTES) for times in _TIMES}
+    )
+    rates = _sizes("--store", arguments.store, 1) or [own.remote_bytes_per_s]
+    prices = Prices(arguments.cache_price, arguments.store_price, arguments.rate_price)
+    if arguments.plot:
+        sim_view.check_drawing(arguments.plot)
+    Shipping(policy)  # there is one, before minutes go by
+    points = []
+    check_end(workload, replace(own, remote_bytes_per_s=min(rates)))
+    with sim.progress() as bar:
+        for rate, cache_bytes in product(rates, caches):
+            cluster = replace(own, cache_bytes=int(cache_bytes), remote_bytes_per_s=rate)
+            task = bar.add_task(f"{decimal(cluster.cache_bytes)}, {plan_view.rate(rate)}", total=len(workload.jobs))
+            shipping = Shipping(policy)
+            outcome = simulate(
+                workload, cluster, shipping, schedulers.make(scenario.schedulers[0]),
+                replan_s=scenario.replan_s, least_gap_s=scenario.least_gap_s, sight=SIGHTS[scenario.sees],
+                progress=lambda done, task=task: bar.update(task, completed=done),  # type: ignore[misc]
+            )  # fmt: skip
+            sim.warn(shipping)
+            pace = outcome.store_bytes / outcome.makespan_s
+            points.append(
+                Point(
+                    cluster.cache_bytes,
+                    rate if isfinite(rate) else None,
+                    outcome.average_jct_s,
+                    outcome.makespan_s,
+                    outcome.store_bytes,
+                    outcome.probe_bytes,
+                    prices.month(cluster, pace) if any(asdict(prices).values()) else None,
+                )
+            )
+    cold_bytes = bound(workload, own).store_bytes
+    if arguments.plot:
+        plan_view.draw(points, arguments.plot)
+    if arguments.json:
+        told = {"policy": policy, "seed": seed, "assumed": assumed, "first_read_bytes": cold_bytes}
+        print(json.dumps(told | {"points": [asdict(point) for point in points]}))
+    else:
+        drawn = f", drawn with seed {seed}" if seed is not None else ""
+        print(f"{sim_view.number_of(workload.jobs)}, policy {policy}{drawn}")
+        if assumed:
+            print(assumed)
+        plan_view.show(points, cold_bytes, calls.console())
+    return 0
+
+
+def _sizes(flag: str, given: list[str] | None, least: int) -> list[float]:
+    """Raises InvalidArgumentError naming the flag."""
+    made: list[float] = []
+    for text in given or []:
+        try:
+            made.append(sizes.parse_bytes(text))
+        except errors.InvalidArgumentError as error:
+            raise errors.InvalidArgumentError(f"{flag}: {error}") from error
+        if made[-1] < least:
+            raise errors.InvalidArgumentError(f"{flag}: {text!r}: with nothing no job would end")
+    return made
+
+
+def _price(text: str) -> float:
+    try:
+        price = float(text)
+    except ValueError:
+        price = -1.0
+    if not 0 <= price <= 1e12:
+        raise argparse.ArgumentTypeError(f"{text!r} is no price from 0")
+    return price

@@ -1,0 +1,88 @@
+"""The jobs that read now in a running cluster, as a scenario for `tfquiver plan`; and what had to be assumed."""
+
+from __future__ import annotations
+
+import argparse
+import time
+from math import inf
+from pathlib import Path
+from typing import Any
+
+from rich.filesize import decimal
+
+from tfquiver import errors
+from tfquiver.cli import calls
+from tfquiver.cli.sim_plan_trace import reading_jobs
+from tfquiver.cluster_address.service_name import coordinator_address
+from tfquiver.grpc_plumbing import addresses
+from tfquiver.plain_text import shortened
+from tfquiver.proto.tfquiver.v1 import coordinator_pb2_grpc
+from tfquiver.service.coordinator.measuring.meters import GONE_S
+from tfquiver.service.sim.recordings.recorded import accelerators, as_now
+from tfquiver.service.sim.recordings.recording import REPLAN_S
+from tfquiver.service.sim.workloads.files import Scenario
+from tfquiver.service.sim.workloads.workload import Cluster, Workload
+
+EPOCHS = 10.0
+_POLICY = "benefit"
+_WATCHED_S = 5.0
+
+
+def meant(arguments: argparse.Namespace) -> str:
+    """The running cluster that is meant; "": files are. Raises InvalidArgumentError."""
+    given = arguments.scenario
+    if given is not None and (addresses.is_address(str(given)) or _is_directory(given)):
+        if arguments.trace or arguments.service:
+            raise errors.InvalidArgumentError(f"{given} and --trace or --service: which?")
+        return str(given)
+    if given is None and arguments.trace is None:
+        return calls.where(arguments)
+    if arguments.service:
+        raise errors.InvalidArgumentError("--service and a file: which?")
+    return ""
+
+
+def epochs(text: str) -> float:
+    """Of a flag. Raises ArgumentTypeError."""
+    try:
+        many = float(text)
+    except ValueError:
+        many = 0.0
+    if not 0 < many <= 1e6:
+        raise argparse.ArgumentTypeError(f"{shortened(text)} is no number of epochs")
+    return many
+
+
+def _is_directory(path: Path) -> bool:
+    try:
+        return path.is_dir()
+    except (OSError, ValueError):  # longer than a path can be, for one
+        return False
+
+
+def ask(where: str, token: str, each_epochs: float) -> tuple[Scenario, Workload, str]:
+    """Raises TfquiverError: it does not answer, or nobody reads there."""
+    address = coordinator_address(where)
+    with calls.channel(address) as channel:
+        stub: Any = coordinator_pb2_grpc.CoordinatorStub(channel)
+        cluster = reading_jobs.Asking(stub, token, f"coordinator {address}").ask(GONE_S)
+    workload, store = as_now(cluster.seen, each_epochs), _store_bytes_per_s(cluster, token)
+    assumed = f"assumed: {each_epochs:g} epochs each from now on, an empty cache; " + (
+        f"a store of {decimal(int(store))}/s, which it gives now while jobs wait (--store says otherwise)"
+        if store < inf
+        else "a store without limit, for no job waits for it now (--store says otherwise)"
+    )
+    own = Cluster(accelerators(workload), cluster.cache_bytes, store)
+    return Scenario(own, (_POLICY,), ("fifo",), REPLAN_S, 0.0, "measured", workload, None), workload, assumed
+
+
+def _store_bytes_per_s(cluster: reading_jobs.Cluster, token: str) -> float:
+    """What comes from the store, if anybody waits for more. Takes a few seconds then."""
+    if not cluster.waits:
+        return inf
+    began, before = time.monotonic(), reading_jobs.store_bytes(cluster.nodes, token)
+    time.sleep(_WATCHED_S)
+    after = reading_jobs.store_bytes(cluster.nodes, token)
+    if before is None or after is None or after <= before:
+        return inf
+    return (after - before) / (time.monotonic() - began)

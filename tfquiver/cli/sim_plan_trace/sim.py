@@ -1,0 +1,172 @@
+"""`tfquiver sim`: what policies and schedulers would do with a cluster's jobs, before anybody pays for one."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+from tfquiver import errors
+from tfquiver.cli import calls
+from tfquiver.cli.sim_plan_trace import sim_view
+from tfquiver.cli.sim_plan_trace.sim_view import Run
+from tfquiver.plain_text import plain, shortened
+from tfquiver.service.coordinator.job_schedulers import registry as schedulers
+from tfquiver.service.coordinator.policies import registry as policies
+from tfquiver.service.sim.asking_policies.shipping import Shipping
+from tfquiver.service.sim.asking_policies.sight import SIGHTS
+from tfquiver.service.sim.flow.outcome import Bound, bound, check_end
+from tfquiver.service.sim.flow.simulation import simulate
+from tfquiver.service.sim.workloads import files
+from tfquiver.service.sim.workloads.files import Scenario
+from tfquiver.service.sim.workloads.workload import Workload
+
+_ABOUT = f"""Simulates jobs that come, wait for accelerators, read and leave, with the policies
+and the planner that a coordinator runs. SCENARIO.json:
+
+{files.__doc__.split(chr(10) + chr(10), 1)[1] if files.__doc__ else ""}
+policies:   {", ".join(policies.names())}
+schedulers: {", ".join(schedulers.names())}"""
+_MOST_BYTES = 1 << 30
+
+
+def add_parser(subparsers: Any) -> None:
+    parser = subparsers.add_parser(
+        "sim", help="what a cache, a policy or a scheduler would do for jobs and store bytes",
+        description=_ABOUT, formatter_class=argparse.RawDescriptionHelpFormatter,
+    )  # fmt: skip
+    add_files(parser)
+    parser.add_argument("--policy", action="append", metavar="NAME", help="in place of the scenario's; may be repeated")
+    parser.add_argument("--scheduler", action="append", metavar="NAME", help="likewise")
+    parser.add_argument("--json", action="store_true", help="one JSON object instead of the table")
+    parser.add_argument("--plot", type=Path, metavar="FILE", help="PNG of what was read over time (needs matplotlib)")
+    parser.set_defaults(run=_run)
+
+
+def _run(arguments: argparse.Namespace) -> int:
+    scenario, workload, seed = read(arguments.scenario, arguments.trace)
+    scenario = replace(
+        scenario,
+        policies=tuple(arguments.policy or scenario.policies),
+        schedulers=tuple(arguments.scheduler or scenario.schedulers),
+    )
+    if arguments.plot:
+        sim_view.check_drawing(arguments.plot)
+    runs = list(_simulated(scenario, workload))
+    least = bound(workload, scenario.cluster)
+    if arguments.plot:
+        sim_view.draw(runs, arguments.plot)
+    if arguments.json:
+        recorded_s = [job.recorded_jct_s for job in workload.jobs]
+        print(json.dumps(_json(runs, least, seed) | {"recorded_jct_s": recorded_s}))
+    else:
+        sim_view.show(runs, least, seed, workload, calls.console())
+    return 0
+
+
+def add_files(parser: argparse.ArgumentParser, more: str = "") -> None:
+    what = f"default: what --trace names{more}"
+    parser.add_argument("scenario", nargs="?", type=Path, metavar="SCENARIO.json", help=what)
+    what = "jobs and data sets in place of the scenario's; may be one that `tfquiver trace record` has written"
+    parser.add_argument("--trace", type=Path, metavar="FILE", help=what)
+
+
+def read(path: Path | None, trace: Path | None) -> tuple[Scenario, Workload, int | None]:
+    """With the seed that the jobs were drawn with, if so. Raises TfquiverError naming file and field."""
+    if path is None:
+        if trace is None:
+            raise errors.InvalidArgumentError("which jobs? give a SCENARIO.json, or --trace FILE")
+        path, trace = trace, None
+    scenario = _named(path, files.scenario, _loaded(path))
+    workload, seed = scenario.trace, scenario.seed
+    if trace:
+        accelerators = scenario.cluster.accelerators
+        workload, seed = _named(trace, lambda data: _its_trace(data, accelerators), _loaded(trace))
+    if workload is None:
+        raise errors.InvalidArgumentError(f"{path}: trace: missing; name one in the file, or with --trace FILE")
+    return scenario, workload, seed
+
+
+def _its_trace(data: object, accelerators: int) -> tuple[Workload, int | None]:
+    """Of a trace, or of a scenario that has one: what was recorded is a whole one."""
+    if isinstance(data, dict) and "trace" in data:
+        return files.trace(data["trace"], accelerators, "trace")
+    return files.trace(data, accelerators)
+
+
+def _simulated(scenario: Scenario, workload: Workload) -> Iterator[Run]:
+    """All names are looked up before the first begins."""
+    pairs = [
+        (scheduler, policy, schedulers.make(scheduler), Shipping(policy))
+        for scheduler in scenario.schedulers
+        for policy in scenario.policies
+    ]
+    check_end(workload, scenario.cluster)
+    with progress() as bar:
+        for name, policy_name, scheduler, policy in pairs:
+            task = bar.add_task(f"{name}, {policy_name}", total=len(workload.jobs))
+            outcome = simulate(
+                workload, scenario.cluster, policy, scheduler,
+                replan_s=scenario.replan_s, least_gap_s=scenario.least_gap_s, sight=SIGHTS[scenario.sees],
+                progress=lambda done, task=task: bar.update(task, completed=done),  # type: ignore[misc]
+            )  # fmt: skip
+            warn(policy)
+            yield Run(name, policy_name, outcome)
+
+
+def warn(policy: Shipping) -> None:
+    """Of a policy that fails the plan before goes on, as in a coordinator, where the log says so."""
+    if policy.failures:
+        print(f"tfquiver: {plain(policy.failure)} ({policy.failures} times; the plan before stayed)", file=sys.stderr)
+
+
+def progress() -> Progress:
+    return Progress(
+        TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TextColumn("jobs"), TimeElapsedColumn(),
+        console=calls.console(stderr=True), transient=True,
+    )  # fmt: skip
+
+
+def _named(path: Path, parse: Any, data: object) -> Any:
+    try:
+        return parse(data)
+    except errors.InvalidArgumentError as error:
+        raise errors.InvalidArgumentError(f"{path}: {error}") from error
+
+
+def _loaded(path: Path) -> object:
+    """Raises NotFoundError, PermissionError_ or InvalidArgumentError, naming the file."""
+    try:
+        if path.stat().st_size > _MOST_BYTES:
+            raise errors.InvalidArgumentError(f"{path}: larger than {_MOST_BYTES >> 20} MiB")
+        return json.loads(path.read_text(encoding="utf-8"), object_pairs_hook=_once)
+    except OSError as error:
+        raise errors.from_os_error(error, str(path)) from error
+    except (ValueError, RecursionError) as error:  # not JSON, or not UTF-8
+        raise errors.InvalidArgumentError(f"{path}: not JSON: {error}") from error
+
+
+def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """Of a key that is there twice JSON's readers take the last one, and a data set is silently another."""
+    made = dict[str, Any]()
+    for key, value in pairs:
+        if key in made:
+            raise ValueError(f"{shortened(key)} is there twice in one object")
+        made[key] = value
+    return made
+
+
+def _json(runs: list[Run], least: Bound, seed: int | None) -> dict[str, Any]:
+    return {
+        "seed": seed,
+        "bound": {
+            "average_jct_s": least.average_jct_s, "makespan_s": least.makespan_s, "store_bytes": least.store_bytes,
+        },
+        "runs": [run.as_json() for run in runs],
+    }  # fmt: skip

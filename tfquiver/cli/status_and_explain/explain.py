@@ -1,0 +1,218 @@
+"""`tfquiver explain`: why a job or a data set has the cache and the bandwidth that it has."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections.abc import Mapping
+from datetime import datetime
+from typing import Any
+
+from rich.console import Console
+from rich.filesize import decimal
+
+from tfquiver import errors
+from tfquiver.cli import calls
+from tfquiver.cli.calls import cut, table
+from tfquiver.cli.status_and_explain import explained_names
+from tfquiver.cli.status_tables import words
+from tfquiver.cluster_address.service_name import coordinator_address
+from tfquiver.plain_text import plain
+from tfquiver.proto.tfquiver.v1 import coordinator_pb2, coordinator_pb2_grpc
+
+_ABOUT = """Says what a job or a data set gets, what it would get with more cache or bandwidth, which measurement and
+which rule decided, and what was tried and refused. `tfquiver dataset set-cache` and `limit` say otherwise."""
+_LEGEND = (
+    "Expected once the cache is full. cooperative: chunks rotate for all jobs together. uniform: what comes first is "
+    "kept (status: full). hits: found in the cache. reads: as far as it was measured; >=: not known, for it has only "
+    "been seen to wait; at least what it reads now. from store: of what it reads. limit: of that (tfquiver limit)."
+)
+_LEGEND_FINISHED = "As it was measured while it read. hits: of all that it was handed. from store: of what it read."
+_LAST = 10  # decisions
+
+
+def add_parser(subparsers: Any) -> None:
+    parser = subparsers.add_parser("explain", help="why a job or a data set has what it has", description=_ABOUT)
+    what = "a name that `tfquiver status` and `dataset list` show; none: lists those of which there is something to say"
+    parser.add_argument("name", nargs="?", default="", metavar="JOB|DATASET", help=what)
+    calls.add_where(parser)
+    parser.add_argument("--json", action="store_true", help="one JSON object; sizes in bytes, rates in bytes/s")
+    parser.set_defaults(run=_run)
+
+
+def _run(arguments: argparse.Namespace) -> int:
+    address = coordinator_address(calls.where(arguments))
+    with calls.channel(address) as channel:
+        stub: Any = coordinator_pb2_grpc.CoordinatorStub(channel)
+        token, whom = calls.token(arguments), f"coordinator {address}"
+        if not arguments.name:
+            known = explained_names.known(stub, token, whom)
+            print(json.dumps(known) if arguments.json else "\n".join(explained_names.lines(known)))
+            return 0
+        try:
+            told = _ask(stub, arguments.name, token, whom)
+        except errors.NotFoundError as error:
+            raise errors.NotFoundError(explained_names.shown(str(error), stub, token, whom)) from error
+        if not arguments.json:
+            told = explained_names.shown(told, stub, token, whom, is_json=True)
+    if arguments.json:
+        print(told)
+    else:
+        show(json.loads(told), calls.console())
+    return 0
+
+
+def _placement(placed: Mapping[str, Any]) -> str:
+    nodes = f"kept on {len(placed['nodes'])} nodes, those of {plain(placed['selector']) or 'all'}"
+    copies = f", {placed['replicas']} of each shard" if placed["replicas"] > 1 else ""
+    racks = ", each rack by itself" if placed["rack_local"] else ""
+    shards, size = placed["moving_shards"], decimal(placed["moving_bytes"])
+    moving = f"; {shards} shards ({size}) are still to move there" if shards else ""
+    return f"{nodes}{copies}{racks}{moving}"
+
+
+def _ask(stub: Any, name: str, token: str, whom: str) -> str:
+    """By a name that the coordinator knows, that `tfquiver status` shows of a job without one, or that the job's own
+    code has: the coordinator's begins with its token's."""
+    try:
+        return str(calls.ask(stub.Explain, coordinator_pb2.ExplainRequest(name=name), token, whom).json)
+    except errors.NotFoundError:
+        sessions = calls.ask(stub.ListSessions, coordinator_pb2.ListSessionsRequest(), token, whom).sessions
+        meant = explained_names.meant(name, [calls.plain(info) for info in sessions])
+        if len(meant) != 1:
+            if unread := explained_names.unread(stub, name, token, whom):
+                return json.dumps(unread)
+            raise
+    return str(calls.ask(stub.Explain, coordinator_pb2.ExplainRequest(name=meant.pop()), token, whom).json)
+
+
+def show(told: Mapping[str, Any], console: Console) -> None:
+    """Every name in it was chosen by somebody else."""
+    if told.get("decided") is False:
+        console.print(explained_names.nothing(told["name"]), highlight=False, soft_wrap=True)
+        return
+    kind = "data set" if told["kind"] == "dataset" else "job"
+    console.print(f"{kind} {plain(told['name'])}, by policy {plain(told['policy'])}", highlight=False)
+    for reason in told["reasons"].values():
+        console.print(f"  {plain(reason)}", highlight=False)
+    if told["refused"]:
+        console.print(f"  not carried out: {plain(told['refused'])}", highlight=False)
+    if resident := told.get("resident"):
+        console.print(f"  {_resident(resident)}", highlight=False)
+    if computed := told.get("computed"):
+        console.print(f"  {_computed(computed)}", highlight=False)
+    if placed := told.get("placement"):
+        console.print(f"  {_placement(placed)}", highlight=False)
+    if store := words.store(told.get("store") or {}):
+        console.print(f"  {store}", highlight=False)
+    for job, probe in told.get("probes", {}).items():
+        console.print(f"  {_probe(plain(job), probe)}", highlight=False)
+    for job, steps in told.get("steps", {}).items():
+        console.print(f"  {_steps(plain(job), steps)}", highlight=False)
+    if more_jobs := told.get("more_jobs"):
+        console.print(f"  and {_number(more_jobs, 'job')} more: tfquiver explain JOB says it of each", highlight=False)
+    shares = table("", "cache", "hits", "reads", "from store", "limit")
+    finished = bool(told.get("finished"))
+    shares.add_row("at last" if finished else "now", *_cells(told["gets"]))
+    for more in told["with_more"]:
+        what = f"{more['cache']:g} x cache" if more["cache"] != 1 else f"{more['remote']:g} x bandwidth"
+        shares.add_row(what, *_cells(more["share"]))
+    console.print()
+    console.print(shares)
+    console.print(_LEGEND_FINISHED if finished else _LEGEND)
+    if told["history"]:
+        console.print()
+        for one in told["history"][-_LAST:]:
+            console.print(_decision(one), highlight=False)
+
+
+def _probe(job: str, probe: Mapping[str, Any]) -> str:
+    waits = f"; not again yet: {plain(probe['waits_for'])}" if probe["waits_for"] else ""
+    if "benefit" not in probe:
+        return f"{job}: not probed yet{waits.replace('; not again yet', '')}"
+    benefit, how = probe["benefit"], "what it did" if probe["basis"] == "hit" else "how long it waited"
+    rates = f"{_rate(probe['hit_bytes_per_s'])} from the cache, {_rate(probe['miss_bytes_per_s'])} from the store"
+    return (
+        f"{job}: probed: {benefit['value']:.2f} x as fast from the cache ({benefit['low']:.2f} to "
+        f"{benefit['high']:.2f}; {rates}, by {how}){waits}"
+    )
+
+
+def _resident(resident: Mapping[str, Any]) -> str:
+    """Of the data set, by ResidentShare."""
+    here, whole = resident["resident_bytes"], resident["size_bytes"]
+    chunks = f", {resident['resident_chunks']} of {resident['chunks']} chunks whole" if resident["chunks"] else ""
+    when = "cached now" if not resident["age_s"] else "cached when it was last read"
+    return f"{when}: {words.share(here, whole)} of the data set ({decimal(here)} of {decimal(whole)}){chunks}"
+
+
+def _computed(computed: Mapping[str, Any]) -> str:
+    """Of a derived data set."""
+    shards = max(1, computed["shards"])
+    cpu, saved = computed["cpu_s"] / shards, computed["saved_cpu_s"] / shards
+    pays = f"keeping it saves {saved:.3g} s of CPU a shard" if computed["pays"] else "keeping it saves no CPU"
+    return (
+        f"computed, measured on {_number(computed['shards'], 'shard')}: {cpu:.3g} s of CPU for one, reading what it "
+        f"became {cpu - saved:.3g} s; {decimal(computed['made_bytes'] // shards)} in place of "
+        f"{decimal(computed['input_bytes'] // shards)}; one process computes {_rate(computed['bytes_per_s'])}: {pays}"
+    )
+
+
+def _steps(job: str, steps: Mapping[str, Any]) -> str:
+    who = f"{_number(steps['accelerators'], 'accelerator')} in {_number(steps['processes'], 'process', 'es')}"
+    if steps["step_s"] is None:
+        return f"{job}: {who}"
+    records = f" of {steps['batch_records']} records" if steps["batch_records"] else ""
+    share = steps["waited_share"]
+    waited = "" if share is None else f", {share:.0%} of its time without data"
+    times = f"{1000 * steps['step_s']:.3g} ms and {1000 * steps['between_s']:.3g} ms until the next"
+    return f"{job}: {who}; steps{records}: {times}{waited}"
+
+
+def _number(count: int, of: str, more: str = "s") -> str:
+    return f"{count} {of}{more if count != 1 else ''}"
+
+
+def _cells(share: Mapping[str, Any]) -> tuple[str, ...]:
+    limit = share["limited_to_bytes_per_s"]
+    return (
+        _allocation(share["allocation"]),
+        f"{share['hit_ratio']:.0%}",
+        _expected(share["reads_bytes_per_s"], known := share.get("known", True)),
+        _expected(share["remote_bytes_per_s"], known or share["hit_ratio"] >= 1),
+        "-" if limit is None else _rate(limit),
+    )
+
+
+def _decision(one: Mapping[str, Any]) -> str:
+    when = datetime.fromtimestamp(one["at_s"]).strftime("%Y-%m-%d %H:%M:%S")
+    why = "; ".join(part for part in (one["rule"], one["refused"]) if part)
+    if one.get("kind") == "plan":
+        return f"{when}  policy {cut(plain(one['name']), 40)}: not carried out ({plain(why)})"
+    nothing = "no limit" if one.get("kind") == "job" else "-"
+    was, becomes = (_value(one[key], nothing) for key in ("was", "becomes"))
+    of = "policy" if one.get("kind") == "policy" else cut(plain(one["name"]), 40)
+    return f"{when}  {of}: {was} -> {becomes} ({plain(why)})"
+
+
+def _value(value: Any, nothing: str) -> str:
+    if isinstance(value, dict):
+        return _allocation(value)
+    return _rate(value) if isinstance(value, int | float) else plain(str(value or nothing))
+
+
+def _rate(bytes_per_s: float) -> str:
+    return f"{decimal(int(bytes_per_s))}/s"
+
+
+def _expected(bytes_per_s: float, known: bool) -> str:
+    rate = f"{words.size(int(bytes_per_s))}/s"  # short: the table is read in 80 columns
+    if known:
+        return rate
+    return f">= {rate}" if bytes_per_s else "not known"
+
+
+def _allocation(allocation: Mapping[str, Any]) -> str:
+    if allocation["mode"] == "none":
+        return "none"
+    return f"{plain(allocation['mode'])} {decimal(allocation['cache_bytes'])}"

@@ -1,0 +1,61 @@
+"""`tfquiver clear`: deletes what is cached, while the cluster runs or of a directory where none does."""
+
+from __future__ import annotations
+
+import argparse
+from contextlib import ExitStack
+from typing import Any
+
+from rich.filesize import decimal
+
+from tfquiver import errors, plain_text
+from tfquiver.cache_directory import clearing
+from tfquiver.cli import calls
+from tfquiver.cli.status_and_explain import cold
+from tfquiver.cluster_address.service_name import coordinator_address, directory_of, required
+from tfquiver.grpc_plumbing import rpc
+from tfquiver.proto.tfquiver.v1 import coordinator_pb2, coordinator_pb2_grpc, node_pb2, node_pb2_grpc
+
+_CLEAR_S = 600.0  # deleting a million files takes minutes
+_ABOUT = """Deletes what is cached. Data sets stay registered, and whoever reads goes on: what is missing is read from
+the object store again, and cached again. `tfquiver dataset delete` removes one data set, `set-cache NAME none` what is
+kept of it. A cache directory where nothing runs is cleared on the disk."""
+
+
+def add_parser(subparsers: Any) -> None:
+    parser = subparsers.add_parser("clear", help="delete what is cached; data sets stay registered", description=_ABOUT)
+    calls.add_where(parser, positional=True, or_running=False)
+    parser.set_defaults(run=_run)
+
+
+def _run(arguments: argparse.Namespace) -> int:
+    where = required(calls.given(arguments))  # whose cache goes has to be said
+    at = directory_of(where)
+    if at is not None and cold.is_cold(where):
+        entries, size_bytes = clearing.clear(at)
+        _say(str(at), entries, size_bytes)
+        return 0
+    address, token = coordinator_address(where), calls.token(arguments)
+    trouble = 0
+    with ExitStack() as stack:
+        coordinator = coordinator_pb2_grpc.CoordinatorStub(stack.enter_context(calls.channel(address)))
+        request = coordinator_pb2.ListNodesRequest()
+        for node in calls.ask(coordinator.ListNodes, request, token, f"coordinator {address}").nodes:
+            stub = node_pb2_grpc.NodeStub(stack.enter_context(rpc.channel(node.control_address)))
+            whom = f"node {node.node_id} at {node.control_address}"
+            try:
+                calls.ask(stub.Status, node_pb2.StatusRequest(), token, whom)  # is it there at all?
+                reply = calls.ask(stub.Clear, node_pb2.ClearRequest(), token, whom, _CLEAR_S)
+            except errors.UnavailableError as error:  # the others are cleared all the same
+                print(plain_text.plain(error))
+                trouble = 1
+                continue
+            _say(whom, reply.entries, reply.bytes)
+            if reply.left:
+                print(f"  {reply.left} shards stay: the disk does not let them go; the node's log says why")
+                trouble = 1
+    return trouble
+
+
+def _say(whom: str, entries: int, size_bytes: int) -> None:
+    print(f"{plain_text.plain(whom)}: {entries} shards deleted, {decimal(size_bytes)}")

@@ -1,0 +1,63 @@
+"""What the iterators and makers of one `one_stream` have in common, in this process."""
+
+from __future__ import annotations
+
+import atexit
+import os
+import threading
+import weakref
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from tfquiver.client.shared_batches import line
+from tfquiver.client.shared_batches.pipeline import Pipeline
+from tfquiver.socket_frames import stream_frames
+
+if TYPE_CHECKING:
+    from tfquiver.client.shared_batches.maker import Maker
+
+_EXIT_S = 5.0
+
+
+@dataclass(eq=False)
+class Shared:
+    pipeline: Pipeline
+    name: str
+    window_bytes: int
+    spill_bytes: int
+    makers: dict[int, Maker] = field(default_factory=dict)  # by pass
+    lock: threading.Lock = field(default_factory=threading.Lock)
+    stopping: bool = False  # the process ends
+    pid: int = field(default_factory=os.getpid)
+
+    def __post_init__(self) -> None:
+        _all.add(self)
+
+    def connect(self, pass_: int, makes: bool) -> line.StreamLine:
+        """Raises OSError, ProtocolError."""
+        pipeline = self.pipeline
+        follow = stream_frames.Follow(self.name, pipeline.likeness, pass_, makes, self.window_bytes, self.spill_bytes)
+        return line.StreamLine(pipeline.endpoint, follow)
+
+
+_all: weakref.WeakSet[Shared] = weakref.WeakSet()
+
+
+def _leave() -> None:
+    """At exit: threads must have left TensorFlow when its objects go."""
+    mine = [shared for shared in list(_all) if shared.pid == os.getpid()]
+    for shared in mine:
+        shared.stopping = True
+    makers = [maker for shared in mine for maker in list(shared.makers.values())]
+    for maker in makers:
+        maker.stop()
+    line.stop_all()
+    if makers:
+        from tfquiver.ops.library import loader
+
+        loader.load().stop_all()
+    for maker in makers:
+        maker.join(_EXIT_S)
+
+
+atexit.register(_leave)

@@ -1,0 +1,65 @@
+"""The source that the user names: which files, how they become a data set, and how their stores are reached."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from tfquiver import errors
+from tfquiver.dataset_arguments.option_groups import FirstUse, Progress
+from tfquiver.listing.listing import Source
+from tfquiver.listing.listing_terms import ListingTerms
+from tfquiver.proto.tfquiver.v1 import types_pb2
+from tfquiver.registering_datasets.listed import accesses_of, default_name, listed
+from tfquiver.registering_datasets.named import may_be_name
+from tfquiver.registering_datasets.registration import Registrar
+from tfquiver.scanning.cutting import CutPolicy
+from tfquiver.stores.credentials.resolved import Access, place_of
+
+Register = Callable[[Registrar, Progress | None, str], types_pb2.Dataset]
+
+
+def describe(source: Source, first_use: FirstUse, in_order: bool) -> tuple[Register, list[Access]]:
+    """Looks at the source (this may raise); returns what registers it, and the ways to the stores it is in."""
+    if isinstance(only := _only(source), str | os.PathLike) and os.fspath(only).endswith(".tfqd"):
+        if "://" in (named := os.fspath(only)).removeprefix("file://"):
+            raise errors.InvalidArgumentError(f"{named}: a digest is read from a file of this machine: copy it here")
+        path = Path(named.removeprefix("file://")).expanduser()
+        if first_use.cut is not None:
+            raise errors.InvalidArgumentError(f"cut=: {path} is a digest, it says where its shards end")
+        if not path.is_file():
+            raise errors.NotFoundError(f"no digest file at {path}")
+        from tfquiver.digests.digest import Digest
+
+        uris = (file.uri for file in Digest.open(path).files)
+        return lambda registrar, _progress, _client_id: registrar.digest(path), accesses_of(uris)
+    if isinstance(only, str) and may_be_name(only):
+        if first_use.cut is not None or first_use.name is not None:
+            raise errors.InvalidArgumentError(
+                f"first_use: {only} is no file here, so it names a data set, which has a name and was cut already"
+            )
+        return lambda registrar, progress, _client_id: registrar.named(only, progress), []
+    if any(type(one).__module__.startswith("tensorflow.") for one in (source, *_parts(source))):
+        raise errors.InvalidArgumentError(
+            f"source={source!r}: a tensor; files must be named when the pipeline is built. In place of interleave() or "
+            "flat_map() over file names give all of them at once, tfquiver.dataset(names): it mixes their records"
+        )
+    try:
+        files, accesses = listed(source, in_order)
+    except TypeError as error:
+        raise errors.InvalidArgumentError(f"source={source!r}: must be a path or a sequence of paths") from error
+    terms = ListingTerms(first_use.cut or CutPolicy(), place_of(accesses))
+
+    def register(registrar: Registrar, progress: Progress | None, client_id: str) -> types_pb2.Dataset:
+        return registrar.files(files, terms, first_use.name or default_name(source), progress, client_id)
+
+    return register, accesses
+
+
+def _parts(source: object) -> Sequence[object]:
+    return source if isinstance(source, list | tuple) else ()
+
+
+def _only(source: object) -> object:
+    return parts[0] if len(parts := _parts(source)) == 1 else source

@@ -1,5 +1,0 @@
-"""Who calls, and who may call what: roles, tokens, proofs, the one table of calls.
-
-Called by every server's gate (tfquiver/wire/rpc.py, the data port) and by `tfquiver token`. Never decides whose a data
-set or a session is: service/coordinator/datasets does.
-"""

@@ -1,5 +1,0 @@
-"""How processes talk: gRPC with its errors and retries, addresses.
-
-Called by whoever has a connection. Says how a message travels, never what is done about it. (Frames on Unix
-sockets: tfquiver/frames; those that nodes exchange are theirs alone: service/node/peers.)
-"""
