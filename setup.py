@@ -46,7 +46,9 @@ class BuildOp(build_ext):
 
     def get_source_files(self) -> list[str]:
         found = [
-            path for half in ("core", "tf", "data_transfer", "c") for path in (ROOT / "ops" / half).rglob("*.[hc]*")
+            path
+            for half in ("core", "tf", "tf_data_transfer", "c_interface")
+            for path in (ROOT / "ops" / half).rglob("*.[hc]*")
         ]
         return [str(path.relative_to(ROOT)) for path in [*found, ROOT / "ops" / "exports.lds"]]
 

@@ -13,10 +13,10 @@
 #include <utility>
 #include <vector>
 
-#include "ops/core/node_wire/place.h"
-#include "ops/core/node_wire/unix_socket.h"
+#include "ops/core/node_socket/place.h"
+#include "ops/core/node_socket/unix_socket.h"
 #include "ops/core/record_format/tfrecord.h"
-#include "ops/core/shards/shard_records.h"
+#include "ops/core/record_memory/shard_records.h"
 #include "ops/testing/testing.h"
 
 namespace tfquiver {

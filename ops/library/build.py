@@ -32,7 +32,7 @@ class BuildError(RuntimeError):
 
 
 def sources(half: str) -> list[Path]:
-    """The C++ sources of one part, "core", "tf", "data_transfer" or "c", tests excluded."""
+    """The C++ sources of one part, "core", "tf", "tf_data_transfer" or "c_interface", tests excluded."""
     return sorted(path for path in (OPS / half).rglob("*.cc") if not path.name.endswith("_test.cc"))
 
 
@@ -91,7 +91,7 @@ def build(targets: Sequence[TensorFlow], lib_dir: Path, reader: bool = False) ->
 
         def transport(target: TensorFlow) -> list[Future[str]]:
             has_one = tensorflows.transport_name(target.version)
-            return objects("data_transfer", _tf_flags(target)) if has_one else []
+            return objects("tf_data_transfer", _tf_flags(target)) if has_one else []
 
         try:
             # The largest first: the others fill the processors beside them.
@@ -99,7 +99,7 @@ def build(targets: Sequence[TensorFlow], lib_dir: Path, reader: bool = False) ->
                 (objects("tf", _tf_flags(target)), transport(target), objects("core", _core_flags(target)), target)
                 for target in targets
             ]
-            plain = objects("core", _CORE_FLAGS) + objects("c", _CORE_FLAGS) if reader else []
+            plain = objects("core", _CORE_FLAGS) + objects("c_interface", _CORE_FLAGS) if reader else []
             linked = [
                 _link(core + tf, tensorflows.library_name(target.version), target.link_flags, Path(scratch), lib_dir)
                 for tf, _transport, core, target in halves
@@ -139,7 +139,7 @@ def _tf_flags(target: TensorFlow) -> tuple[str, ...]:
 
 def _transport_core(core: list[Future[str]]) -> list[Future[str]]:
     """Of the core's objects, those that the transport needs."""
-    needed = {f"core_{name}" for name in ("record_format", "node_wire", "element_wire", "element_transfer")}
+    needed = {f"core_{name}" for name in ("record_format", "node_socket", "element_wire", "element_transfer")}
     return [compiled for compiled, name in zip(core, _groups("core"), strict=True) if name in needed]
 
 

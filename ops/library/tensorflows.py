@@ -15,13 +15,13 @@ LIB_DIR = Path(__file__).resolve().parents[1] / "lib"
 # What a released wheel brings libraries for. Others are compiled where they are used (own_build.py).
 MINORS = ("2.18", "2.19", "2.20", "2.21")
 
-# Those whose plug for tf.data service's transport is as ops/data_transfer/data_transfer.h declares it.
+# Those whose plug for tf.data service's transport is as ops/tf_data_transfer/data_transfer.h declares it.
 TRANSPORT_MINORS = ("2.21",)
 
 # Those whose C++ libraries a server has without their Python (service/startup/tensorflow_runtime.py).
 WITHOUT_PYTHON_MINORS = ("2.21",)
 
-# Those whose tuning thread is woken by ops/tf/dataset/tuner_waking.cc: it names private members of theirs.
+# Those whose tuning thread is woken by ops/tf/quiver_dataset_op/tuner_waking.cc: it names private members of theirs.
 TUNER_MINORS = MINORS
 
 

@@ -20,9 +20,9 @@ SANITIZERS = {
 # that are compiled apart repeat. Every other folder is by itself. A name that two folders of a group have in their
 # anonymous namespaces does not compile: it is renamed, or its folder leaves the group.
 GROUPS = (
-    ("intake", "reader", "record_order", "shuffle_pool"),
-    ("element_transfer", "element_wire", "examples", "node_wire"),
-    ("process", "record_format", "record_memory", "session", "shards"),
+    ("reader", "record_order", "shard_loading", "shuffle_pool"),
+    ("element_transfer", "element_wire", "example_parsing", "node_socket"),
+    ("process", "record_format", "record_memory", "node_session"),
 )
 
 

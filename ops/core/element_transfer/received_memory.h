@@ -8,7 +8,7 @@
 #include <utility>
 #include <vector>
 
-#include "ops/core/node_wire/unix_socket.h"
+#include "ops/core/node_socket/unix_socket.h"
 
 namespace tfquiver {
 

@@ -5,7 +5,7 @@
 #include <memory>
 #include <unordered_map>
 
-#include "ops/core/node_wire/unix_socket.h"
+#include "ops/core/node_socket/unix_socket.h"
 
 namespace tfquiver {
 

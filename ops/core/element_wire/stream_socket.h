@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "ops/core/clock.h"
-#include "ops/core/node_wire/unix_socket.h"
+#include "ops/core/node_socket/unix_socket.h"
 #include "ops/core/record_format/crc32c.h"
 #include "ops/core/status.h"
 

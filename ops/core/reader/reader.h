@@ -7,15 +7,15 @@
 #include <string>
 #include <vector>
 
-#include "ops/core/intake/shard_intake.h"
-#include "ops/core/node_wire/unix_socket.h"
-#include "ops/core/position/checkpoint.h"
+#include "ops/core/node_session/session_client.h"
+#include "ops/core/node_socket/unix_socket.h"
+#include "ops/core/progress_and_checkpoints/checkpoint.h"
 #include "ops/core/reader/options.h"
 #include "ops/core/record_format/crc32c.h"
 #include "ops/core/record_memory/block_pool.h"
 #include "ops/core/record_order/order_log.h"
-#include "ops/core/session/session_client.h"
-#include "ops/core/shards/shard_loader.h"
+#include "ops/core/shard_loading/shard_intake.h"
+#include "ops/core/shard_loading/shard_loader.h"
 #include "ops/core/shuffle_pool/record_pool.h"
 
 namespace tfquiver {

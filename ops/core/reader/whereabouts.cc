@@ -2,7 +2,7 @@
 
 #include <vector>
 
-#include "ops/core/position/rewind.h"
+#include "ops/core/progress_and_checkpoints/rewind.h"
 
 namespace tfquiver {
 

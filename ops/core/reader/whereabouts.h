@@ -8,8 +8,8 @@
 #include <utility>
 #include <vector>
 
-#include "ops/core/position/checkpoint.h"
-#include "ops/core/position/trail.h"
+#include "ops/core/progress_and_checkpoints/checkpoint.h"
+#include "ops/core/progress_and_checkpoints/trail.h"
 #include "ops/core/reader/reader.h"
 
 namespace tfquiver {

@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "ops/core/random.h"
-#include "ops/core/shards/shard_records.h"
+#include "ops/core/record_memory/shard_records.h"
 #include "ops/core/test_support.h"
 #include "ops/testing/testing.h"
 

@@ -10,9 +10,9 @@
 #include <unordered_map>
 #include <vector>
 
-#include "ops/core/node_wire/place.h"
+#include "ops/core/node_socket/place.h"
+#include "ops/core/record_memory/shard_records.h"
 #include "ops/core/record_order/order_log.h"
-#include "ops/core/shards/shard_records.h"
 
 namespace tfquiver {
 

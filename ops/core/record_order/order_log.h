@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "ops/core/node_wire/unix_socket.h"
+#include "ops/core/node_socket/unix_socket.h"
 #include "ops/core/record_format/crc32c.h"
 #include "ops/core/status.h"
 

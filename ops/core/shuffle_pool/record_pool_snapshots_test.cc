@@ -7,7 +7,7 @@
 #include <utility>
 #include <vector>
 
-#include "ops/core/position/rewind.h"
+#include "ops/core/progress_and_checkpoints/rewind.h"
 #include "ops/core/shuffle_pool/record_pool.h"
 #include "ops/core/shuffle_pool/test_record_pool.h"
 #include "ops/testing/testing.h"

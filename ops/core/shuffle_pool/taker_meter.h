@@ -5,7 +5,7 @@
 #include <cstdint>
 
 #include "ops/core/clock.h"
-#include "ops/core/node_wire/report.h"
+#include "ops/core/node_socket/report.h"
 
 namespace tfquiver {
 

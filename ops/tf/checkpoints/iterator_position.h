@@ -5,11 +5,11 @@
 #include <string>
 #include <vector>
 
-#include "ops/core/position/checkpoint.h"
-#include "ops/core/position/trail.h"
+#include "ops/core/progress_and_checkpoints/checkpoint.h"
+#include "ops/core/progress_and_checkpoints/trail.h"
 #include "ops/core/reader/reader.h"
 #include "ops/core/reader/whereabouts.h"
-#include "ops/tf/dataset/quiver_dataset.h"
+#include "ops/tf/quiver_dataset_op/quiver_dataset.h"
 #include "tensorflow/core/framework/dataset.h"
 
 namespace tfquiver {

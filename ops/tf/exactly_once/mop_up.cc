@@ -2,8 +2,8 @@
 
 #include <atomic>
 
-#include "ops/core/position/checkpoint.h"
 #include "ops/core/process/process.h"
+#include "ops/core/progress_and_checkpoints/checkpoint.h"
 #include "ops/tf/tensor_parts.h"
 #include "ops/tf/unsaved_splits.h"
 

@@ -6,7 +6,7 @@
 #include <utility>
 #include <vector>
 
-#include "ops/core/position/progress.h"
+#include "ops/core/progress_and_checkpoints/progress.h"
 #include "tensorflow/core/framework/dataset.h"
 #include "tensorflow/core/framework/tensor.h"
 

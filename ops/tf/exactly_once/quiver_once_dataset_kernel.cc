@@ -1,7 +1,7 @@
 #include <utility>
 #include <vector>
 
-#include "ops/core/position/record_tag.h"
+#include "ops/core/progress_and_checkpoints/record_tag.h"
 #include "ops/core/record_format/bytes.h"
 #include "ops/tf/exactly_once/quiver_once_dataset.h"
 #include "tensorflow/core/framework/dataset.h"

@@ -8,15 +8,15 @@
 #include <utility>
 #include <vector>
 
-#include "ops/core/delivery/delivery_ledger.h"
-#include "ops/core/delivery/delivery_reporter.h"
-#include "ops/core/delivery/delivery_stats.h"
+#include "ops/core/exactly_once/delivery_ledger.h"
+#include "ops/core/exactly_once/delivery_reporter.h"
+#include "ops/core/exactly_once/delivery_stats.h"
 #include "ops/core/process/process.h"
-#include "ops/tf/dataset/tuner_waking.h"
 #include "ops/tf/exactly_once/feed.h"
 #include "ops/tf/exactly_once/mop_up.h"
 #include "ops/tf/exactly_once/quiver_once_dataset.h"
 #include "ops/tf/exactly_once/row_filter.h"
+#include "ops/tf/quiver_dataset_op/tuner_waking.h"
 #include "ops/tf/status_conversion.h"
 #include "ops/tf/tensor_parts.h"
 #include "tensorflow/core/framework/dataset.h"

@@ -7,7 +7,7 @@
 #include <utility>
 #include <vector>
 
-#include "ops/core/examples/example_parser.h"
+#include "ops/core/example_parsing/example_parser.h"
 #include "ops/tf/parsing/parsing.h"
 #include "tensorflow/core/framework/dataset.h"
 #include "tensorflow/core/framework/op_kernel.h"

@@ -5,10 +5,10 @@
 #include <utility>
 
 #include "ops/core/clock.h"
-#include "ops/core/node_wire/frame.h"
+#include "ops/core/node_session/ticket_client.h"
+#include "ops/core/node_socket/frame.h"
 #include "ops/core/process/process.h"
 #include "ops/core/reader/reader.h"
-#include "ops/core/session/ticket_client.h"
 #include "ops/tf/status_conversion.h"
 #include "ops/tf/tensor_parts.h"
 #include "tensorflow/core/framework/tensor.h"

@@ -6,10 +6,10 @@
 #include <string>
 #include <string_view>
 
-#include "ops/core/position/checkpoint.h"
+#include "ops/core/node_session/session_protocol.h"
+#include "ops/core/progress_and_checkpoints/checkpoint.h"
 #include "ops/core/reader/options.h"
-#include "ops/core/session/session_protocol.h"
-#include "ops/tf/dataset/quiver_dataset.h"
+#include "ops/tf/quiver_dataset_op/quiver_dataset.h"
 #include "tensorflow/core/framework/dataset.h"
 
 namespace tfquiver {

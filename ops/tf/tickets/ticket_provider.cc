@@ -5,8 +5,8 @@
 #include <string>
 #include <utility>
 
+#include "ops/core/node_session/ticket_client.h"
 #include "ops/core/process/process.h"
-#include "ops/core/session/ticket_client.h"
 #include "ops/tf/status_conversion.h"
 #include "tensorflow/core/framework/tensor.h"
 

@@ -1,0 +1,114 @@
+#include "ops/core/shard_loading/shard_intake.h"
+
+#include <string>
+
+#include "ops/core/test_support.h"
+#include "ops/testing/testing.h"
+
+namespace tfquiver {
+namespace {
+
+using Outcome = ShardIntake::Outcome;
+
+class ShardIntakeTest : public ::testing::Test {
+ protected:
+  ShardIntakeTest() {
+    PoolOptions options;
+    options.capacity_bytes = 10'000;
+    pool_ = std::make_unique<RecordPool>(options, Marks{}, &blocks_, [] {});
+    EXPECT_TRUE(pool_->SetShards(10));
+    intake_ = std::make_unique<ShardIntake>(pool_.get(), &loader_, &stop_);
+  }
+
+  // Shard `shard` with the records "<shard>a" and "<shard>b".
+  void Accept(uint32_t shard, bool damaged = false) {
+    const std::string name = std::to_string(shard);
+    const std::string bytes = Framed({name + "a", name + "b"});
+    ShardFrame frame;
+    frame.shard = shard;
+    frame.length_bytes = bytes.size();
+    frame.records = 2;
+    frame.crc32c = SlowCrc32c(0, bytes.data(), bytes.size()) ^ (damaged ? 1 : 0);
+    intake_->Accept(frame, Memory(bytes, /*sealed=*/false));
+  }
+
+  std::vector<std::string> Draw(size_t want) {
+    Drawn drawn;
+    bool end = false;
+    EXPECT_TRUE(pool_->Draw(want, &drawn, &end).ok());
+    std::vector<std::string> texts;
+    for (const Record& record : drawn.records) texts.push_back(blobs_.Text(record));
+    pool_->Release(&drawn);
+    return texts;
+  }
+
+  BlockPool blocks_{4};
+  StringBlobs blobs_;
+  std::atomic<bool> stop_{false};
+  std::unique_ptr<RecordPool> pool_;
+  ShardLoader loader_{&SlowCrc32c, &blocks_, &blobs_, /*shuffled=*/false, &stop_};
+  std::unique_ptr<ShardIntake> intake_;
+};
+
+TEST_F(ShardIntakeTest, LoadsInTheOrderOfArrivalUntilItIsFull) {
+  uint32_t shard = 0;
+  while (!intake_->full()) Accept(shard++);
+  EXPECT_GE(shard, 2u);
+  for (uint32_t expected = 0; expected < shard; ++expected) {
+    const ShardIntake::Result loaded = intake_->LoadNext();
+    EXPECT_TRUE(loaded.outcome == Outcome::kPooled) << loaded.why;
+    EXPECT_EQ(loaded.shard, expected);
+    EXPECT_FALSE(intake_->full());
+  }
+  EXPECT_TRUE(intake_->empty());
+  EXPECT_EQ(Draw(4), (std::vector<std::string>{"0a", "0b", "1a", "1b"}));
+}
+
+TEST_F(ShardIntakeTest, WhatIsHereOrWasReadIsNotNeeded) {
+  Accept(3);
+  Accept(3);
+  EXPECT_TRUE(intake_->LoadNext().outcome == Outcome::kPooled);
+  EXPECT_TRUE(intake_->LoadNext().outcome == Outcome::kNotNeeded);
+  Draw(2);
+  Accept(3);
+  EXPECT_TRUE(intake_->LoadNext().outcome == Outcome::kNotNeeded);
+  EXPECT_TRUE(pool_->TakeOutbox().empty);
+}
+
+TEST_F(ShardIntakeTest, CountsHowOftenAShardWasBadAcrossConnections) {
+  for (int time = 1; time <= 3; ++time) {
+    Accept(4, /*damaged=*/true);
+    const ShardIntake::Result loaded = intake_->LoadNext();
+    EXPECT_TRUE(loaded.outcome == Outcome::kBad);
+    EXPECT_EQ(loaded.shard, 4u);
+    EXPECT_EQ(loaded.times_bad, time);
+    EXPECT_EQ(loaded.why, "its checksum is wrong");
+    intake_->Forget();
+  }
+  EXPECT_TRUE(pool_->Lacks(4));
+  Accept(4);
+  EXPECT_TRUE(intake_->LoadNext().outcome == Outcome::kPooled);
+}
+
+TEST_F(ShardIntakeTest, AShardWithoutADescriptorIsBad) {
+  ShardFrame frame;
+  frame.shard = 1;
+  intake_->Accept(frame, UniqueFd());
+  EXPECT_TRUE(intake_->LoadNext().outcome == Outcome::kBad);
+}
+
+TEST_F(ShardIntakeTest, ALoadThatIsStoppedIsNobodysFault) {
+  Accept(2);
+  stop_.store(true);
+  EXPECT_TRUE(intake_->LoadNext().outcome == Outcome::kStopped);
+}
+
+TEST_F(ShardIntakeTest, ForgetsWhatWasNotLoaded) {
+  Accept(5);
+  intake_->Forget();
+  EXPECT_TRUE(intake_->empty());
+  EXPECT_TRUE(pool_->Lacks(5));
+}
+
+}  // namespace
+}  // namespace tfquiver
