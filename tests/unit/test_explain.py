@@ -86,11 +86,25 @@ def test_it_is_json_and_changes_nothing() -> None:
     assert (planner.plan, list(planner.history)) == before
 
 
-def test_a_refused_policy_is_told_of() -> None:
-    class Fails:
-        def plan(self, view: ClusterView, now: float) -> Plan:
-            raise RuntimeError("no")
+class Fails:
+    def plan(self, view: ClusterView, now: float) -> Plan:
+        raise RuntimeError("no")
 
+
+class WantsTooMuch:
+    def plan(self, view: ClusterView, now: float) -> Plan:
+        return Plan({one.name: Allocation("uniform", 10**15) for one in view.datasets})
+
+
+def test_what_is_more_than_there_is_is_promised_to_nobody() -> None:
+    planner = planned("benefit", VIEW)
+    planner.policy = WantsTooMuch()
+    planner.replan(VIEW, 1.0)
+    assert "cache_bytes: 1000000000000000" in (told := explain(planner, VIEW, "j0", 2.0)).refused
+    assert told.with_more == ()
+
+
+def test_a_refused_policy_is_told_of() -> None:
     planner = planned("benefit", VIEW)
     planner.policy = Fails()
     planner.replan(VIEW, 1.0)

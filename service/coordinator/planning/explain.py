@@ -9,6 +9,7 @@ from typing import Any, Literal
 from tfquiver import errors
 from tfquiver.plain_text import shortened
 from tfquiver.service.coordinator.planning.planner import Planner
+from tfquiver.service.coordinator.policies.check import check_plan
 from tfquiver.service.coordinator.policies.interface import Allocation, ClusterView, Computed, DatasetView
 from tfquiver.service.coordinator.speed_model.closed_form import hit_ratio
 from tfquiver.service.coordinator.speed_model.demand import demands, expected_rates, reading_rates
@@ -113,7 +114,9 @@ def _with(
         remote_bytes_per_s=None if there is None else there * remote,
     )
     try:
-        return _share(planner, larger, planner.policy.plan(larger, now).allocations, dataset, names, now)
+        plan = planner.policy.plan(larger, now)
+        check_plan(plan, larger)
+        return _share(planner, larger, plan.allocations, dataset, names, now)
     except KeyboardInterrupt:
         raise
     except BaseException:  # noqa: BLE001  A third party's: `refused` says so already.
