@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tfquiver.cli import followed_log
-from tfquiver.cli.followed_log import FollowedLog
+from tfquiver.cli.up_stop_logs_clear import followed_log
+from tfquiver.cli.up_stop_logs_clear.followed_log import FollowedLog
 
 
 @pytest.fixture

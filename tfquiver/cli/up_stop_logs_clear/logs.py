@@ -10,7 +10,7 @@ from typing import Any
 
 from tfquiver import errors
 from tfquiver.cli import calls
-from tfquiver.cli.followed_log import FollowedLog
+from tfquiver.cli.up_stop_logs_clear.followed_log import FollowedLog
 from tfquiver.cluster_address import running, service_name
 from tfquiver.plain_text import plain, shortened
 
