@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from tests.support.steps import steps
 from tfquiver import errors
 from tfquiver.clock import ManualClock
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2 as pb
@@ -42,6 +43,20 @@ def test_a_node_joins_lives_and_restarts(members: Membership) -> None:
     assert members.heartbeat(node("a"), "2") is Sighting.RESTARTED
     assert members.is_live("a", "2")
     assert not members.is_live("a", "1")
+
+
+def test_of_those_who_stay_nothing_is_read_anew_when_one_comes_or_goes(clock: ManualClock) -> None:
+    """Of a thousand each took more than a millisecond: where many came back others were given up meanwhile."""
+    costs = []
+    for count in (10, 510):
+        members = Membership(clock, TIMEOUT_S)
+        for number in range(count):
+            info = node(f"n{number:03}")
+            info.labels["rack"] = "r"
+            members.heartbeat(info, "1")
+        costs.append(steps(lambda members=members: members.leave("n003", "1")))  # type: ignore[misc]
+        assert "n003" not in members.labelled and members.labelled["n004"] == {"rack": "r"}
+    assert costs[1] - costs[0] < 40 * 500
 
 
 def test_an_earlier_process_is_refused(members: Membership) -> None:

@@ -41,6 +41,7 @@ class _Node:
     inventory_known: bool = False
     inventory_whole: bool = False
     scans: int = 0
+    labels: Mapping[str, str] = field(default_factory=dict)  # of `info`, where to read them takes two microseconds
     earlier: deque[str] = field(default_factory=lambda: deque(maxlen=8))  # incarnations
 
 
@@ -107,7 +108,8 @@ class Membership:
         if node is None:
             if len(self._nodes) >= MAX_NODES:
                 raise errors.ResourceExhaustedError(f"{MAX_NODES} nodes are members already")
-            self._nodes[info.node_id], self.joined_at = _Node(info, incarnation, now), now
+            self._nodes[info.node_id] = _Node(info, incarnation, now, labels=dict(info.labels))
+            self.joined_at = now
             self.lost.back(info)
             self._refresh()
             return Sighting.JOINED
@@ -127,7 +129,9 @@ class Membership:
             sighting = Sighting.RESTARTED
         self._room_changed = self._room_changed or _room(before) != _room(info)
         room_is_told_at = self._refreshed_at + _PAUSE_S * max(0, len(self._nodes) - _FEW_NODES)
-        if _matters(before) != _matters(info) or (self._room_changed and now >= room_is_told_at):
+        if matters := _matters(before) != _matters(info):
+            node.labels = dict(info.labels)
+        if matters or (self._room_changed and now >= room_is_told_at):
             self._refresh()
         return sighting
 
@@ -205,6 +209,6 @@ class Membership:
         storing = tuple(sorted(node_id for node_id, node in self._nodes.items() if node.info.quota_bytes > 0))
         if storing != self._storing:
             self._storing = storing
-        labelled = {node_id: dict(self._nodes[node_id].info.labels) for node_id in storing}
+        labelled = {node_id: self._nodes[node_id].labels for node_id in storing}
         if labelled != self._labelled:
             self._labelled = labelled
