@@ -17,12 +17,12 @@ from absl import flags
 
 from tfquiver import durable, errors
 from tfquiver.grpc_plumbing import addresses
+from tfquiver.grpc_plumbing.by_hand.service_rpc import GrpcServiceRpc
 from tfquiver.node_daemon.endpoints import running_node
 from tfquiver.roles_and_tokens import own_token
 from tfquiver.service.dispatcher.journal_and_graphs import journal_repair
 from tfquiver.service.dispatcher.reaper import Reaper, Timeouts
 from tfquiver.service.dispatcher.repeated import RepeatedThread, attempt, running
-from tfquiver.service.dispatcher.service_rpc import GrpcServiceRpc
 from tfquiver.service.dispatcher.session_news import CoordinatorNews
 from tfquiver.service.dispatcher.worker_reports import INTERVAL_S, WorkerReports
 from tfquiver.service.metrics import metrics_flag

@@ -11,8 +11,8 @@ from tests.support.disks import dead
 from tests.support.privileges import cannot_mount_dead, needs_dead_mounts
 from tfquiver import errors
 from tfquiver.stores import local
+from tfquiver.stores.hanging_file_systems.patience import Patience
 from tfquiver.stores.local import LocalStore
-from tfquiver.stores.patience import Patience
 
 
 @needs_dead_mounts

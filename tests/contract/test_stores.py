@@ -15,8 +15,8 @@ import pytest
 from tests.support.gcs_emulator import gcs_emulator
 from tfquiver import errors, stores
 from tfquiver.stores import ObjectStore
+from tfquiver.stores.hanging_file_systems.patience import Patience, one_thread
 from tfquiver.stores.local import LocalStore
-from tfquiver.stores.patience import Patience, one_thread
 
 DEADLINE_S = 20.0
 CONTENT = bytes(range(256)) * 40

@@ -12,8 +12,8 @@ from typing import Any
 import grpc
 import pytest
 
-from tfquiver.service.dispatcher import service_rpc
-from tfquiver.service.dispatcher.service_rpc import GrpcServiceRpc
+from tfquiver.grpc_plumbing.by_hand import service_rpc
+from tfquiver.grpc_plumbing.by_hand.service_rpc import GrpcServiceRpc
 
 
 @contextmanager

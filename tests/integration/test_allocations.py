@@ -21,7 +21,7 @@ from tfquiver.digests.digest import Digest
 from tfquiver.digests.entry_size import most_disk_bytes
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2 as pb
 from tfquiver.proto.tfquiver.v1 import types_pb2
-from tfquiver.service.coordinator.server import CoordinatorServer
+from tfquiver.service.coordinator.grpc_calls.server import CoordinatorServer
 
 DIGEST = numbered_digest(500)
 SIZE_BYTES = int(most_disk_bytes(DIGEST.lengths).sum())

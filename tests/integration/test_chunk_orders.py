@@ -20,7 +20,7 @@ from tfquiver.digests.entry_size import most_disk_bytes
 from tfquiver.placement import striping
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2 as pb
 from tfquiver.proto.tfquiver.v1 import types_pb2
-from tfquiver.service.coordinator.server import CoordinatorServer
+from tfquiver.service.coordinator.grpc_calls.server import CoordinatorServer
 
 DIGEST = numbered_digest(800)
 ENTRY_BYTES = int(most_disk_bytes(DIGEST.lengths)[0])

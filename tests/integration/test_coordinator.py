@@ -21,8 +21,8 @@ from tfquiver.proto.tfquiver.v1 import coordinator_pb2 as pb
 from tfquiver.proto.tfquiver.v1 import types_pb2
 from tfquiver.scanning.cutting import CutPolicy
 from tfquiver.service.coordinator.grpc_calls import checks
+from tfquiver.service.coordinator.grpc_calls.server import CoordinatorServer
 from tfquiver.service.coordinator.options import CoordinatorOptions
-from tfquiver.service.coordinator.server import CoordinatorServer
 
 DIGEST = numbered_digest(20)
 MAX_DIGEST_BYTES = 100_000

@@ -298,8 +298,7 @@ def test_status_is_printed_as_tables_and_as_json(
     node: Server, payloads: tuple[Path, list[bytes]], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     from tfquiver.cli import calls
-    from tfquiver.cli.status_and_explain import status
-    from tfquiver.cli.status_tables import status_view
+    from tfquiver.cli.status_and_explain import status, status_view
 
     directory, _ = payloads
     dataset = node_calls.ensure(node.ready["control"], directory / "train-*", SMALL)

@@ -19,8 +19,8 @@ from tfquiver.cli.main import main
 from tfquiver.digests.entry_size import most_disk_bytes
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2 as pb
 from tfquiver.proto.tfquiver.v1 import types_pb2
+from tfquiver.service.coordinator.grpc_calls.server import CoordinatorServer
 from tfquiver.service.coordinator.planning import cluster_view
-from tfquiver.service.coordinator.server import CoordinatorServer
 
 SMALL, LARGE = numbered_digest(500, "small"), numbered_digest(3000, "large")
 SMALL_BYTES, LARGE_BYTES = (int(most_disk_bytes(one.lengths).sum()) for one in (SMALL, LARGE))

@@ -26,8 +26,7 @@ import tfquiver
 import tfquiver.keras
 from tests.support import numbered, warm
 from tfquiver.cli import calls
-from tfquiver.cli.status_and_explain import explain, status
-from tfquiver.cli.status_tables import status_view
+from tfquiver.cli.status_and_explain import explain, status, status_view
 from tfquiver.client.step_times import accelerators, step_monitor, step_reports
 from tfquiver.grpc_plumbing import rpc
 from tfquiver.node_daemon import endpoints

@@ -13,7 +13,7 @@ from tfquiver import durable, errors
 from tfquiver.cache_directory import up_file
 from tfquiver.cache_directory.node_endpoint import read_endpoint
 from tfquiver.cache_directory.up_file import Ports
-from tfquiver.cli.status_tables.status_view import saved
+from tfquiver.cli.status_and_explain.status_view import saved
 from tfquiver.service.node.counters import totals_file
 from tfquiver.service.node.counters.totals_file import Totals
 

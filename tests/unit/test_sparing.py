@@ -6,8 +6,8 @@ from typing import Any
 
 from tests.unit.test_status_tables import told
 from tfquiver.cli.status_and_explain import sparing as sparing_module
+from tfquiver.cli.status_and_explain import sums
 from tfquiver.cli.status_and_explain.sparing import Sparing
-from tfquiver.cli.status_tables import sums
 from tfquiver.cli.status_tables.money import Prices
 
 _TOTALS = {

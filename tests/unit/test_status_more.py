@@ -16,8 +16,8 @@ from tests.unit.test_status_tables import told
 from tfquiver import durable, errors
 from tfquiver.cli import calls
 from tfquiver.cli.main import main
-from tfquiver.cli.status_and_explain import watching
-from tfquiver.cli.status_tables import activity, sessions_view, status_view
+from tfquiver.cli.status_and_explain import status_view, watching
+from tfquiver.cli.status_tables import activity, sessions_view
 from tfquiver.cli.status_tables.money import Prices
 from tfquiver.cluster_address import running_nodes
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2, node_pb2, types_pb2

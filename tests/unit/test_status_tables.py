@@ -11,7 +11,8 @@ import pytest
 from tfquiver.cli import calls
 from tfquiver.cli.main import main
 from tfquiver.cli.status_and_explain import status as status_command
-from tfquiver.cli.status_tables import status_view, words
+from tfquiver.cli.status_and_explain import status_view
+from tfquiver.cli.status_tables import words
 
 NAMES = ["run[/1]", "[bold red]x", "\x1b[2J\x1b[31m", "a\nb", "\u202egnp.exe", "\udcff", ":smile:", "[", "x" * 300]
 

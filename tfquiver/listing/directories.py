@@ -6,8 +6,8 @@ import glob
 import os
 
 from tfquiver import stores
+from tfquiver.stores.hanging_file_systems.patience import Patience
 from tfquiver.stores.local import path_of
-from tfquiver.stores.patience import Patience
 
 _DEADLINE_S = 60.0
 _PATIENCE = Patience()

@@ -20,8 +20,8 @@ from fsspec.exceptions import FSTimeoutError
 from tfquiver import errors
 from tfquiver.stores import versions
 from tfquiver.stores.attempts import Attempts, Transient, Unreachable
+from tfquiver.stores.hanging_file_systems.patience import Patience
 from tfquiver.stores.object_store import ObjectInfo, give_parts, scheme_of
-from tfquiver.stores.patience import Patience
 
 T = TypeVar("T")
 _S3 = ("s3", "s3a")

@@ -13,8 +13,8 @@ from typing import Any, TypeVar
 from tfquiver import errors
 from tfquiver.stores import versions
 from tfquiver.stores.attempts import Attempts, Transient
+from tfquiver.stores.hanging_file_systems.patience import Patience
 from tfquiver.stores.object_store import ObjectInfo, give_parts
-from tfquiver.stores.patience import Patience
 
 T = TypeVar("T")
 _TENSORFLOW = "2.16."

@@ -15,8 +15,8 @@ from pathlib import Path
 from tfquiver import errors
 from tfquiver.stores import versions
 from tfquiver.stores.hanging_file_systems.mounts import Mounts
+from tfquiver.stores.hanging_file_systems.patience import Patience
 from tfquiver.stores.object_store import ObjectInfo, give_parts
-from tfquiver.stores.patience import Patience
 
 _PREFIX = "file://"
 _LIST_DEADLINE_S = 60.0

@@ -23,8 +23,9 @@ from tfquiver.service.node.dataset_scans.file_tables import FileTables, in_parts
 from tfquiver.service.node.object_store.damaged import Damaged
 from tfquiver.service.node.object_store.metered_store import Meter, MeteredStore
 from tfquiver.service.node.shard_memory.verified import VerifiedShard
-from tfquiver.stores import ObjectStore, patience
+from tfquiver.stores import ObjectStore
 from tfquiver.stores.attempts import Attempts, on_retry
+from tfquiver.stores.hanging_file_systems import patience
 
 ScanReport = Callable[[int, int, str], None]  # stored bytes read or known, records, what is being tried again
 StoreFor = Callable[[str], ObjectStore]

@@ -15,9 +15,9 @@ from tfquiver.grpc_plumbing import addresses
 from tfquiver.plain_text import plain
 from tfquiver.roles_and_tokens import peer_proof
 from tfquiver.service.node.disk import entry
-from tfquiver.service.node.peers.peer_socket import PeerSocket
 from tfquiver.service.node.peers.wire import data_frames as frames
 from tfquiver.service.node.peers.wire.peer_body import BodyIntake, DamagedBodyError, WrongBodyError
+from tfquiver.service.node.peers.wire.peer_socket import PeerSocket
 from tfquiver.service.node.shard_fetching.reach import ANYWHERE
 from tfquiver.service.node.shard_memory.ready_shard import ReadyShard
 from tfquiver.service.node.shard_memory.sealed_memory import NoMemoryError

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import Any
 
 from tfquiver.cli.calls import plain
-from tfquiver.cli.status_tables import sums
+from tfquiver.cli.status_and_explain import sums
 from tfquiver.cli.status_tables.money import Prices
 from tfquiver.proto.tfquiver.v1 import node_pb2
 

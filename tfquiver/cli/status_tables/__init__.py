@@ -1,4 +1,4 @@
-"""The tables and sentences of `tfquiver status`, and what their words mean.
+"""The single tables and sentences of `tfquiver status`, and what their words mean.
 
-Called by `showing`, and by other commands and the dashboard that show the same. Never asks a server.
+Called by `status_and_explain`, and by other commands and the dashboard that show the same. Never asks a server.
 """
