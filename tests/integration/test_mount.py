@@ -22,7 +22,7 @@ from tests.support.disks import fusectl
 from tests.support.mounted import command, forget_pages, mounted, sums
 from tests.support.privileges import needs_fuse, needs_mounts
 from tfquiver import errors
-from tfquiver.cli import mount
+from tfquiver.cli.dataset_commands import mount
 from tfquiver.cli.main import main
 from tfquiver.mounting import kernel_read_ahead, mount_points
 from tfquiver.scanning import tfrecord

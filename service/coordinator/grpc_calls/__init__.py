@@ -1,4 +1,5 @@
-"""The gRPC skin of the coordinator: where it listens, fields are checked, what a caller may not see is not there, replies encoded.
+"""The gRPC skin of the coordinator: where it listens, fields are checked, what a caller may not see is not there,
+replies encoded.
 
 Called by nodes, clients and the command line. Never decides anything: that is the coordinator's.
 """

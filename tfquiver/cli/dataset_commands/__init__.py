@@ -1,5 +1,6 @@
 """`tfquiver dataset`: all data sets, whose they are, how they are cached and where they are kept (`dataset`,
 `placing`); and those that have names (`create`, `prefetch`, `pin`, `unpin`, `evict`, `refresh`: `commands`).
+`tfquiver digest` and `tfquiver mount`, of data sets with names and of files.
 
 Called by people, through the command line. Never decides anything: the coordinator refuses what cannot be. Never reads
 files: nodes do.
