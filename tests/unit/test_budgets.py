@@ -383,3 +383,18 @@ def test_what_was_paid_for_under_a_limit_that_is_gone_is_paid_for_again_under_th
     world.budgets.pins.allocate("a", 1000.0)
     world.budgets.leased_for_all("a", DATA, [7], [SHARD_BYTES])
     assert world.budgets.left_bytes("a") == -SHARD_BYTES
+
+
+def test_what_jobs_used_that_have_no_limit_any_more_is_forgotten() -> None:
+    """Who has the first limit after an hour without any does not seem to have used it for that hour."""
+    world = World()
+    for number in range(3):
+        world.budgets.pins.allocate(f"job {number}", 1000.0)
+        world.budgets.leased(f"job {number}", SHARD_BYTES)
+        world.budgets.pins.allocate(f"job {number}", 0)
+    world.clock.advance(3600.0)
+    world.jobs_of = {DATA: frozenset({"job 0"})}
+    world.budgets.pins.allocate("job 0", 1000.0)
+    world.go(1.0, **{"job 0": 1000.0})
+    assert world.budgets.used_bytes_per_s == {"job 0": pytest.approx(1000.0, rel=0.2)}
+    assert not world.budgets._used_bytes

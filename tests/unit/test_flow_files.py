@@ -43,6 +43,8 @@ BAD = [
     (("cluster", "cahce"), 1, "cluster.cahce: unknown"),
     (("cluster", "store_per_s"), "0MB", "cluster.store_per_s"),
     (("cluster", "cache"), 10**400, "cluster.cache"),
+    (("cluster", "store_per_s"), "2PiB", "cluster.store_per_s: '2PiB': at most"),
+    (("trace", "jobs", 0, "reads_per_s"), 2**51, "trace.jobs[0].reads_per_s: '2251799813685248': at most"),
     (("policies",), [], "policies"),
     (("least_gap_s",), -(10**400), "least_gap_s"),
     (("replan_s",), 1e300, "replan_s"),

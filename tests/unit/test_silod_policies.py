@@ -9,6 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.unit.policy_world import GB, one_job_each
+from tfquiver.service.coordinator.policies import registry
+from tfquiver.service.coordinator.policies.check import check_plan
 from tfquiver.service.coordinator.policies.interface import Allocation, ClusterView, DatasetView, JobView
 from tfquiver.service.coordinator.policies.max_min_fair import MaxMinFairPolicy
 from tfquiver.service.coordinator.policies.silod_greedy import SilodGreedyPolicy
@@ -21,6 +23,16 @@ def micro_benchmark() -> ClusterView:
     """SiloD, section 7.1.1: two ResNet-50, two EfficientNetB1, one BERT; 2 TB of cache, 200 MB/s."""
     view = one_job_each([1300] * 4 + [20900], [114 * MB, 114 * MB, 69 * MB, 69 * MB, 8 * MB], 2000, 200 * MB)
     return replace(view, datasets=(*view.datasets[:4], replace(view.datasets[4], resident_bytes=0)))
+
+
+@pytest.mark.parametrize("policy", registry.names())
+def test_what_is_planned_of_petabytes_is_no_more_than_there_is(policy: str) -> None:
+    """Of such sums and products a floating-point number is off by more than a byte."""
+    sets = DatasetView("small", 999, 999), DatasetView("huge", 164_703_072_086_692_425, 10**15)
+    jobs = JobView("a", "small", 1e9), JobView("b", "huge", 1e6), JobView("c", "huge", 1e6, irregular=True)
+    for cache_bytes, readers in ((7_156_533_591, jobs[:2]), (2**53 + 3, jobs)):
+        view = ClusterView(cache_bytes, None, sets, readers)
+        check_plan(registry.make(policy).plan(view, 0.0), view)
 
 
 def test_the_papers_allocation_and_nobody_waits() -> None:

@@ -187,10 +187,13 @@ class Budgets:
     # Inside.
 
     def _allocate(self) -> None:
-        self._charge_all(self._clock.now())
+        now = self._clock.now()
+        self._charge_all(now)
+        if not self.allocated:  # nobody has called `tick` until now
+            self._ticked_s = now
         rates = {**self._planned, **self.pins.bytes_per_s}
         self.allocated = {job: max(rate, _LEAST_BYTES_PER_S) for job, rate in rates.items()}
-        now = self._clock.now()
+        self._used_bytes = {job: used for job, used in self._used_bytes.items() if job in self.allocated}
         self._buckets = {
             job: self._buckets.get(job) or Bucket(rate, now) for job, rate in self.allocated.items()
         }  # fmt: skip

@@ -64,24 +64,25 @@ def partition(view: ClusterView) -> tuple[ClusterView, ClusterView]:
         datasets = [dataset for dataset in view.datasets if (dataset.name in odd) is irregular]
         readers = [job for job in view.jobs if job.irregular is irregular]
         cached = [job for job in view.jobs if (job.dataset in odd) is irregular]
-        parts.append(_part(view, datasets, readers, _share(view, cached), _share(view, readers)))
+        parts.append(_part(view, datasets, readers, cached))
     return parts[0], parts[1]
 
 
-def _share(view: ClusterView, jobs: Sequence[JobView]) -> float:
-    return sum(job.accelerators for job in jobs) / max(1, sum(job.accelerators for job in view.jobs))
+def _accelerators(jobs: Sequence[JobView]) -> int:
+    return sum(job.accelerators for job in jobs)
 
 
 def _part(
-    view: ClusterView, datasets: Sequence[DatasetView], jobs: Sequence[JobView], cache_share: float, remote_share: float
+    view: ClusterView, datasets: Sequence[DatasetView], jobs: Sequence[JobView], cached: Sequence[JobView]
 ) -> ClusterView:
-    pins_bytes = sum(dataset.pin.cache_bytes for dataset in datasets if dataset.pin)
-    cache_bytes = pins_bytes + int(free_bytes(view) * cache_share)
+    pins_bytes, everybody = sum(one.pin.cache_bytes for one in datasets if one.pin), max(1, _accelerators(view.jobs))
+    # In whole numbers: of some petabytes both parts rounded would be more than all.
+    cache_bytes = pins_bytes + free_bytes(view) * _accelerators(cached) // everybody
     remote = view.remote_bytes_per_s
     if remote is not None:
         own, names = remote_pins(view), {job.name for job in jobs}
         left = max(0.0, remote - sum(own.values()))
-        remote = left * remote_share + sum(pin for name, pin in own.items() if name in names)
+        remote = left * _accelerators(jobs) / everybody + sum(pin for name, pin in own.items() if name in names)
     return replace(view, cache_bytes=cache_bytes, remote_bytes_per_s=remote, datasets=tuple(datasets), jobs=tuple(jobs))
 
 

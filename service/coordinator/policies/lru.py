@@ -10,7 +10,7 @@ from tfquiver.service.coordinator.policies.interface import ClusterView, Plan
 from tfquiver.service.coordinator.policies.pins import free_bytes, pin_reasons, pinned, remote_pins
 from tfquiver.service.coordinator.policies.reasons import Reasons, Sentences
 from tfquiver.service.coordinator.speed_model.demand import reading_rate_column
-from tfquiver.service.coordinator.speed_model.filling import fill_column
+from tfquiver.service.coordinator.speed_model.filling import fill_column, whole_bytes
 
 
 class LruPolicy:
@@ -29,7 +29,7 @@ class LruPolicy:
         read = np.flatnonzero(is_read & ~columns.pinned)
         weights = np.bincount(columns.dataset_of, reading_rate_column(columns), datasets).astype(np.float64)[read]
         parts = fill_column(free_bytes(view), columns.size_bytes[read].astype(np.float64), weights)
-        allocations = AllocationColumns(columns.datasets, read, "lru", parts.astype(np.int64))
+        allocations = AllocationColumns(columns.datasets, read, "lru", whole_bytes(parts, free_bytes(view)))
         all_read = of_rate(float(weights.sum()))
         reasons = Sentences(
             [columns.datasets[place] for place in read.tolist()],

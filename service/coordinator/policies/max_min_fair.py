@@ -23,6 +23,7 @@ from tfquiver.service.coordinator.policies.pins import free_bytes, pin_reasons, 
 from tfquiver.service.coordinator.policies.reasons import Reasons, Sentences
 from tfquiver.service.coordinator.speed_model.closed_form import hit_ratio
 from tfquiver.service.coordinator.speed_model.demand import hit_ratio_column, least_remote, reading_rate_column
+from tfquiver.service.coordinator.speed_model.filling import whole_bytes
 
 try:
     from scipy import optimize
@@ -95,7 +96,7 @@ def _plan(view: ClusterView) -> Plan:
     ratio = _largest(fair, lambda targets: _least_remote(fair, targets)[0])
     kept_bytes = _least_remote(fair, fair.targets(ratio))[1] * fair.sizes
     kept = np.flatnonzero(kept_bytes >= 1)
-    cached = AllocationColumns(columns.datasets, kept, "uniform", kept_bytes[kept].astype(np.int64))
+    cached = AllocationColumns(columns.datasets, kept, "uniform", whole_bytes(kept_bytes[kept], fair.free_bytes))
     allocations = cached | pinned(view)
     reasons = Sentences(
         columns.datasets,

@@ -7,7 +7,7 @@ from itertools import accumulate
 
 import numpy as np
 
-from tfquiver.service.coordinator.policies.interface import Floats
+from tfquiver.service.coordinator.policies.interface import Floats, Ints
 
 
 def fill(total: float, caps: Mapping[str, float], weights: Mapping[str, float] | None = None) -> dict[str, float]:
@@ -32,8 +32,17 @@ def fill_column(total: float, caps: Floats, weights: Floats) -> Floats:
     order = open_to[np.argsort(caps[open_to] / weights[open_to], kind="stable")]
     cap, weight = caps[order], weights[order]
     # The first that is not full sets the level: what is left by those before it, by weight, for it and all after it.
-    before = np.cumsum(cap) - cap
+    before = np.cumsum(np.concatenate(([0.0], cap)))[:-1]  # a difference of sums is off by what the largest cap rounds
     levels = np.maximum(0.0, total - before) / np.cumsum(weight[::-1])[::-1]
     short = np.flatnonzero(cap > levels * weight)
     parts[order] = np.minimum(cap, levels[short[0]] * weight) if short.size else cap
     return parts
+
+
+def whole_bytes(parts: Floats, total: int) -> Ints:
+    """Rounded down, and no more than `total`: of petabytes the parts may be off by some bytes, which the largest has
+    less then."""
+    rounded: Ints = parts.astype(np.int64)
+    if (over := sum(rounded.tolist()) - total) > 0:
+        rounded[int(np.argmax(rounded))] -= over
+    return rounded

@@ -17,6 +17,7 @@ import numpy as np
 from tfquiver.service.coordinator.chunk_rotation.chunk_counts import TWO_CHUNKS, relevance_chunks
 from tfquiver.service.coordinator.measuring.job_meter import WINDOW_S, WINDOWS, Measured
 from tfquiver.service.coordinator.measuring.meters import GONE_S, SILENT_S
+from tfquiver.service.coordinator.policies.check import MOST_BYTES_PER_S
 from tfquiver.service.coordinator.policies.interface import JobView
 from tfquiver.service.coordinator.probing.ideal import could_read
 from tfquiver.service.coordinator.probing.probe import ProbeResult
@@ -73,10 +74,11 @@ class Meters:
 
     def shown(self, number: int, now: float, probed: ProbeResult | None) -> JobView:
         job, measured = self._jobs.all[number], self.measured(number, now)
+        could = could_read(measured, probed) if measured else None
         return JobView(
             job.name,
             job.dataset,
-            ideal_bytes_per_s=could_read(measured, probed) if measured else None,
+            ideal_bytes_per_s=min(could, MOST_BYTES_PER_S) if could else None,
             hit_bytes_per_s=probed.hit_bytes_per_s if probed else None,
             miss_bytes_per_s=probed.miss_bytes_per_s if probed else None,
             accelerators=job.accelerators,

@@ -12,6 +12,7 @@ from tfquiver.service.sim.recordings.seen import Dataset, Seen, Visit
 from tfquiver.service.sim.workloads.workload import Recorded, SimJob, Stored, Workload
 
 MOST_BYTES = 2**59
+MOST_BYTES_PER_S = 1e15
 _MOST_PARTS = 1e8  # of a data set, that one job reads
 _MOST = 2**50  # shards, and records
 MOST_ACCELERATORS = 1_000_000  # of one job
@@ -48,7 +49,7 @@ def as_now(seen: Sequence[Seen], epochs: float) -> Workload:
         SimJob(
             name,
             names[one.dataset.digest],
-            max(one.ideal_bytes_per_s or fmean(rates), 1.0),
+            min(max(one.ideal_bytes_per_s or fmean(rates), 1.0), MOST_BYTES_PER_S),
             0.0,
             min(max(1, one.accelerators), MOST_ACCELERATORS),
         )
@@ -77,7 +78,7 @@ def _job(visit: Visit, name: str, names: dict[str, str], sizes: dict[str, int]) 
     dataset = names[visit.digest]
     recorded = Recorded(visit.read_bytes, visit.missed_bytes, visit.began_before, visit.ended_s)
     return SimJob(
-        name, dataset, max(ideal, 1.0), min(visit.read_bytes, _MOST_PARTS * sizes[dataset]),
+        name, dataset, min(max(ideal, 1.0), MOST_BYTES_PER_S), min(visit.read_bytes, _MOST_PARTS * sizes[dataset]),
         visit.accelerators, visit.began_s,
         recorded=recorded,
         window_bytes=visit.window_bytes or None,

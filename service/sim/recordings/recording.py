@@ -13,7 +13,13 @@ from typing import Any
 
 from tfquiver.service.coordinator.measuring.meters import GONE_S
 from tfquiver.service.coordinator.options import CoordinatorOptions
-from tfquiver.service.sim.recordings.recorded import MOST_ACCELERATORS, MOST_BYTES, accelerators, workload
+from tfquiver.service.sim.recordings.recorded import (
+    MOST_ACCELERATORS,
+    MOST_BYTES,
+    MOST_BYTES_PER_S,
+    accelerators,
+    workload,
+)
 from tfquiver.service.sim.recordings.seen import Dataset, Seen, Visit
 from tfquiver.service.sim.store_bandwidth.store_rate import StoreRate
 from tfquiver.service.sim.workloads.trace_files import MOST_S, trace_json
@@ -22,7 +28,6 @@ WAITS = 0.5  # of its time: the store gives no more
 MOST_JOBS = 100_000  # the ones that begin after so many are not recorded
 _MOST_TOLD = 2 * MOST_JOBS
 REPLAN_S = CoordinatorOptions().replan_s  # nobody has told it otherwise
-_MOST_BYTES_PER_S = 1e15
 
 Key = tuple[str, str]
 
@@ -105,7 +110,7 @@ class Recorder:
         visit.seen_s = now_s if seen.reads else max(visit.seen_s, now_s - max(seen.idle_s, 0.0))
         visit.accelerators = max(visit.accelerators, min(seen.accelerators, MOST_ACCELERATORS))
         visit.window_bytes = max(visit.window_bytes, min(seen.window_bytes, MOST_BYTES))
-        if seen.ideal_bytes_per_s is not None and 1 <= seen.ideal_bytes_per_s < _MOST_BYTES_PER_S:
+        if seen.ideal_bytes_per_s is not None and 1 <= seen.ideal_bytes_per_s < MOST_BYTES_PER_S:
             visit.ideal_bytes_per_s = seen.ideal_bytes_per_s
 
     def _begun(self, key: Key, seen: Seen, before: Seen | None, now_s: float) -> Visit | None:

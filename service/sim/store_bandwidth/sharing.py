@@ -19,7 +19,7 @@ def water_fill(demands: Floats, limit: float, weights: Floats) -> Floats:
     by_need = np.argsort(demands / weights, kind="stable")
     wanted, weight = demands[by_need], weights[by_need]
     # If those up to i are satisfied, this is the level that the others' parts have.
-    before = np.cumsum(wanted) - wanted
+    before = np.cumsum(np.concatenate(([0.0], wanted)))[:-1]
     left_weight = np.cumsum(weight[::-1])[::-1]
     levels = np.maximum(limit - before, 0.0) / left_weight
     over = wanted > levels * weight

@@ -6,6 +6,7 @@ from typing import Any
 
 from tfquiver import errors
 from tfquiver.plain_text import shortened
+from tfquiver.service.coordinator.policies.check import MOST_BYTES_PER_S
 from tfquiver.sizes import parse_bytes
 
 _REQUIRED: Any = object()
@@ -67,6 +68,13 @@ class Fields:
             raise errors.InvalidArgumentError(f"{self.path(name)}: {error}") from error
         if made < least:
             raise errors.InvalidArgumentError(f"{self.path(name)}: {shortened(str(value))}: at least {least} byte")
+        return made
+
+    def rate(self, name: str) -> int:
+        """Bytes a second, likewise; no more than policies are ever shown."""
+        if (made := self.size(name)) > MOST_BYTES_PER_S:
+            said = f"{shortened(str(self.get(name)))}: at most {MOST_BYTES_PER_S:g} bytes a second"
+            raise errors.InvalidArgumentError(f"{self.path(name)}: {said}")
         return made
 
     def text(self, name: str) -> str:

@@ -75,5 +75,5 @@ def _sees(top: Fields) -> Sees:
 
 def cluster_of(data: object, where: str) -> Cluster:
     asked = Fields(data, where, ("accelerators", "cache", "store_per_s"))
-    store = asked.size("store_per_s") if "store_per_s" in asked.given else inf
+    store = asked.rate("store_per_s") if "store_per_s" in asked.given else inf
     return Cluster(asked.integer("accelerators", 1, _MOST_ACCELERATORS), asked.size("cache", least=0), store)

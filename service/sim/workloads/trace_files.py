@@ -81,7 +81,7 @@ def _job(data: object, where: str, datasets: Mapping[str, int], accelerators: in
     return SimJob(
         asked.text("name"),
         dataset,
-        asked.size("reads_per_s"),
+        asked.rate("reads_per_s"),
         total_bytes,
         asked.integer("accelerators", 1, accelerators, 1),
         asked.number("submit_s", 0.0, MOST_S, 0.0),

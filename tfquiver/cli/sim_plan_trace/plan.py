@@ -17,7 +17,7 @@ from tfquiver.cli import calls
 from tfquiver.cli.sim_plan_trace import plan_now, plan_view, sim, sim_view
 from tfquiver.cli.sim_plan_trace.plan_view import Point
 from tfquiver.service.coordinator.job_schedulers import registry as schedulers
-from tfquiver.service.coordinator.policies.check import MOST_BYTES
+from tfquiver.service.coordinator.policies.check import MOST_BYTES, MOST_BYTES_PER_S
 from tfquiver.service.sim.asking_policies.shipping import Shipping
 from tfquiver.service.sim.asking_policies.sight import SIGHTS
 from tfquiver.service.sim.flow.outcome import bound, check_end
@@ -83,10 +83,10 @@ def _run(arguments: argparse.Namespace) -> int:
         scenario, workload, seed = sim.read(arguments.scenario, arguments.trace)
     policy = arguments.policy or scenario.policies[0]
     own = scenario.cluster
-    caches = _sizes("--cache", arguments.cache, 0) or sorted(
+    caches = _sizes("--cache", arguments.cache, 0, MOST_BYTES) or sorted(
         {min(int(own.cache_bytes * times), MOST_BYTES) for times in _TIMES}
     )
-    rates = _sizes("--store", arguments.store, 1) or [own.remote_bytes_per_s]
+    rates = _sizes("--store", arguments.store, 1, MOST_BYTES_PER_S) or [own.remote_bytes_per_s]
     prices = Prices(arguments.cache_price, arguments.store_price, arguments.rate_price)
     if arguments.plot:
         sim_view.check_drawing(arguments.plot)
@@ -131,7 +131,7 @@ def _run(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def _sizes(flag: str, given: list[str] | None, least: int) -> list[float]:
+def _sizes(flag: str, given: list[str] | None, least: int, most: float) -> list[float]:
     """Raises InvalidArgumentError naming the flag."""
     made: list[float] = []
     for text in given or []:
@@ -141,6 +141,8 @@ def _sizes(flag: str, given: list[str] | None, least: int) -> list[float]:
             raise errors.InvalidArgumentError(f"{flag}: {error}") from error
         if made[-1] < least:
             raise errors.InvalidArgumentError(f"{flag}: {text!r}: with nothing no job would end")
+        if made[-1] > most:
+            raise errors.InvalidArgumentError(f"{flag}: {text!r} is more than is simulated, {most:g}")
     return made
 
 
