@@ -64,8 +64,8 @@ class Views:
         # Of job and data set by number: the row that was shown last, and the figures that may differ in the next one.
         self._dataset_rows, self._dataset_figures = np.full(len(names), None, object), np.full((3, len(names)), -1)
         self._job_rows, self._job_figures = np.full(len(jobs.all), None, object), np.full((3, len(jobs.all)), np.nan)
-        # As last measured while it ran.
-        self._missing, self._hits = np.zeros(len(jobs.all)), np.zeros(len(jobs.all))
+        # As last measured while it ran; nan: it was stopped before anything was planned.
+        self._missing, self._hits = np.full(len(jobs.all), np.nan), np.zeros(len(jobs.all))
         self._unknown = np.full(len(jobs.all), np.nan)
         # Not out of the column of names: that ends each before its last zeros, and two may be one.
         self._job_names = np.array([job.name for job in jobs.all], object)
