@@ -17,11 +17,11 @@ from tests.support.store_node import Members, StoreNode, build, is_shard, write_
 from tfquiver import errors
 from tfquiver.digests.digest import Digest
 from tfquiver.listing import listing
-from tfquiver.placement import rendezvous
 from tfquiver.proto.tfquiver.v1 import types_pb2
 from tfquiver.scanning.cutting import CutPolicy
 from tfquiver.service.node.disk import entry
 from tfquiver.service.node.shard_memory.verified import VerifiedShard
+from tfquiver.shard_owners_and_chunks import rendezvous
 from tfquiver.stores.local import LocalStore
 
 POLICY = CutPolicy(4096, 16384, 65536)

@@ -12,13 +12,13 @@ import pytest
 from tests.support.digests import numbered_digest
 from tfquiver import errors
 from tfquiver.digests.prefixes import of_hashes
-from tfquiver.placement.rendezvous import Owners
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2 as pb
 from tfquiver.proto.tfquiver.v1 import types_pb2
 from tfquiver.service.node.disk.disk_cache import DiskCache
 from tfquiver.service.node.shard_memory.verified import VerifiedShard
 from tfquiver.service.node.shard_placement.known_places import KnownPlaces
 from tfquiver.service.node.shard_placement.placer import Placer
+from tfquiver.shard_owners_and_chunks.rendezvous import Owners
 
 MEMBERS = [types_pb2.NodeInfo(node_id=name, quota_bytes=1 << 30) for name in ("here", "away")]
 

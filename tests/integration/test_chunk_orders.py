@@ -17,10 +17,10 @@ from tests.support.coordinator_client import NODE, CoordinatorClient, Reader
 from tests.support.digests import numbered_digest
 from tfquiver import errors
 from tfquiver.digests.entry_size import most_disk_bytes
-from tfquiver.placement import striping
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2 as pb
 from tfquiver.proto.tfquiver.v1 import types_pb2
 from tfquiver.service.coordinator.grpc_calls.server import CoordinatorServer
+from tfquiver.shard_owners_and_chunks import striping
 
 DIGEST = numbered_digest(800)
 ENTRY_BYTES = int(most_disk_bytes(DIGEST.lengths)[0])

@@ -11,11 +11,11 @@ from hypothesis import strategies as st
 from tests.support.digests import numbered_digest
 from tests.support.steps import steps
 from tfquiver.digests.prefixes import of_rows
-from tfquiver.placement.places import Places
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2 as pb
 from tfquiver.proto.tfquiver.v1 import types_pb2
 from tfquiver.service.node.moving_shards import move_plan
 from tfquiver.service.node.shard_placement.known_places import KeptSet, KnownPlaces
+from tfquiver.shard_owners_and_chunks.places import Places
 
 DIGEST = numbered_digest(40)
 CONTENTS = of_rows(DIGEST.hashes)

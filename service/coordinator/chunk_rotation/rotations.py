@@ -17,7 +17,6 @@ from tfquiver.clock import Clock
 from tfquiver.digests import prefixes
 from tfquiver.digests.digest import Digest
 from tfquiver.digests.entry_size import most_disk_bytes
-from tfquiver.placement import striping
 from tfquiver.proto.tfquiver.v1 import types_pb2
 from tfquiver.service.coordinator.chunk_rotation.board import Board
 from tfquiver.service.coordinator.chunk_rotation.chunk_cache import ChunkCache
@@ -28,6 +27,7 @@ from tfquiver.service.coordinator.chunk_rotation.room import check_room
 from tfquiver.service.coordinator.sessions.session import Session
 from tfquiver.service.coordinator.shard_order.chunk_layout import ChunkLayout
 from tfquiver.service.coordinator.shard_order.sampler import Sampler
+from tfquiver.shard_owners_and_chunks import striping
 
 
 class ChunkPlan:

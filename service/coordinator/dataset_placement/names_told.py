@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tfquiver.placement.places import Places
+from tfquiver.shard_owners_and_chunks.places import Places
 
 
 class NamesTold:

@@ -11,8 +11,6 @@ import numpy.typing as npt
 
 from tfquiver import errors
 from tfquiver.digests.prefixes import Prefixes
-from tfquiver.placement import labels
-from tfquiver.placement.places import Groups, Places
 from tfquiver.proto.tfquiver.v1 import types_pb2
 from tfquiver.proto.tfquiver.v1.coordinator_pb2 import MoveReport
 from tfquiver.service.coordinator.cluster_members.membership import Membership
@@ -20,6 +18,8 @@ from tfquiver.service.coordinator.dataset_placement.move_reports import MAX_STAN
 from tfquiver.service.coordinator.dataset_placement.names_told import NamesTold
 from tfquiver.service.coordinator.dataset_placement.rules import Labels, Rules
 from tfquiver.service.coordinator.resident_shards.residency import Residency
+from tfquiver.shard_owners_and_chunks import labels
+from tfquiver.shard_owners_and_chunks.places import Groups, Places
 
 MAX_NAMES_TOLD = 100_000  # of nodes, in all rules together: some MB, which every node is sent
 _LOOKED_AT_ONCE = 100  # rules; to draw each of thousands of stripes anew takes the loop most of a second

@@ -7,7 +7,6 @@ from typing import Any
 
 from tfquiver import errors
 from tfquiver.grpc_plumbing.rpc import handled
-from tfquiver.placement import labels
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2 as pb2
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2_grpc
 from tfquiver.roles_and_tokens.identity import Role
@@ -28,6 +27,7 @@ from tfquiver.service.coordinator.grpc_calls.callers import Tokens
 from tfquiver.service.coordinator.grpc_calls.change_calls import ChangeCalls
 from tfquiver.service.coordinator.grpc_calls.past_calls import PastCalls
 from tfquiver.service.coordinator.grpc_calls.planning_calls import PlanningCalls
+from tfquiver.shard_owners_and_chunks import labels
 from tfquiver.version import VERSION
 
 _ROLES = {Role.ADMIN: pb2.ROLE_ADMIN, Role.NODE: pb2.ROLE_NODE, Role.JOB: pb2.ROLE_JOB}

@@ -15,7 +15,6 @@ from tfquiver.digests import prefixes
 from tfquiver.digests.digest import Digest
 from tfquiver.digests.entry_size import most_disk_bytes
 from tfquiver.logs import about
-from tfquiver.placement import striping
 from tfquiver.proto.tfquiver.v1 import types_pb2
 from tfquiver.proto.tfquiver.v1.derived_datasets_pb2 import DerivedCost
 from tfquiver.rare_lines import every_n_seconds
@@ -45,6 +44,7 @@ from tfquiver.service.coordinator.policies.interface import (
 from tfquiver.service.coordinator.probing.ideal import could_read, is_guess
 from tfquiver.service.coordinator.probing.probes import Probes
 from tfquiver.service.coordinator.sessions.sessions import Sessions
+from tfquiver.shard_owners_and_chunks import striping
 
 _MODES: Mapping[Mode, types_pb2.CacheMode.ValueType] = {
     "none": NONE, "cooperative": COOPERATIVE, "uniform": UNIFORM, "lru": LRU,

@@ -14,9 +14,9 @@ from tfquiver.digests.digest import Digest
 from tfquiver.digests.entry_size import most_disk_bytes
 from tfquiver.digests.prefixes import Prefixes, of_rows
 from tfquiver.digests.sorted_numbers import among, distinct
-from tfquiver.placement.rendezvous import Owners
 from tfquiver.service.coordinator.resident_shards.holdings import Holdings
 from tfquiver.service.coordinator.resident_shards.table_index import TableIndex
+from tfquiver.shard_owners_and_chunks.rendezvous import Owners
 
 _NOBODY = -1
 _MERGED_AT_ONCE = 50_000  # hashes: some ms

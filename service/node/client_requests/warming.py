@@ -13,13 +13,13 @@ from rich.filesize import decimal
 from tfquiver import errors
 from tfquiver.digests.digest import Digest
 from tfquiver.digests.prefixes import of_rows
-from tfquiver.placement import rendezvous
-from tfquiver.placement.places import Places
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2, node_pb2, types_pb2
 from tfquiver.service.node.disk import entry
 from tfquiver.service.node.disk.disk_cache import DiskCache
 from tfquiver.service.node.shard_fetching.shard_source import ShardSource
 from tfquiver.service.node.shard_placement.known_places import KnownPlaces
+from tfquiver.shard_owners_and_chunks import rendezvous
+from tfquiver.shard_owners_and_chunks.places import Places
 
 MOST_TOLD = 64
 # Requests to the store, where shards are neighbours: less than half of what it is sent at first; readers have the rest.

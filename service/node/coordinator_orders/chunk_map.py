@@ -10,7 +10,7 @@ import numpy.typing as npt
 from tfquiver.digests import prefixes
 from tfquiver.digests.digest import Digest
 from tfquiver.digests.entry_size import most_disk_bytes
-from tfquiver.placement import rendezvous, striping
+from tfquiver.shard_owners_and_chunks import rendezvous, striping
 
 NO_CHUNK = 0
 

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tfquiver.digests.prefixes import Prefixes
-from tfquiver.placement.places import Places
+from tfquiver.shard_owners_and_chunks.places import Places
 
 Shards = npt.NDArray[np.int64]  # indices in the digest, ascending
 

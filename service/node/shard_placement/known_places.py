@@ -11,11 +11,11 @@ import numpy.typing as npt
 from tfquiver.digests import prefixes
 from tfquiver.digests.digest import Digest
 from tfquiver.digests.prefixes import Prefixes
-from tfquiver.placement import labels
-from tfquiver.placement.places import Places
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2 as pb
 from tfquiver.proto.tfquiver.v1 import types_pb2
 from tfquiver.service.node.shard_placement.of_members import OfMembers
+from tfquiver.shard_owners_and_chunks import labels
+from tfquiver.shard_owners_and_chunks.places import Places
 
 
 @dataclass(frozen=True, slots=True)

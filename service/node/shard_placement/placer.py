@@ -10,7 +10,6 @@ from absl import logging
 from tfquiver import errors
 from tfquiver.digests.prefixes import of_hashes
 from tfquiver.logs import about
-from tfquiver.placement.rendezvous import Owners
 from tfquiver.proto.tfquiver.v1 import types_pb2
 from tfquiver.rare_lines import every_n_seconds
 from tfquiver.service.node.disk import codec, entry
@@ -19,6 +18,7 @@ from tfquiver.service.node.disk_quota.rules import Why
 from tfquiver.service.node.shard_memory.verified import VerifiedShard
 from tfquiver.service.node.shard_placement.known_places import KnownPlaces
 from tfquiver.service.node.shard_placement.of_members import Members, OfMembers
+from tfquiver.shard_owners_and_chunks.rendezvous import Owners
 
 _ASKED = 2
 

@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from tests.bench.experiment.jobs import Floats, Jobs
 from tests.bench.experiment.remote import Data, Remote
-from tfquiver.placement.striping import stripe
+from tfquiver.shard_owners_and_chunks.striping import stripe
 
 
 class ChunksOnDisk:

@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tfquiver.digests.prefixes import Prefixes
-from tfquiver.placement.rendezvous import Owners, score
+from tfquiver.shard_owners_and_chunks.rendezvous import Owners, score
 
 Groups = Sequence[tuple[str, Sequence[str]]]  # racks, and the names of their nodes; one without racks has ""
 Grouped = Sequence[tuple[str, Owners]]  # the same, to be striped for many data sets
