@@ -76,7 +76,7 @@ def test_it_is_measured_and_told(store: EmulatedStore, tmp_path: Path, capsys: p
         return found
 
     # Its epoch outlasts this test: what is kept, or was read before, would not be read from the store.
-    assert main(["dataset", "set-cache", "gs://bucket/data/*", "none", "--service", str(cache_dir)]) == 0
+    assert main(["dataset", "set-cache", "data", "none", "--service", str(cache_dir)]) == 0
     store.change_rate(FAST)
     job = Job(data)
     job.start()
