@@ -39,13 +39,17 @@ class Some:
         async with asyncio.timeout(10), self.asked:
             await self.asked.wait_for(lambda: set(names) <= self.answers.keys())
 
-    def first(self, names: str, instead: str = "") -> Coroutine[Any, Any, str | None]:
+    def first(
+        self, names: str, instead: str = "", instead_after_s: float = 0.0, at_once: int | None = None
+    ) -> Coroutine[Any, Any, str | None]:
         return first_answer(
             [self.ask(name) for name in names],
             self.ask(instead) if instead else None,
             self.hedges,
             lambda which, _: self.failed.append(which),
             self.let_go.append,
+            instead_after_s,
+            at_once,
         )
 
 
@@ -72,6 +76,22 @@ async def test_a_late_one_is_joined_by_the_next_and_the_first_answer_counts(wins
     assert some.answers[loser].cancelled()
     assert list(some.answers) == ["a", "b"]
     assert some.failed == []
+
+
+@on_loop
+async def test_one_in_another_rack_joins_a_late_one_as_late_as_the_store_does() -> None:
+    some, after_s = Some(), 0.3
+    began_s = asyncio.get_running_loop().time()
+    first = asyncio.create_task(some.first("af", "s", after_s, at_once=1))
+    await some.until("a", "f")
+    assert asyncio.get_running_loop().time() - began_s >= after_s
+    some.answers["f"].set_result("from afar")
+    assert await first == "from afar"
+    some = Some()
+    near = asyncio.create_task(some.first("anf", "s", 60.0, at_once=2))
+    await some.until("a", "n")
+    some.answers["n"].set_result("from nearby")
+    assert await near == "from nearby"
 
 
 @on_loop

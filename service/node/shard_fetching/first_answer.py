@@ -21,6 +21,7 @@ async def first_answer(
     failed: Callable[[int, Exception], None],
     let_go: Callable[[T], None],
     instead_after_s: float = 0.0,
+    at_once: int | None = None,
 ) -> T | None:
     """None: all of them have failed. Those that are not needed any more are cancelled.
 
@@ -31,6 +32,8 @@ async def first_answer(
       failed: told which of `asks` has failed, and how.
       let_go: given what comes though it is not needed any more.
       instead_after_s: before which `instead` joins none.
+      at_once: how many of `asks`, from the first on, join a late one as soon as it is; the others as `instead` does.
+        None: all.
     """
     loop, at, hedged, any_failed = asyncio.get_running_loop(), 0, False, False
     began_s = loop.time()
@@ -44,7 +47,7 @@ async def first_answer(
             more = asks[at] if at < len(asks) else instead
             wait_s: float | None = None
             if not hedged and more is not None and (late_after_s := hedges.late_after_s()) is not None:
-                if at >= len(asks):
+                if at >= (len(asks) if at_once is None else at_once):
                     late_after_s = max(late_after_s, instead_after_s)
                 wait_s = began_s + late_after_s - loop.time()
                 if wait_s <= 0:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import functools
+from collections.abc import Sequence
 from typing import Protocol
 
 from absl import logging
@@ -114,7 +115,16 @@ class OtherNodes:
             functools.partial(self._ask, name, digest, ref, its_reach) for name, its_reach in asked
         ]
         hedges = self._hedges_of_derived if is_derived(ref.file.uri) else self._hedges
-        return await first_answer(asks, instead, hedges, failed, _let_go, STORE_AFTER_S)
+        return await first_answer(
+            asks, instead, hedges, failed, _let_go, STORE_AFTER_S, self._near([name for name, _ in asked])
+        )
+
+    def _near(self, names: Sequence[str]) -> int | None:
+        """How many, from the first on, are in this rack, if that one is: what crosses racks is not asked for because
+        one nearby is slower than usual."""
+        if not self._owners or not names or self._owners.is_far(names[0]):
+            return None
+        return next((at for at, name in enumerate(names) if self._owners.is_far(name)), None)
 
     async def _ask(self, name: str, digest: Digest, ref: ShardRef, reach: int) -> ReadyShard:
         async with asyncio.timeout(_ASK_S if reach != ANYWHERE else None):
