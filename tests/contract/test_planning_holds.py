@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import asyncio
 import hashlib
-import threading
 import time
 from pathlib import Path
 from typing import Any
@@ -39,9 +37,7 @@ from tfquiver.roles_and_tokens.identity import EVERYBODY
 from tfquiver.service.coordinator.coordinator import Coordinator
 from tfquiver.service.coordinator.measuring import step_meter
 from tfquiver.service.coordinator.measuring.step_meter import StepReading
-from tfquiver.service.coordinator.planning import replanning
 from tfquiver.service.coordinator.policies.check import MOST_BYTES_PER_S
-from tfquiver.service.coordinator.policies.interface import Plan
 
 
 def is_whole(coordinator: Coordinator) -> bool:
@@ -264,92 +260,6 @@ async def test_where_nobody_decides_what_a_policy_had_decided_makes_way(tmp_path
                 SECOND.digest_id, types_pb2.CacheSetting(mode=UNIFORM, allocation_bytes=FIRST_BYTES)
             )
             assert coordinator.caching.placement.share([FIRST_BYTES]) == 1.0, "who is pinned has all that was promised"
-
-
-@on_loop
-async def test_a_policy_that_takes_its_time_does_not_keep_a_job_missing(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    asked, done = threading.Event(), threading.Event()
-
-    def slow(view: Any, now: float) -> Plan:
-        asked.set()
-        assert done.wait(20)
-        return Plan()
-
-    async with coordinating(tmp_path, a=FIRST_BYTES) as coordinator:
-        await coordinator.start()
-        assert coordinator.replanning
-        monkeypatch.setattr(coordinator.replanning.planner.policy, "plan", slow)
-        await reads(coordinator, "job", FIRST)
-        try:
-            assert await asyncio.to_thread(asked.wait, 10)
-            await reads(coordinator, "other", FIRST)
-            async with asyncio.timeout(10):
-                while ("other", FIRST.digest_id) not in coordinator.replanning._views.reading:
-                    await asyncio.sleep(0.05)
-        finally:
-            done.set()
-
-
-@on_loop
-async def test_nobody_waits_for_ever_for_a_policy_that_does_not_answer(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    done = threading.Event()
-
-    def silent(view: Any, now: float) -> Plan:
-        assert done.wait(60)
-        return Plan()
-
-    monkeypatch.setattr(replanning, "MOST_ASKED_S", 0.5)
-    async with coordinating(tmp_path, a=FIRST_BYTES) as coordinator:
-        await coordinator.start()
-        assert coordinator.replanning
-        monkeypatch.setattr(coordinator.replanning.planner.policy, "plan", silent)
-        await reads(coordinator, "job", FIRST)
-        said = "policy benefit has not answered for [0-9]+ s; the plan in force stays"
-        try:
-            async with asyncio.timeout(30):
-                with pytest.raises(errors.DeadlineError, match=said):
-                    await coordinator.replanning.explain("job")
-                while coordinator.replanning._asked_at is None:
-                    await asyncio.sleep(0.01)
-                with pytest.raises(errors.DeadlineError, match=said):
-                    await coordinator.choose_policy("none")
-        finally:
-            done.set()
-        await coordinator.choose_policy("none")
-
-
-@on_loop
-async def test_a_policy_that_does_not_answer_is_asked_by_one_thread_at_a_time(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    done, asked = threading.Event(), threading.Semaphore(0)
-
-    def silent(view: Any, now: float) -> Plan:
-        asked.release()
-        assert done.wait(60)
-        return Plan()
-
-    monkeypatch.setattr(replanning, "MOST_ASKED_S", 0.2)
-    async with coordinating(tmp_path, a=FIRST_BYTES) as coordinator:
-        assert coordinator.replanning
-        monkeypatch.setattr(coordinator.replanning.planner.policy, "plan", silent)
-        await reads(coordinator, "job", FIRST)
-        try:
-            for _ in range(3):
-                with pytest.raises(errors.DeadlineError, match="policy benefit has not answered"):
-                    await coordinator.replanning.explain("job")
-            assert asked.acquire(timeout=10)
-            assert not asked.acquire(blocking=False)
-            with pytest.raises(errors.DeadlineError, match="policy benefit has not answered"):
-                await coordinator.replanning.look()
-        finally:
-            done.set()
-        async with asyncio.timeout(10):
-            await coordinator.choose_policy("none")
 
 
 @on_loop

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from hypothesis import strategies as st
 
+from tfquiver.service.coordinator.planning.planner import Planner
 from tfquiver.service.coordinator.policies import registry
 from tfquiver.service.coordinator.policies.interface import Allocation, ClusterView, DatasetView, JobView
 
@@ -65,3 +68,15 @@ def one_job_each(
 
 
 assert set(POLICIES) <= set(registry.names())
+
+
+def settled(planner: Planner, view: ClusterView) -> ClusterView:
+    """The view after all that is allocated has been loaded."""
+    kept = planner.plan.allocations
+    there = (replace(one, resident_bytes=kept.get(one.name, Allocation()).cache_bytes) for one in view.datasets)
+    return replace(view, datasets=tuple(there))
+
+
+def with_rates(view: ClusterView, *rates: float) -> ClusterView:
+    jobs = (replace(job, ideal_bytes_per_s=rate) for job, rate in zip(view.jobs, rates, strict=True))
+    return replace(view, jobs=tuple(jobs))

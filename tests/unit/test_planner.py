@@ -4,38 +4,25 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-import random
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.unit.policy_world import GB, POLICIES, one_job_each, views
+from tests.unit.policy_world import GB, POLICIES, one_job_each, settled, views, with_rates
 from tfquiver import errors
 from tfquiver.service.coordinator.planning.explain import explain
 from tfquiver.service.coordinator.planning.hysteresis import Patience
-from tfquiver.service.coordinator.planning.moves import HOUR_S, MoveBudget, move
+from tfquiver.service.coordinator.planning.moves import HOUR_S
 from tfquiver.service.coordinator.planning.planner import Planner
 from tfquiver.service.coordinator.policies.check import check_plan
 from tfquiver.service.coordinator.policies.interface import Allocation, ClusterView, JobView, Plan
 
 TWO = one_job_each([100, 100], [1e8, 9e7], 100, None)
 WHOLE = Allocation("uniform", 100 * GB)
-
-
-def settled(planner: Planner, view: ClusterView) -> ClusterView:
-    """The view after all that is allocated has been loaded."""
-    kept = planner.plan.allocations
-    there = (replace(one, resident_bytes=kept.get(one.name, Allocation()).cache_bytes) for one in view.datasets)
-    return replace(view, datasets=tuple(there))
-
-
-def with_rates(view: ClusterView, *rates: float) -> ClusterView:
-    jobs = (replace(job, ideal_bytes_per_s=rate) for job, rate in zip(view.jobs, rates, strict=True))
-    return replace(view, jobs=tuple(jobs))
 
 
 def test_what_nobody_reads_any_more_is_said_to_be_the_reason() -> None:
@@ -390,53 +377,3 @@ def test_whatever_comes_the_plan_in_force_is_possible(name: str, seen: list[Clus
     planner = Planner(name)
     for now, view in enumerate(seen):
         check_plan(planner.replan(view, float(now)).plan, view)
-
-
-@dataclass(frozen=True)
-class Noisy:
-    """Six data sets of which two find room; each measurement is off by up to `noise`, anew at each planning."""
-
-    noise: float
-    seed: int
-    hours: int = 6
-    every_s: float = 600.0
-
-    def moved(self, name: str, patience: Patience) -> float:
-        """In caches."""
-        rng, view = random.Random(self.seed), one_job_each([100] * 6, [1e8] * 6, 250, 3e8, full=False)
-        planner, moved_bytes = Planner(name, patience), 0
-        planner.replan(view, 0.0)
-        for at in range(1, int(self.hours * HOUR_S / self.every_s)):
-            rates = (1e8 * rng.uniform(1 - self.noise, 1 + self.noise) for _ in view.jobs)
-            view, before = with_rates(settled(planner, view), *rates), planner.plan.allocations
-            moved_bytes += move(view, before, planner.replan(view, at * self.every_s).plan.allocations).evicted_bytes
-        return moved_bytes / view.cache_bytes
-
-
-@settings(max_examples=30)
-@given(
-    st.sampled_from(POLICIES),
-    st.builds(Noisy, st.floats(0, 0.95), st.integers(0, 10**6)),
-    st.builds(Patience, st.floats(-1, 0.3), st.floats(60, 1e6), st.floats(0, 2), st.integers(0, 2)),
-)
-def test_noise_moves_no_more_than_is_allowed(name: str, noisy: Noisy, patience: Patience) -> None:
-    assert noisy.moved(name, patience) <= 1 + noisy.hours * patience.moves_per_hour + 1e-9
-
-
-@pytest.mark.parametrize("name", POLICIES)
-def test_usual_noise_moves_nothing(name: str) -> None:
-    """Of 10 %: it is what the policies that follow measurements would move for that is held back."""
-    noisy = Noisy(0.1, 1)
-    assert noisy.moved(name, Patience()) == 0
-    if name in ("benefit", "silod_greedy"):
-        assert noisy.moved(name, Patience(-1.0, 1e18, 1e9, 0)) > 10
-
-
-def test_a_budget_refills_by_the_hour() -> None:
-    budget = MoveBudget(0.5)
-    assert budget.take(100, 100, 0.0)
-    assert not budget.take(1, 100, 0.0)
-    assert budget.take(50, 100, HOUR_S)
-    assert not budget.take(51, 100, 2 * HOUR_S)
-    assert budget.take(100, 100, 100 * HOUR_S)
-    assert not budget.take(101, 100, 1000 * HOUR_S)

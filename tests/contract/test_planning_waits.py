@@ -1,0 +1,107 @@
+"""The coordinator goes on where a policy takes its time or does not answer; without sockets."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.support.aio import on_loop
+from tests.support.planning import (
+    FIRST,
+    FIRST_BYTES,
+    coordinating,
+    reads,
+)
+from tfquiver import errors
+from tfquiver.service.coordinator.planning import replanning
+from tfquiver.service.coordinator.policies.interface import Plan
+
+
+@on_loop
+async def test_a_policy_that_takes_its_time_does_not_keep_a_job_missing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked, done = threading.Event(), threading.Event()
+
+    def slow(view: Any, now: float) -> Plan:
+        asked.set()
+        assert done.wait(20)
+        return Plan()
+
+    async with coordinating(tmp_path, a=FIRST_BYTES) as coordinator:
+        await coordinator.start()
+        assert coordinator.replanning
+        monkeypatch.setattr(coordinator.replanning.planner.policy, "plan", slow)
+        await reads(coordinator, "job", FIRST)
+        try:
+            assert await asyncio.to_thread(asked.wait, 10)
+            await reads(coordinator, "other", FIRST)
+            async with asyncio.timeout(10):
+                while ("other", FIRST.digest_id) not in coordinator.replanning._views.reading:
+                    await asyncio.sleep(0.05)
+        finally:
+            done.set()
+
+
+@on_loop
+async def test_nobody_waits_for_ever_for_a_policy_that_does_not_answer(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    done = threading.Event()
+
+    def silent(view: Any, now: float) -> Plan:
+        assert done.wait(60)
+        return Plan()
+
+    monkeypatch.setattr(replanning, "MOST_ASKED_S", 0.5)
+    async with coordinating(tmp_path, a=FIRST_BYTES) as coordinator:
+        await coordinator.start()
+        assert coordinator.replanning
+        monkeypatch.setattr(coordinator.replanning.planner.policy, "plan", silent)
+        await reads(coordinator, "job", FIRST)
+        said = "policy benefit has not answered for [0-9]+ s; the plan in force stays"
+        try:
+            async with asyncio.timeout(30):
+                with pytest.raises(errors.DeadlineError, match=said):
+                    await coordinator.replanning.explain("job")
+                while coordinator.replanning._asked_at is None:
+                    await asyncio.sleep(0.01)
+                with pytest.raises(errors.DeadlineError, match=said):
+                    await coordinator.choose_policy("none")
+        finally:
+            done.set()
+        await coordinator.choose_policy("none")
+
+
+@on_loop
+async def test_a_policy_that_does_not_answer_is_asked_by_one_thread_at_a_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    done, asked = threading.Event(), threading.Semaphore(0)
+
+    def silent(view: Any, now: float) -> Plan:
+        asked.release()
+        assert done.wait(60)
+        return Plan()
+
+    monkeypatch.setattr(replanning, "MOST_ASKED_S", 0.2)
+    async with coordinating(tmp_path, a=FIRST_BYTES) as coordinator:
+        assert coordinator.replanning
+        monkeypatch.setattr(coordinator.replanning.planner.policy, "plan", silent)
+        await reads(coordinator, "job", FIRST)
+        try:
+            for _ in range(3):
+                with pytest.raises(errors.DeadlineError, match="policy benefit has not answered"):
+                    await coordinator.replanning.explain("job")
+            assert asked.acquire(timeout=10)
+            assert not asked.acquire(blocking=False)
+            with pytest.raises(errors.DeadlineError, match="policy benefit has not answered"):
+                await coordinator.replanning.look()
+        finally:
+            done.set()
+        async with asyncio.timeout(10):
+            await coordinator.choose_policy("none")
