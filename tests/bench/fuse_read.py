@@ -3,7 +3,8 @@
 * sequential, random: files that are cached here, the kernel's own pages of them dropped before each round; against a
   mount of pyfuse3 whose `read` is `os.pread` of the source. Both in turn, in one run, by the same reader. Sequential
   ones once more with the kernel's own 128 KiB at a time, which is what a mount of who is not root has.
-* cold: a store behind a byte rate, nothing cached; against a download of the same objects, one after the other.
+* cold: a store behind a byte rate, nothing cached; against that rate, and a download of the same objects, one after the
+  other.
 
     python -m tests.bench.fuse_read [--quick]
 
@@ -229,6 +230,7 @@ def main() -> None:
         Bar("sequential, 128 KiB at a time, of a pass-through", figures["sequential_narrow"]["ratio"], SEQUENTIAL_BAR),
         Bar("random 64 KiB, of a pass-through", figures["random"]["ratio"], RANDOM_BAR),
         Bar("cold, of a plain download's rate", figures["cold"]["ratio"], COLD_BAR),
+        Bar("cold, of the store's rate", figures["cold"]["of_the_stores_rate"], COLD_BAR),
     ]
     finish("fuse_read", figures, bars, arguments.quick)
 

@@ -69,3 +69,9 @@ async def test_the_call_that_waits_says_when_nothing_has_changed(tmp_path: Path)
             await client.upload([DIGEST.to_bytes()], name="data")
             newer = await client.call("AwaitChange", pb.AwaitChangeRequest(version=first.version, wait_ms=10_000))
             assert newer.version != first.version
+
+
+def test_a_directory_without_a_node_has_no_sessions_to_be_told_of(tmp_path: Path) -> None:
+    cold = {"running": False}
+    with KeptChannels() as kept, Lookout(str(tmp_path), "", kept) as lookout:
+        assert lookout.look(lambda: cold) == cold
