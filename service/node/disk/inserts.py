@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 
 from absl import logging
@@ -30,6 +30,7 @@ class Inserts:
         self._insert, self._most_bytes = insert, most_bytes
         self._pool = ThreadPoolExecutor(_THREADS, "insert")
         self._under_way: dict[bytes, VerifiedShard] = {}
+        self._running: dict[bytes, asyncio.Future[None]] = {}  # the same
         self._size_bytes = 0
         self._closed = False
 
@@ -52,6 +53,11 @@ class Inserts:
         """Returns when it stands. Raises ResourceExhaustedError: it does not."""
         await self._start(shard, None)
 
+    async def still(self, hashes: Iterable[bytes]) -> None:
+        """Returns when of these none is on its way that is now."""
+        if running := [self._running[hash] for hash in hashes if hash in self._running]:
+            await asyncio.wait(running)
+
     async def close(self) -> None:
         """Waits for the threads; what they have not begun is not kept."""
         self._closed = True
@@ -63,7 +69,7 @@ class Inserts:
         if shard.hash in self._under_way or self._size_bytes + len(shard.raw) > self._most_bytes:
             raise errors.ResourceExhaustedError(f"{self._size_bytes} bytes wait for the disk already")
         running = asyncio.get_running_loop().run_in_executor(self._pool, self._insert, shard)
-        self._under_way[shard.hash] = shard
+        self._under_way[shard.hash], self._running[shard.hash] = shard, running
         self._size_bytes += len(shard.raw)
         running.add_done_callback(lambda _: self._landed(shard, running))
         done, _ = await asyncio.wait([running], timeout=patience_s)
@@ -75,7 +81,7 @@ class Inserts:
             )
 
     def _landed(self, shard: VerifiedShard, running: asyncio.Future[None]) -> None:
-        del self._under_way[shard.hash]
+        del self._under_way[shard.hash], self._running[shard.hash]
         self._size_bytes -= len(shard.raw)
         if not running.cancelled():
             running.exception()  # whoever waited for it knows

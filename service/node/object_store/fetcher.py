@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Set
 
 from tfquiver import errors, stores
 from tfquiver.digests.derived_uris import is_derived
@@ -118,6 +118,14 @@ class Fetcher:
         except errors.StaleDigestError as error:
             self.on_stale(digest.digest_id, str(error))
             raise
+
+    def passing(self) -> set[bytes]:
+        """Hashes of what passes over compressed files may keep yet."""
+        return self._passes.hashes()
+
+    async def keep_none(self, hashes: Set[bytes]) -> None:
+        """These passes keep none of these any more, when it returns."""
+        await self._passes.keep_none(hashes)
 
     async def close(self) -> None:
         """Stops what is under way and waits for its threads."""

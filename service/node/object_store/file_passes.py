@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator, Set
 from concurrent.futures import Future
 from dataclasses import dataclass, field
 
@@ -35,6 +35,22 @@ class _Pass:
     chunks: int = 0  # that have been read
     stop: bool = False
     lock: threading.Lock = field(default_factory=threading.Lock)
+    unkept: Set[bytes] = frozenset()  # of its shards, though `keep` says so
+    placing: threading.Lock = field(default_factory=threading.Lock)  # a shard, by `unkept`; taken without `lock`
+
+    def hashes(self) -> Iterator[bytes]:
+        for index in self.digest.file_shards(self.file_index):
+            yield self.digest.hashes[index].tobytes()
+
+    def keep_none(self, hashes: Set[bytes]) -> None:
+        """Returns when none of these is being placed; none will be. Blocks."""
+        with self.placing:
+            self.unkept = self.unkept | hashes
+
+    def place(self, shard: VerifiedShard, place: Callable[[VerifiedShard], object]) -> None:
+        with self.placing:
+            if self.keep and shard.hash not in self.unkept:
+                place(shard)
 
     def want(self, index: int) -> Future[VerifiedShard] | None:
         """What will hold the shard, or None when it has gone by."""
@@ -90,6 +106,15 @@ class FilePasses:
             await asyncio.shield(asyncio.wrap_future(current.over))
             return None
         return await asyncio.shield(asyncio.wrap_future(future))
+
+    def hashes(self) -> set[bytes]:
+        """Of what goes by now, and may be kept."""
+        return {hash for current in self._passes.values() if current.keep for hash in current.hashes()}
+
+    async def keep_none(self, hashes: Set[bytes]) -> None:
+        """Of what goes by now none of these is kept any more, when it returns."""
+        for current in [one for one in self._passes.values() if one.keep]:
+            await asyncio.to_thread(current.keep_none, hashes)
 
     async def close(self) -> None:
         for current in self._passes.values():
@@ -152,8 +177,7 @@ class FilePasses:
                     continue
                 where = f"{file.uri} at {ref.offset} of its uncompressed bytes"
                 shard = VerifiedShard.check(ref.hash, raw, where)
-                if current.keep:
-                    self._place(shard)
+                current.place(shard, self._place)
                 if future := current.has_come(index):
                     future.set_result(shard)
         except errors.DataLossError as error:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Hashable
+from collections.abc import Awaitable, Callable, Hashable, Iterator
 from typing import Generic, Protocol, Self, TypeVar
 
 
@@ -36,6 +36,9 @@ class Flights(Generic[K, T]):
 
     def __contains__(self, key: K) -> bool:
         return key in self._flights
+
+    def __iter__(self) -> Iterator[K]:
+        return iter(self._flights)
 
     async def join(self, key: K, work: Callable[[], Awaitable[T]]) -> T:
         """The caller's own share of `work()`'s outcome; what `work` raises is raised to all who joined."""

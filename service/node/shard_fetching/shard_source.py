@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import functools
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence, Set
 
 from absl import logging
 
@@ -35,6 +35,8 @@ from tfquiver.service.node.shard_memory.verified import VerifiedShard
 from tfquiver.service.node.shard_placement.handing_over import HandingOver
 
 _ITSELF = b"itself"
+_HASH_BYTES = 32
+_AT_ONCE = 1 << 14
 
 
 class ShardSource:
@@ -57,6 +59,7 @@ class ShardSource:
         self._stats = Stats()
         self._inserts = Inserts(disk.insert)
         self._handing_over = HandingOver(stands_in)
+        self._unkept: set[bytes] = set()  # given up while it was being fetched
         self._reading = 0  # fetches from the store that a reader waits for, here or at a peer
         self.on_spare: Callable[[], None] = lambda: None  # told when the last of those is over
         self._others = OtherNodes(node_id, peers, owners, self._stats)
@@ -169,18 +172,28 @@ class ShardSource:
         return whole
 
     async def give_up(self, hashes: Sequence[bytes]) -> None:
-        """Deletes these, on the disk and in memory, whatever the rules keep. Readers keep their descriptors.
+        """Deletes these, on the disk and in memory, whatever the rules keep; what is being fetched of them is not kept.
+        Readers keep their descriptors.
 
         Raises ResourceExhaustedError: the disk did not let all of them go.
         """
         self._handing_over.forget(hashes)
-        _, stay = await asyncio.to_thread(self._disk.give_up, hashes)
-        for hash in hashes:
-            self._hot.drop(hash)
-        if stay:
+        if coming := {key[:_HASH_BYTES] for key in self._flights} | self._fetcher.passing():
+            coming = await asyncio.to_thread(_among, coming, hashes)
+            self._unkept |= coming.intersection(key[:_HASH_BYTES] for key in self._flights)
+            await self._fetcher.keep_none(coming)
+            await self._inserts.still(coming)
+        if stay := await asyncio.to_thread(self._given_up, hashes):
             raise errors.ResourceExhaustedError(
                 f"node {self._node_id}: its disk does not let go of {stay} shards: is it read-only? Its log says why"
             )
+
+    def _given_up(self, hashes: Sequence[bytes]) -> int:
+        """How many the disk did not let go."""
+        _, stay = self._disk.give_up(hashes)
+        for hash in hashes:
+            self._hot.drop(hash)
+        return stay
 
     async def settle(self) -> bool:
         """As `evict`, of everything, and down to the limits; after the rules have changed."""
@@ -280,6 +293,14 @@ class ShardSource:
     async def _obtain(
         self, digest: Digest, ref: ShardRef, owner: str, for_reader: bool = True, ask_others: bool = True
     ) -> ReadyShard:
+        try:
+            return await self._got(digest, ref, owner, for_reader, ask_others)
+        finally:
+            if ref.hash in self._unkept:
+                self._unkept.remove(ref.hash)
+                self._hot.drop(ref.hash)
+
+    async def _got(self, digest: Digest, ref: ShardRef, owner: str, for_reader: bool, ask_others: bool) -> ReadyShard:
         if ready := await self._here(ref):
             return ready
         instead = functools.partial(self._instead, digest, ref) if for_reader and _is_a_range(ref) else None
@@ -296,7 +317,7 @@ class ShardSource:
                 shard = await self._fetcher.fetch(digest, ref, keep=bool(owner), ask_others=ask_others)
                 if shard is None and (ready := await self._here(ref)):
                     return ready
-            if keep:
+            if keep := keep and ref.hash not in self._unkept:
                 await self._inserts.keep(shard)
             ready = await self._reads.run(self._reads.fetched, ref, shard, keep)
             lands = ref.hash in self._disk or self._inserts.under_way(ref.hash)
@@ -314,7 +335,9 @@ class ShardSource:
     async def _keep_copy(self, ref: ShardRef, ready: ReadyShard) -> None:
         """On the disk, if there is room. Closes it where that fails."""
         try:
-            await self._inserts.keep(await self._reads.run(self._reads.copied, ref, ready))
+            shard = await self._reads.run(self._reads.copied, ref, ready)
+            if ref.hash not in self._unkept:
+                await self._inserts.keep(shard)
         except BaseException:
             ready.close()
             raise
@@ -352,6 +375,12 @@ class ShardSource:
                 raise trouble
         elif not await asyncio.shield(handing):
             raise errors.ResourceExhaustedError(f"shard {ref.hash.hex()}: no node has room for it")
+
+
+def _among(some: Set[bytes], hashes: Sequence[bytes]) -> set[bytes]:
+    """Those of `some` that are in `hashes`, of which there may be millions: for a thread, and the interpreter is not
+    held for all of them at once."""
+    return {hash for at in range(0, len(hashes), _AT_ONCE) for hash in some & frozenset(hashes[at : at + _AT_ONCE])}
 
 
 def _is_a_range(ref: ShardRef) -> bool:

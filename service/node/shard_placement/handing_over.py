@@ -39,7 +39,8 @@ class HandingOver:
 
     def forget(self, hashes: Iterable[bytes]) -> None:
         """Nobody has them any more, or nobody is to."""
-        self._taken.difference_update(hashes)
+        if self._taken:
+            self._taken.difference_update(hashes)
 
     def under_way(self, hash: bytes) -> asyncio.Task[bool] | None:
         return self._under_way.get(hash)
