@@ -346,3 +346,30 @@ async def test_an_old_version_costs_a_look_the_same_however_many_are_pinned(tmp_
             assert coordinator.named._facts(life).pins == {DIGEST.digest_id}
             costs.append(steps(lambda: coordinator.named._facts(life)))
         assert costs[0] == costs[1]
+
+
+@on_loop
+async def test_why_something_is_there_after_an_evict_is_said(tmp_path: Path) -> None:
+    clock = ManualClock()
+    async with started(tmp_path, clock=clock) as coordinator:
+        named = coordinator.named
+        await coordinator.catalogue.register("", b"", None, parts(OTHER))
+        for spec in (of("train"), of("one", OTHER), of("another", OTHER)):
+            await named.create(EVERYBODY, spec)
+        beat(coordinator, "lost")
+        clock.advance(CoordinatorOptions().node_timeout_s)
+        beat(coordinator)
+        assert coordinator.membership.expire() == ["lost"]
+
+        async def evicted(name: str) -> str:
+            await until_done(coordinator, name)
+            await named.evict(EVERYBODY, name, force=False)
+            await named.look()
+            [task] = named.tasks
+            assert await named.report(pb.ReportTaskRequest(node_id="n", task_id=task.task_id, over=True))
+            told = await until_done(coordinator, name)
+            assert told.state == pb.NamedDataset.STATE_READY
+            return str(told.reason)
+
+        assert await evicted("train") == "node lost is away: what it keeps of it is there again when it comes back"
+        assert await evicted("one") == "data set another is of the same content: it is kept for that"

@@ -236,6 +236,6 @@ def test_what_an_evict_leaves_is_said() -> None:
     assert next_step(lifecycle.evict(ready()), nobody) is None, "they come back with all of it"
     done = pb.ReportTaskRequest(node_id="a", over=True)
     assert evicted(done) == ""
-    assert evicted(done, away="b") == "node b went away meanwhile: what it keeps is there when it comes back"
+    assert evicted(done, away="b") == "node b is away: what it keeps of it is there again when it comes back"
     refused = pb.ReportTaskRequest(node_id="a", over=True, error_code=8, trouble="its disk does not let go of 3 shards")
     assert evicted(refused, away="b") == "its disk does not let go of 3 shards"

@@ -32,6 +32,11 @@ class LostNodes:
             if node_id == info.node_id or (lost.control_address and lost.control_address == info.control_address):
                 del self._lost[node_id]
 
+    @property
+    def node_ids(self) -> list[str]:
+        now = self._clock.now()
+        return [node_id for node_id, (last_seen, _) in self._lost.items() if now - last_seen < FORGOTTEN_S]
+
     def told(self) -> list[LostNode]:
         """Those who were lost last come first."""
         now = self._clock.now()

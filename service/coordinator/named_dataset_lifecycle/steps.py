@@ -5,7 +5,7 @@ Asked again after each step, and after a restart: what was done already is seen 
 
 from __future__ import annotations
 
-from collections.abc import Collection, Container, Mapping
+from collections.abc import Collection, Container, Mapping, Sequence
 from dataclasses import dataclass
 
 from tfquiver.service.coordinator.named_dataset_lifecycle import lifecycle
@@ -26,6 +26,7 @@ class Facts:
     awaited: Container[bytes] = ()  # versions that a job may come back to: between two epochs nobody reads
     pins: Container[bytes] = ()  # versions whose room nobody else's wish keeps
     short: bool = False  # some newest version could not have the room that it wants, when it last asked
+    shared: Sequence[str] = ()  # other data sets of which its newest version is one, too
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +84,8 @@ def next_step(life: Life, facts: Facts) -> Step | None:
             return Become(lifecycle.warm_again(life))
         return Become(lifecycle.warmed(life, progress.trouble))
     if life.phase == EVICTING and facts.storing and over:
-        return Become(lifecycle.evicted(life, progress.trouble or _away(progress.seen.difference(facts.storing))))
+        away = progress.seen.difference(facts.storing)
+        return Become(lifecycle.evicted(life, progress.trouble or _shared(facts.shared) or _away(away)))
     unread = [old for old in life.old_digest_ids if not facts.readers.get(old)]
     # A job between two epochs finds what it had, unless somebody who is to have room goes without.
     given = [
@@ -108,7 +110,17 @@ def _deleting(life: Life, facts: Facts) -> Step | None:
 
 
 def _away(node_ids: Collection[str]) -> str:
-    """Why there may be something of it again soon; "": nobody went away."""
+    """Why there may be something of it again soon; "": nobody is away."""
     if not node_ids:
         return ""
-    return f"node {', '.join(sorted(node_ids)[:_SAID])} went away meanwhile: what it keeps is there when it comes back"
+    return f"node {_some(sorted(node_ids))} is away: what it keeps of it is there again when it comes back"
+
+
+def _shared(names: Sequence[str]) -> str:
+    """Why it is still there; "": it is nobody else's."""
+    return f"data set {_some(names)} is of the same content: it is kept for that" if names else ""
+
+
+def _some(names: Sequence[str]) -> str:
+    more = f" and {len(names) - _SAID} more" if len(names) > _SAID else ""
+    return f"{', '.join(names[:_SAID])}{more}"
