@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import hashlib
 import shutil
+import time
 from collections.abc import Mapping
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import closing
 from pathlib import Path
 
@@ -32,4 +33,33 @@ def test_what_was_noted_before_a_kill_is_known(tmp_path: Path) -> None:
             pass
         settled.result()
     assert set(HASHES[1500:]) <= after_a_kill(path).keys() <= set(HASHES)
+    log.close()
+
+
+def test_who_notes_what_another_is_noting_waits_until_it_is_written(tmp_path: Path) -> None:
+    path = tmp_path / "placed.log"
+    log = PlacedLog(path, lambda: 7.0)
+    with ThreadPoolExecutor(2) as threads:
+        with log._writing:
+            both = [threads.submit(log.note, HASHES[0]) for _ in range(2)]
+            assert not wait(both, 0.2).done
+        assert wait(both, 60).done == set(both)
+        assert after_a_kill(path).keys() == {HASHES[0]}
+    log.close()
+
+
+def test_what_the_disk_refused_is_written_when_it_takes_something_again(tmp_path: Path) -> None:
+    path = tmp_path / "mounted" / "placed.log"
+    log = PlacedLog(path, lambda: 7.0)  # it is not there yet
+    log.note(HASHES[0])
+    path.parent.mkdir()
+    noted = set(HASHES[:1])
+    deadline_s = time.monotonic() + 30
+    for hash in HASHES[1:]:
+        log.note(hash)
+        noted.add(hash)
+        if path.exists() or time.monotonic() > deadline_s:
+            break
+        time.sleep(0.001)
+    assert after_a_kill(path).keys() == noted
     log.close()

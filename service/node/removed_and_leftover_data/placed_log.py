@@ -21,21 +21,25 @@ from tfquiver.rare_lines import every_n_seconds
 
 MAX_NOTED = 1 << 20
 _RECORD_BYTES = 40
+_PAUSE = 10  # times as long as it took to find that the disk takes nothing
 _HEAD = b"tfquiver placed v1\n".ljust(_RECORD_BYTES, b"\0")
 
 
 class PlacedLog:
-    """Thread-safe; blocks on the disk. Trouble with the disk is logged; what is noted is then in memory only."""
+    """Thread-safe; blocks on the disk. Trouble with the disk is logged; what is noted is in memory only until it takes
+    something again."""
 
     def __init__(self, path: Path, now_s: Callable[[], float] = time.time, max_noted: int = MAX_NOTED) -> None:
         """`now_s`: Unix time."""
         self._path, self._now_s, self._max_noted = path, now_s, max_noted
         self._lock = threading.Lock()  # of what is noted
         self._writing = threading.Lock()  # of the file; taken before the other one
-        self._waiting: list[bytes] = []  # records that are noted, and not written yet
+        self._waiting: dict[bytes, bytes] = {}  # records that are noted, by hash, and in nobody's hands yet
+        self._unwritten = set[bytes]()  # hashes of these, and of what is being written
         self._noted = _read(path, max_noted)
         self._records = 0
-        self._fd = -1
+        self._fd, self._closed = -1, False
+        self._again_from_s = 0.0  # when it is written anew, after the disk refused
         with self._writing:
             self._rewrite()
 
@@ -43,22 +47,30 @@ class PlacedLog:
         """Before an entry stands. One that is noted already keeps its time. Of many at the same time one thread writes
         what all of them note: each would wait for the others, one after the other."""
         with self._lock:
-            if hash in self._noted:
+            if hash in self._noted and hash not in self._unwritten:
                 return
-            if len(self._noted) >= self._max_noted:
-                every_n_seconds(
-                    logging.WARNING, "%s: %d shards of scans are noted: others stay if their scan fails", 600,
-                    self._path, self._max_noted,
-                )  # fmt: skip
+            if hash not in self._noted and not self._begin(hash):
                 return
-            at_s = int(self._now_s())
-            self._noted[hash] = at_s
-            self._waiting.append(_record(hash, at_s))
         with self._writing:
             with self._lock:
-                records, self._waiting = self._waiting, []
+                records, self._waiting = self._waiting, {}
             if records:
-                self._append(b"".join(records))
+                self._append(b"".join(records.values()))
+                with self._lock:
+                    self._unwritten -= records.keys()
+
+    def _begin(self, hash: bytes) -> bool:
+        """Whether it is noted now. Under the lock."""
+        if len(self._noted) >= self._max_noted:
+            every_n_seconds(
+                logging.WARNING, "%s: %d shards of scans are noted: others stay if their scan fails", 600,
+                self._path, self._max_noted,
+            )  # fmt: skip
+            return False
+        at_s = int(self._now_s())
+        self._noted[hash], self._waiting[hash] = at_s, _record(hash, at_s)
+        self._unwritten.add(hash)
+        return True
 
     def noted(self) -> Mapping[bytes, int]:
         """Unix seconds by hash."""
@@ -77,21 +89,25 @@ class PlacedLog:
 
     def close(self) -> None:
         with self._writing:
+            self._closed = True
             self._close()
 
     def _append(self, records: bytes) -> None:
-        if self._fd < 0:
-            return
-        try:
-            if os.write(self._fd, records) < len(records):
-                self._rewrite()  # the disk is full in the middle of one
-            else:
-                self._records += len(records) // _RECORD_BYTES
-        except OSError as error:
-            every_n_seconds(logging.WARNING, "%s: %s", 60, self._path, error)
+        """Or writes it anew, with all that is noted: after the disk was full in the middle of one, or refused some."""
+        if self._fd >= 0:
+            try:
+                if os.write(self._fd, records) == len(records):
+                    self._records += len(records) // _RECORD_BYTES
+                    return
+            except OSError as error:
+                every_n_seconds(logging.WARNING, "%s: %s", 60, self._path, error)
+            self._close()
+        if not self._closed and time.monotonic() >= self._again_from_s:
+            self._rewrite()
 
     def _rewrite(self) -> None:
         self._close()
+        began_s = time.monotonic()
         with self._lock:
             noted = dict(self._noted)
         pieces = [_HEAD, *(_record(hash, at_s) for hash, at_s in noted.items())]
@@ -100,6 +116,8 @@ class PlacedLog:
             self._fd = os.open(self._path, os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW)
             self._records = len(noted)
         except OSError as error:
+            now_s = time.monotonic()
+            self._again_from_s = now_s + _PAUSE * (now_s - began_s)
             every_n_seconds(logging.WARNING, "%s: %s", 60, self._path, error)
 
     def _close(self) -> None:
