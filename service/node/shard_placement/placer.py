@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import itertools
+from collections.abc import Callable, Iterator, Sequence
 
 import google_crc32c
 from absl import logging
@@ -43,7 +44,7 @@ class Placer:
     ) -> None:
         self._node_id, self._disk, self._members, self._put = node_id, disk, members, put
         self._known = known or KnownPlaces()
-        self._storing = OfMembers(members, _owners)
+        self._storing, self._emptiest = OfMembers(members, _owners), OfMembers(members, self._by_room)
 
     def place(self, shard: VerifiedShard) -> bool:
         """Whether it is kept now: by its owner, or where that one has no room or cannot be reached, here, or by another
@@ -74,8 +75,8 @@ class Placer:
         if owner != self._node_id and self._keeps(shard):
             return True
         wants_bytes = entry.disk_bytes(entry.HEADER_BYTES + len(shard.raw))
-        others = [node_id for node_id in self._others(shard.hash, wants_bytes) if node_id != owner]
-        return any(self._takes(node_id, shard, insist=False) for node_id in others[:_ASKED])
+        others = (node_id for node_id in self._others(shard.hash, wants_bytes) if node_id != owner)
+        return any(self._takes(node_id, shard, insist=False) for node_id in itertools.islice(others, _ASKED))
 
     def _keeps(self, shard: VerifiedShard) -> bool:
         """Whether it is kept here, though another node owns it: that one went away or is full, and the store would be
@@ -93,7 +94,8 @@ class Placer:
         unevenly, and what is ordered was planned with the room of all of them. The emptiest is asked first."""
         if self._put is None or not self._disk.may_stand_in(shard.hash):
             return False
-        return any(self._takes(node_id, shard, insist=True) for node_id in self._others(shard.hash)[:_ASKED])
+        others = itertools.islice(self._others(shard.hash), _ASKED)
+        return any(self._takes(node_id, shard, insist=True) for node_id in others)
 
     def _takes(self, node_id: str, shard: VerifiedShard, insist: bool) -> bool:
         """Whether another node keeps it now."""
@@ -118,16 +120,21 @@ class Placer:
             for node in self._members()
         )
 
-    def _others(self, hash: bytes, wants_bytes: int = 0) -> list[str]:
+    def _others(self, hash: bytes, wants_bytes: int = 0) -> Iterator[str]:
         """That store, may keep such a shard, and have said, if so much is wanted, that they have room for it; the one
         with the most first."""
-        others = [node for node in self._members() if node.quota_bytes > 0 and node.node_id != self._node_id]
-        if wants_bytes:
-            others = [node for node in others if node.quota_bytes - node.used_bytes >= wants_bytes]
-        if placed := self._known.holding(hash):
-            others = [node for node in others if any(node.node_id in places.members for places in placed)]
-        others.sort(key=lambda node: node.used_bytes - node.quota_bytes)
-        return [node.node_id for node in others]
+        placed = self._known.holding(hash)
+        for node_id, room_bytes in self._emptiest():
+            if wants_bytes and room_bytes < wants_bytes:
+                return
+            if not placed or any(node_id in places.members for places in placed):
+                yield node_id
+
+    def _by_room(self, members: Members) -> list[tuple[str, int]]:
+        """Others that store, and the room that they have said they have; the one with the most first."""
+        others = [node for node in members if node.quota_bytes > 0 and node.node_id != self._node_id]
+        rooms = [(node.node_id, node.quota_bytes - node.used_bytes) for node in others]
+        return sorted(rooms, key=lambda room: -room[1])
 
     def owner(self, hash: bytes) -> str:
         """The node that should keep a shard; this one while no other is known."""
