@@ -36,7 +36,7 @@ def on_files(files: Files, config: Any) -> Files:
 def on_page_markdown(markdown: str, page: Any, config: Any, files: Files) -> str:
     """What a repository's browser shows and the site does not have: a folder's list, and the README from below."""
     markdown = re.sub(r"\]\(((?:\.\./)*decisions)/\)", r"](\1/index.md)", markdown)
-    return markdown.replace("](../../README.md", "](../index.md")
+    return markdown.replace("](../../README.md", "](../index.md").replace("](../../CHANGELOG.md", "](../changelog.md")
 
 
 def _front(readme: str) -> str:
