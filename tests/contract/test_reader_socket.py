@@ -2,10 +2,13 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import os
 import re
 import resource
 import socket
 import struct
+import tempfile
+import time
 from pathlib import Path
 from typing import Any, cast
 
@@ -13,6 +16,7 @@ import numpy as np
 import pytest
 
 from tests.support.aio import on_loop
+from tests.support.as_user import as_user
 from tests.support.digests import numbered_digest
 from tfquiver.draws_and_weights.drawn_shards import DrawnShards
 from tfquiver.draws_and_weights.record_picks import RecordPicks
@@ -58,6 +62,57 @@ async def test_out_of_descriptors_the_loop_is_not_kept_busy_and_those_who_wait_a
             await asyncio.sleep(0.01)
     await server.stop(1.0)
     client.close()
+
+
+TIMES = 50
+
+
+def _knock(path: Path) -> list[socket.socket]:
+    """They wait to be accepted."""
+    callers = [socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) for _ in range(TIMES)]
+    for one in callers:
+        one.connect(str(path))
+    return callers
+
+
+@on_loop
+async def test_who_finds_no_place_again_and_again_does_not_fill_the_log(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(session_server, "MAX_CONNECTIONS", 0)
+    unused, began_s = cast(Any, None), time.monotonic()
+    server = SessionServer(("node", "1"), unused, unused, unused, unused, unused)
+    server.start(tmp_path / "socket")
+    for one in _knock(tmp_path / "socket"):
+        one.setblocking(False)
+        assert await asyncio.get_running_loop().sock_recv(one, 1) == b"", "it is hung up on"
+        one.close()
+    await server.stop(1.0)
+    lines = [line for line in caplog.messages if "refused a connection" in line]
+    assert len(lines) <= 1 + (time.monotonic() - began_s) / 10
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root becomes other users")
+@on_loop
+async def test_who_may_not_connect_and_tries_again_and_again_does_not_fill_the_log(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    unused, began_s = cast(Any, None), time.monotonic()
+    server = SessionServer(("node", "1"), unused, unused, unused, unused, unused)
+    with tempfile.TemporaryDirectory(prefix="tfquiver-refused-") as folder, contextlib.ExitStack() as own:
+        path = Path(folder) / "socket"
+        Path(folder).chmod(0o755)  # others can reach it, as they cannot that of pytest
+        server.start(path)
+        path.chmod(0o666)
+        as_user(54_321, 54_401, [], lambda: len(_knock(path)))
+        own.enter_context(socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)).connect(str(path))
+        async with asyncio.timeout(30):
+            while not server.connections:  # those before were accepted, too
+                await asyncio.sleep(0.01)
+        assert server.connections == 1
+        await server.stop(1.0)
+    lines = [line for line in caplog.messages if "refused a process of user 54321" in line]
+    assert len(lines) <= 1 + (time.monotonic() - began_s) / 10
 
 
 @on_loop

@@ -7,6 +7,7 @@ import json
 import os
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -54,6 +55,15 @@ def test_money_is_what_the_prices_make_of_what_was_saved() -> None:
     status["saved"] |= spared | {"money": 45.8}
     status_view.show(status, calls.console(file=out, width=200))
     assert "saved 45.80: 500.0 GB and 2,000,000 requests" in out.getvalue()
+
+
+@pytest.mark.parametrize("since_s", [1 << 40, 1 << 63, (1 << 64) - 1])
+def test_a_node_whose_clock_was_wrong_does_not_hide_the_cluster(since_s: int) -> None:
+    totals = dict.fromkeys(("served_bytes", "store_bytes", "hits", "misses", "store_requests"), 5)
+    out, status = io.StringIO(), told("j")
+    status["saved"] = status_view.saved([totals | {"since_s": since_s}])
+    status_view.show(status, calls.console(file=out, width=200))
+    assert "saved 0 bytes and 5 requests: " in out.getvalue()
 
 
 @pytest.mark.parametrize(
@@ -122,6 +132,30 @@ def test_names_of_sessions_have_the_room_that_figures_leave(width: int) -> None:
     heads, _, row = out.getvalue().splitlines()
     assert len(row.rstrip()) <= max(width, 60) and "unread" not in heads and "imagenet" in row
     assert ("sweep-lr0.0003-bs256-seed17" in row) == (width > 60)
+
+
+class _Looked(list[dict[str, Any]]):
+    """Counts how often it was gone through."""
+
+    times = 0
+
+    def __iter__(self) -> Iterator[dict[str, Any]]:
+        self.times += 1
+        return super().__iter__()
+
+
+def test_whether_caches_are_smaller_than_the_data_is_found_once_for_all_nodes() -> None:
+    """Of a thousand nodes without room and five thousand data sets it took as long as a page is looked at."""
+    status = told("one")
+    (node, _), (dataset,) = status["nodes"], status["datasets"]
+    looked = []
+    for nodes in (1, 100):
+        small = _Looked([dataset | {"size_bytes": 1, "cache": {"mode": "none"}}])
+        without_room = [node | {"refused_inserts": 3} for _ in range(nodes)]
+        found = status_view.problems(status | {"nodes": without_room, "datasets": small})
+        assert sum("no room in its quota" in one for one in found) == nodes
+        looked.append(small.times)
+    assert looked[0] == looked[1]
 
 
 def test_of_several_clusters_the_words_are_explained_once() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import datetime
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence, Sized
@@ -222,7 +223,9 @@ def _print(console: Console, shown: Any, legend: str, rows: Sized) -> None:
 
 def _saved(its: Mapping[str, Any], silent: int = 0) -> str:
     """`silent`: nodes whose part nobody can tell."""
-    since = f" since {datetime.date.fromtimestamp(its['since_s'])}" if its["since_s"] else ""
+    since = ""
+    with contextlib.suppress(ValueError, OverflowError, OSError):  # no date: of a clock that was wrong, or of a liar
+        since = f" since {datetime.date.fromtimestamp(its['since_s'])}" if its["since_s"] else ""
     money = f"{its['money']:,.2f}: " if its.get("money") is not None else ""
     without = f" (not counted: {silent} node{'s' * (silent > 1)} that cannot be asked)" if silent else ""
     return (
