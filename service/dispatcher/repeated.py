@@ -19,9 +19,9 @@ def attempt(name: str, step: Callable[[], object]) -> None:
         step()
     except grpc.RpcError as error:
         said = f"{error.code().name}: {error.details()}"
-        every_n_seconds(logging.WARNING, "%s: %s; nothing is done meanwhile", 10, name, said)
+        every_n_seconds(logging.WARNING, "%s: %s; nothing is done meanwhile", 10, name, said, apart=name)
     except Exception:  # noqa: BLE001 - the thread's boundary
-        logging.exception("%s: a pass failed; trying again", name)
+        every_n_seconds(logging.ERROR, "%s: a pass failed; trying again", 10, name, exc_info=True, apart=name)
 
 
 class RepeatedThread:

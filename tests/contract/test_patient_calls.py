@@ -121,6 +121,12 @@ def test_a_dispatcher_whose_port_is_wrong_is_told_at_once() -> None:
     assert time.monotonic() - began_s < 1
 
 
+@pytest.mark.parametrize("host", ["a..b", "x" * 64 + ".example"])
+def test_a_name_that_none_can_have_is_told_as_others_are(host: str) -> None:
+    with pytest.raises(errors.UnavailableError, match="the dispatcher does not answer: "):
+        reaching.check_answers(naming.dispatcher(f"{host}:5050"), 30.0, "the dispatcher")
+
+
 def test_what_a_server_refuses_is_not_tried_again(caplog: pytest.LogCaptureFixture) -> None:
     port = addresses.free_port(addresses.to_bind("localhost"))
 

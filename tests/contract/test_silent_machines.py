@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import socket
 import threading
+from typing import Any
 
 import pytest
 
@@ -57,3 +58,31 @@ def test_a_connection_stays_as_it_was_used() -> None:
         with accepted:
             assert own.recv(1) == b"x", "it waits"
             answering.join()
+
+
+def test_a_name_server_that_is_silent_holds_nobody_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of machines that are gone there may be thousands, each of which takes it ten seconds."""
+    answers, asked, known = threading.Event(), list[str](), socket.getaddrinfo
+
+    def ask(host: str, *rest: Any, **more: Any) -> Any:
+        if not host.endswith(".example"):
+            return known(host, *rest, **more)
+        asked.append(host)
+        answers.wait()
+        return known("127.0.0.1", *rest, **more)
+
+    with socket.create_server(("127.0.0.1", 0)) as server, socket.create_connection(server.getsockname()) as first:
+        port = server.getsockname()[1]
+        machines, named = SilentMachines(SILENCE_S), [f"worker-{number}.example:{port}" for number in range(100)]
+        monkeypatch.setattr(socket, "getaddrinfo", ask)
+        try:
+            assert machines.look(named) == 0
+            assert asked == ["worker-0.example"], "one after the other, and no more than one at a time"
+            assert machines.look([*named, f"127.0.0.1:{port}"]) == 1, "what needs no look-up is known at once"
+            assert limit_ms(first) == 1000 * SILENCE_S
+        finally:
+            answers.set()
+        with socket.create_connection(server.getsockname()) as later:
+            while machines.look(named) == 0:
+                assert len(asked) <= len(named)
+            assert limit_ms(later) == 1000 * SILENCE_S

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from pathlib import Path
 
-import grpc
 import pytest
 
 from tfquiver.clock import ManualClock
@@ -14,7 +13,6 @@ from tfquiver.proto.tfquiver.v1 import coordinator_pb2
 from tfquiver.scanning import tfrecord
 from tfquiver.service.dispatcher.journal_and_graphs import journal_reader as journal
 from tfquiver.service.dispatcher.reaper import Reaper, Timeouts
-from tfquiver.service.dispatcher.repeated import attempt
 from tfquiver.service.dispatcher.session_news import UnreadKeys, all_quiet
 from tfquiver.service.dispatcher.task_table import TaskTable
 
@@ -236,23 +234,6 @@ def test_a_lost_worker_is_told_of_once_until_it_is_back(
     assert [message for message in caplog.messages if "lost" in message] == [
         "worker a:1 is lost: epochs that others have read will end without it, others wait"
     ] * 2
-
-
-class _Away(grpc.RpcError):
-    def code(self) -> grpc.StatusCode:
-        return grpc.StatusCode.DEADLINE_EXCEEDED
-
-    def details(self) -> str:
-        return "Deadline Exceeded"
-
-
-def test_who_does_not_answer_is_told_of_now_and_then(caplog: pytest.LogCaptureFixture) -> None:
-    def step() -> None:
-        raise _Away
-
-    for _ in range(100):
-        attempt("reaper", step)
-    assert caplog.messages == ["reaper: DEADLINE_EXCEEDED: Deadline Exceeded; nothing is done meanwhile"]
 
 
 def lost_and_back(reaper: Reaper, service: Service) -> None:

@@ -32,7 +32,7 @@ def check_answers(address: str, timeout_s: float, what: str) -> None:
             break
         except TimeoutError:
             pass  # what follows says so
-        except (OSError, OverflowError) as error:
+        except (OSError, OverflowError, UnicodeError) as error:  # the last: no machine can be called so
             if at == len(several):
                 reason = unreached.why(address, str(error))
                 raise errors.UnavailableError(f"{what} does not answer: {reason}; {unreached.CHECK}") from error

@@ -11,17 +11,14 @@ import ctypes
 import os
 import socket
 import sys
-import time
 from collections.abc import Container, Iterable, Iterator
 from pathlib import Path
 
-from tfquiver.grpc_plumbing import addresses
+from tfquiver.unreached_servers.remote_ends import RemoteEnds
 
 _LIBC = ctypes.CDLL(None, use_errno=True)
 _PROC = Path("/proc/self")
 _REMOTE, _INODE = 2, 9  # columns of /proc/net/tcp, see proc(5)
-_MAPPED = b"\0" * 10 + b"\xff" * 2  # an IPv4 address in IPv6
-_KNOWN_S = 60.0  # a name may mean another machine later
 _IDLE_PART, _AGAIN_PART = 3, 6  # of the time: until the kernel asks, and between two questions
 
 
@@ -30,44 +27,23 @@ class SilentMachines:
 
     def __init__(self, silence_s: float) -> None:
         self._silence_s = silence_s
-        self._ends: dict[str, tuple[float, frozenset[str]]] = {}  # server -> when looked up, and what was found
+        self._remote_ends = RemoteEnds()
 
     def look(self, servers: Iterable[str]) -> int:
         """From now on the kernel ends this process's connections to these servers (host:port) when their machine has
         acknowledged nothing for `silence_s`, though there was something to acknowledge: if need be, a question whether
-        it is there. A process that hangs on a machine that is there is waited for as before.
+        it is there. A process that hangs on a machine that is there is waited for as before, unless it has been sent
+        more than its buffers take, some MB: nobody has acknowledged that.
 
-        Returns of how many connections this was not yet so. Takes what the look-up of names takes. Raises OSError where
-        this process's connections cannot be looked at.
+        Returns of how many connections this was not yet so. Takes up to a second where names are to be looked up; of
+        those that take longer connections have their turn when it is called again. Raises OSError where this process's
+        connections cannot be looked at.
         """
         if sys.platform != "linux":
             return 0
-        now = time.monotonic()
-        self._ends = {server: self._looked_up(server, now) for server in servers}
-        ends = frozenset[str]().union(*(found for _, found in self._ends.values()))
+        ends = self._remote_ends.of(servers)
         inodes = _inodes(ends) if ends else set[int]()
         return sum(_limit(fd, inode, self._silence_s) for fd, inode in _sockets() if inode in inodes) if inodes else 0
-
-    def _looked_up(self, server: str, now: float) -> tuple[float, frozenset[str]]:
-        known = self._ends.get(server)
-        if known is not None and now - known[0] < _KNOWN_S:
-            return known
-        with contextlib.suppress(OSError, ValueError, UnicodeError):  # who cannot be looked up has no new connection
-            return now, frozenset(_remote_ends(server))
-        return known or (now, frozenset())
-
-
-def _remote_ends(server: str) -> Iterator[str]:
-    """As /proc/net/tcp writes them: each word of the address in the machine's order of bytes."""
-    host, port = addresses.split(server)
-    for family, *_, where in socket.getaddrinfo(host, port, type=socket.SOCK_STREAM):
-        packed = socket.inet_pton(family, str(where[0]).partition("%")[0])
-        forms = [packed] if family == socket.AF_INET6 else [packed, _MAPPED + packed]
-        yield from (f"{_words(form)}:{port:04X}" for form in forms)
-
-
-def _words(packed: bytes) -> str:
-    return "".join(f"{int.from_bytes(packed[at : at + 4], sys.byteorder):08X}" for at in range(0, len(packed), 4))
 
 
 def _inodes(ends: Container[str]) -> set[int]:
