@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import json
+import zlib
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from itertools import count
 from typing import Any
 
 import aiohttp
@@ -27,10 +29,13 @@ def past(day: bool, jobs: list[str], digest_id: str) -> dict[str, Any]:
     return {"jobs": list(request.jobs)}
 
 
+STATUS = told("name") | {"going_on": [], "store": None}
+
+
 @asynccontextmanager
-async def served() -> AsyncIterator[tuple[aiohttp.ClientSession, int]]:
+async def served(ask: feed_module.Ask = lambda: STATUS) -> AsyncIterator[tuple[aiohttp.ClientSession, int]]:
     """A browser that has the key, and the port."""
-    feed = Feed(lambda: told("name") | {"going_on": [], "store": None})
+    feed = Feed(ask)
     runner = web.AppRunner(application(feed, past, KEY), access_log=None, logger=Log(), handler_cancellation=True)
     await runner.setup()
     try:
@@ -64,6 +69,32 @@ async def test_a_page_for_which_there_is_no_place_says_so_and_has_one_later(monk
                 async with browser.get(events) as later:
                     if b"coordinator" in await later.content.readline():
                         break
+
+
+@on_loop
+async def test_events_of_thousands_are_packed_for_who_can_unpack_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(feed_module, "EVERY_S", 0.05)
+    (dataset,), asked = STATUS["datasets"], count()
+
+    def ask() -> dict[str, Any]:
+        return STATUS | {"coordinator": f"c{next(asked)}", "datasets": [dataset] * 2000}
+
+    async with served(ask) as (browser, port):
+        events, pages = f"http://127.0.0.1:{port}/events", []
+        for accepted in ("gzip, deflate", "identity"):
+            unpacking, sent, text = zlib.decompressobj(zlib.MAX_WBITS | 16), 0, b""
+            kind = {"Accept-Encoding": accepted}
+            async with asyncio.timeout(60), browser.get(events, headers=kind, auto_decompress=False) as page:
+                while text.count(b"\n\n") < 3:
+                    some = await page.content.readany()
+                    sent += len(some)
+                    text += unpacking.decompress(some) if "Content-Encoding" in page.headers else some
+            *whole, _ = text.split(b"\n\n")
+            numbers = [int(json.loads(one.removeprefix(b"data: "))["coordinator"][1:]) for one in whole]
+            assert numbers == sorted(numbers)
+            pages.append(len(text) / sent)
+    assert pages[0] > 8, "a tenth, or less"
+    assert pages[1] == 1
 
 
 HEAD = b"GET %s HTTP/1.1\r\nHost: 127.0.0.1:%d\r\nCookie: tfquiver_key_%d=" + KEY.encode() + b"\r\n"
@@ -102,3 +133,15 @@ async def test_nothing_that_is_asked_for_is_a_fault(caplog: pytest.LogCaptureFix
             assert await status(nonsense) == 400, nonsense[:20]
     assert len(caplog.messages) <= 1, "anybody can send them: once a minute is enough"
     assert all(line.isprintable() and len(line) < 400 for line in caplog.messages)
+
+
+@on_loop
+async def test_who_has_no_key_is_answered_once() -> None:
+    """Thousands of requests at once, none of whose answers is taken, kept a place for as long as anybody liked."""
+    async with served() as (_, port):
+        for request in (b"GET / HTTP/1.1\r\nHost: a\r\n\r\n", b"GET /?key=x HTTP/1.1\r\nHost: a:b\r\n\r\n"):
+            reader, writer = await asyncio.open_connection("127.0.0.1", port)
+            writer.write(request * 3)
+            async with asyncio.timeout(20):
+                assert (await reader.read()).count(b"HTTP/1.1 4") == 1
+            writer.close()
