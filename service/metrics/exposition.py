@@ -28,6 +28,7 @@ Families = Callable[[], AsyncIterable[Metric]]
 
 MOST_AT_ONCE = 8  # scrapes; the next ones are hung up on
 _SILENT_S = 5.0
+_ACCEPT_PAUSE_S = 0.1
 ANSWER_S = 5.0
 LONGEST_S = 15.0  # of one scrape, from its first byte to its last: who sends one now and then is never silent
 
@@ -99,6 +100,15 @@ class _Server(socketserver.ThreadingMixIn, simple_server.WSGIServer):
             for request in [one for one, begun in self._begun.items() if begun < latest]:
                 with contextlib.suppress(OSError):
                     request.shutdown(socket.SHUT_RDWR)
+
+    def get_request(self) -> tuple[socket.socket, object]:
+        """Whoever waits to be accepted would wake the thread again at once; descriptors come back when others leave."""
+        try:
+            return super().get_request()
+        except OSError as error:
+            every_n_seconds(logging.WARNING, "a scrape of the metrics cannot be accepted: %s", 60, error)
+            time.sleep(_ACCEPT_PAUSE_S)
+            raise
 
     def process_request(self, request, client_address) -> None:  # type: ignore[no-untyped-def]
         with self._lock:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import resource
 import socket
 import threading
 import time
@@ -155,4 +156,24 @@ async def test_scrapes_for_which_there_was_no_thread_take_no_place(monkeypatch: 
         while left[0]:
             with pytest.raises(OSError):
                 await asyncio.to_thread(scraped, where)
+        assert (await asyncio.to_thread(scraped, where))["tfquiver_answer"] == 42
+
+
+@on_loop
+async def test_out_of_descriptors_the_thread_is_not_kept_busy_and_scrapes_come_later(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    complaints: list[float] = []
+    monkeypatch.setattr(exposition, "every_n_seconds", lambda *_: complaints.append(time.monotonic()))
+    with exposition.exposed("127.0.0.1:0", "node", one_gauge) as where, socket.socket() as caller:
+        soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (3, hard))
+        try:
+            caller.connect(addresses.split(where))
+            async with asyncio.timeout(20):
+                while len(complaints) < 4:
+                    await asyncio.sleep(0.01)
+        finally:
+            resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+        assert complaints[3] - complaints[0] > 0.25, "three tries, a pause before each"
         assert (await asyncio.to_thread(scraped, where))["tfquiver_answer"] == 42
