@@ -7,6 +7,7 @@ import os
 import shutil
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -18,11 +19,13 @@ import pytest
 
 from tests.support.cluster import Cluster, Server, wait_until
 from tests.support.records import stream
-from tfquiver.cli import main
+from tfquiver.cli import calls, main
 from tfquiver.cli.doctor import cluster as doctor_cluster
 from tfquiver.cli.doctor import machine
 from tfquiver.grpc_plumbing import rpc
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2, coordinator_pb2_grpc, node_pb2, node_pb2_grpc, types_pb2
+
+_MANY = 8
 
 
 @pytest.fixture
@@ -45,7 +48,7 @@ def told(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, dict
 @contextmanager
 def serving(servicer: node_pb2_grpc.NodeServicer | None) -> Iterator[str]:
     """None: an older node, which knows no call."""
-    with ThreadPoolExecutor(1) as pool:
+    with ThreadPoolExecutor(_MANY) as pool:
         server = grpc.server(pool)
         if servicer is not None:
             node_pb2_grpc.add_NodeServicer_to_server(servicer, server)
@@ -159,6 +162,51 @@ def test_a_node_that_is_known_to_be_gone_is_no_closed_port(told: set[str], verdi
     with serving(Meets()) as address:
         [found] = doctor_cluster._reach([types_pb2.NodeInfo(node_id="one", control_address=address)], "", told)
     assert (found.verdict, found.why) == (verdict, why)
+
+
+class Waits(Meets):
+    """As a node does that tries one that is stopped: for longer than other calls may take. All of them at once."""
+
+    def __init__(self) -> None:
+        self._all, self._never = threading.Barrier(_MANY), threading.Event()
+
+    def ReachPeers(self, request: node_pb2.ReachPeersRequest, context: Any) -> node_pb2.ReachPeersReply:
+        self._all.wait(10)
+        self._never.wait(5 * SHORT_S)
+        return super().ReachPeers(request, context)
+
+
+SHORT_S = 0.2
+
+
+def test_nodes_that_wait_for_others_are_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(calls, "CALL_S", SHORT_S)
+    with serving(Waits()) as address:
+        nodes = [types_pb2.NodeInfo(node_id=str(number), control_address=address) for number in range(_MANY)]
+        [found] = doctor_cluster._reach(nodes, "", {"dead"})
+    assert (found.verdict, found.why.partition(":")[0]) == ("fail", f"{_MANY} of {2 * _MANY} ways closed")
+
+
+def test_of_thousands_of_nodes_no_more_are_connected_to_at_a_time_than_there_are_descriptors_for(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(calls, "AT_ONCE", 2)
+    open_now, most, made = set[int](), list[int](), rpc.channel
+
+    @contextmanager
+    def counted(*arguments: Any) -> Iterator[grpc.Channel]:
+        with made(*arguments) as channel:
+            open_now.add(id(channel))
+            most.append(len(open_now))
+            yield channel
+            open_now.remove(id(channel))
+
+    monkeypatch.setattr(rpc, "channel", counted)
+    with serving(Meets()) as address:
+        nodes = [types_pb2.NodeInfo(node_id=str(number), control_address=address) for number in range(5)]
+        answers = doctor_cluster._ask_all(nodes, "ReachPeers", node_pb2.ReachPeersRequest(most=1), "")
+    assert [len(one.peers) for one in answers] == [3] * 5
+    assert (len(most), max(most)) == (5, 2)
 
 
 def test_where_no_node_answers_no_way_between_them_is_called_well(

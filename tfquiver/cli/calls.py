@@ -27,7 +27,7 @@ from tfquiver.unreached_servers import reaching, unreached
 
 CALL_S = 5.0
 CONNECT_S = 1.0  # to a node: one that is dead must not hold up what is said of the others
-_AT_ONCE = 256  # each node that is asked takes a descriptor
+AT_ONCE = 256  # each node that is asked takes a descriptor
 
 
 def add_where(
@@ -119,26 +119,33 @@ def ask_if_known(method: Callable[..., Any], request: Any, token: str, whom: str
     try:
         return ask(method, request, token, whom, timeout_s)
     except errors.TfquiverError as error:
-        cause = error.__cause__
-        if isinstance(cause, grpc.RpcError) and cause.code() is grpc.StatusCode.UNIMPLEMENTED:
+        if is_unknown(error):
             return None
         raise
+
+
+def is_unknown(error: errors.TfquiverError) -> bool:
+    """Whether the server that answers so is older than the call."""
+    cause = error.__cause__
+    return isinstance(cause, grpc.RpcError) and cause.code() is grpc.StatusCode.UNIMPLEMENTED
 
 
 Asked = tuple[Callable[..., Any], Any, str]  # a method, its request, and whom it asks
 
 
-def ask_all(questions: Sequence[Asked], token: str, wait_for_ready: bool = True) -> Iterator[Any]:
+def ask_all(
+    questions: Sequence[Asked], token: str, wait_for_ready: bool = True, timeout_s: float = 0.0
+) -> Iterator[Any]:
     """The replies in order, each a message or the typed error; a few hundred are asked at once.
 
     `wait_for_ready` False: whom a channel's first attempt to connect does not reach (CONNECT_S, as `node_channel` has
-    it) is taken for silent; who is connected still has CALL_S.
+    it) is taken for silent; who is connected still has `timeout_s` (0: CALL_S).
     """
-    metadata = rpc.metadata(token)
-    for at in range(0, len(questions), _AT_ONCE):
+    metadata, timeout_s = rpc.metadata(token), timeout_s or CALL_S
+    for at in range(0, len(questions), AT_ONCE):
         calls = [
-            (method.future(request, timeout=CALL_S, metadata=metadata, wait_for_ready=wait_for_ready), whom)  # type: ignore[attr-defined]
-            for method, request, whom in questions[at : at + _AT_ONCE]
+            (method.future(request, timeout=timeout_s, metadata=metadata, wait_for_ready=wait_for_ready), whom)  # type: ignore[attr-defined]
+            for method, request, whom in questions[at : at + AT_ONCE]
         ]
         for call, whom in calls:
             try:
@@ -146,9 +153,11 @@ def ask_all(questions: Sequence[Asked], token: str, wait_for_ready: bool = True)
             except grpc.RpcError as error:
                 # Why one is not reached takes a look at it: of hundreds that would add up.
                 not_connected = not wait_for_ready and error.code() is grpc.StatusCode.UNAVAILABLE
-                within_s = CONNECT_S if not_connected else CALL_S
+                within_s = CONNECT_S if not_connected else timeout_s
                 silent = errors.UnavailableError(f"{whom} does not answer within {within_s:g} s")
-                yield silent if not_connected or _is_silent(error) else rpc.from_rpc_error(error, whom)
+                found = silent if not_connected or _is_silent(error) else rpc.from_rpc_error(error, whom)
+                found.__cause__ = error
+                yield found
 
 
 def typed(error: grpc.RpcError, whom: str, timeout_s: float = 0.0) -> errors.TfquiverError:

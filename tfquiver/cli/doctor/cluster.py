@@ -12,7 +12,7 @@ from tfquiver.cli import calls
 from tfquiver.cli.doctor import versions
 from tfquiver.cli.doctor.finding import Finding, Verdict, fail, ok, skip, warn
 from tfquiver.cli.status_tables import words
-from tfquiver.grpc_plumbing import addresses, rpc
+from tfquiver.grpc_plumbing import addresses
 from tfquiver.plain_text import of_error, plain
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2, coordinator_pb2_grpc, node_pb2, node_pb2_grpc, types_pb2
 from tfquiver.version import VERSION
@@ -21,7 +21,7 @@ _SKEW_MS = 2000
 _PEERS_EACH = 16
 _MOST_NODES = 64  # that are asked to try others; each opens connections
 _MOST_NAMED = 5
-_REACH_S = 15.0
+_REACH_S = 15.0  # a node that tries others waits ten for those that are silent
 
 
 def findings(address: str, token: str) -> Iterator[Finding]:
@@ -85,7 +85,7 @@ def _nodes(told: coordinator_pb2.ListNodesReply, token: str) -> Iterator[Finding
     yield ok("nodes", f"{len(nodes)}, {len(storing)} of which store")
     yield _advertised(nodes)
     before_ms = time.time() * 1000
-    answers = _ask_all(nodes, token)
+    answers = _ask_all(nodes, "Status", node_pb2.StatusRequest(), token)
     yield from _answers(nodes, answers, (before_ms, time.time() * 1000))
     answering = [node for node, one in zip(nodes, answers, strict=True) if isinstance(one, node_pb2.StatusReply)]
     if sum(bool(node.data_address) for node in nodes) > 1:
@@ -103,14 +103,20 @@ def _advertised(nodes: Sequence[types_pb2.NodeInfo]) -> Finding:
     return ok("advertised addresses", "one machine" if local else "none is a loopback address")
 
 
-def _ask_all(nodes: Sequence[types_pb2.NodeInfo], token: str) -> list[Any]:
-    with ExitStack() as stack:
-        questions: list[calls.Asked] = []
-        for node in nodes:
-            stub: Any = node_pb2_grpc.NodeStub(stack.enter_context(rpc.channel(node.control_address)))
-            whom = f"node {words.short(node.node_id)} at {node.control_address}"
-            questions.append((stub.Status, node_pb2.StatusRequest(), whom))
-        return list(calls.ask_all(questions, token))
+def _ask_all(
+    nodes: Sequence[types_pb2.NodeInfo], method: str, request: Any, token: str, timeout_s: float = 0.0
+) -> list[Any]:
+    """What each says to a call of Node, as `calls.ask_all` has it."""
+    answers = list[Any]()
+    for at in range(0, len(nodes), calls.AT_ONCE):
+        with ExitStack() as stack:
+            questions: list[calls.Asked] = []
+            for node in nodes[at : at + calls.AT_ONCE]:
+                stub = node_pb2_grpc.NodeStub(stack.enter_context(calls.node_channel(node.control_address)))
+                whom = f"node {words.short(node.node_id)} at {node.control_address}"
+                questions.append((getattr(stub, method), request, whom))
+            answers += calls.ask_all(questions, token, wait_for_ready=False, timeout_s=timeout_s)
+    return answers
 
 
 def _answers(
@@ -141,21 +147,17 @@ def _reach(nodes: Sequence[types_pb2.NodeInfo], token: str, told: Collection[str
     what = "nodes reach one another"
     request = node_pb2.ReachPeersRequest(most=_PEERS_EACH)
     tried, closed, older, away, wrong, slowest_us = 0, 0, 0, 0, [], 0
-    for node in nodes[:_MOST_NODES]:
-        whom = f"node {words.short(node.node_id)} at {node.control_address}"
-        with rpc.channel(node.control_address) as channel:
-            stub: Any = node_pb2_grpc.NodeStub(channel)
-            try:
-                reply = calls.ask_if_known(stub.ReachPeers, request, token, whom)
-                if reply is None:
-                    older += 1
-                    continue
-            except errors.PermissionError_:
-                yield skip(what, "not tried: that is for admins", "give --auth_token_file with the token of one")
-                return
-            except errors.TfquiverError as error:
-                wrong.append(of_error(error))
-                continue
+    asked = nodes[:_MOST_NODES]
+    for node, reply in zip(asked, _ask_all(asked, "ReachPeers", request, token, _REACH_S), strict=True):
+        if isinstance(reply, errors.PermissionError_):
+            yield skip(what, "not tried: that is for admins", "give --auth_token_file with the token of one")
+            return
+        if isinstance(reply, errors.TfquiverError):
+            if calls.is_unknown(reply):
+                older += 1
+            else:
+                wrong.append(of_error(reply))
+            continue
         for peer in reply.peers:
             if peer.error and peer.node_id in told:
                 away += 1

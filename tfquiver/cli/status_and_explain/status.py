@@ -37,7 +37,6 @@ from tfquiver.proto.tfquiver.v1 import (
 )
 from tfquiver.roles_and_tokens import own_token
 
-_NODES_AT_ONCE = 256  # each takes a descriptor
 _MOST_SESSIONS = 100_000
 _SESSIONS = 20
 _HELP_SESSIONS = f"how many, newest first; default: {_SESSIONS}"
@@ -217,8 +216,8 @@ def _unasked(node: types_pb2.NodeInfo) -> dict[str, Any]:
 
 def _nodes(nodes: Sequence[types_pb2.NodeInfo], token: str, kept: KeptChannels | None) -> Iterator[dict[str, Any]]:
     """All at once: a node that is dead, or hangs, must not hold up what is said of the others."""
-    for at in range(0, len(nodes), _NODES_AT_ONCE):
-        some = nodes[at : at + _NODES_AT_ONCE]
+    for at in range(0, len(nodes), calls.AT_ONCE):
+        some = nodes[at : at + calls.AT_ONCE]
         silent = list[str]()
         with ExitStack() as stack:
             questions: list[calls.Asked] = []
