@@ -21,7 +21,7 @@ from tfquiver.cluster_address import running, service_name
 from tfquiver.digests import formats
 from tfquiver.grpc_plumbing import rpc
 from tfquiver.grpc_plumbing.kept_channels import KeptChannels
-from tfquiver.proto.tfquiver.v1 import coordinator_pb2, types_pb2
+from tfquiver.proto.tfquiver.v1 import coordinator_pb2
 from tfquiver.roles_and_tokens import own_token
 from tfquiver.unreached_servers import reaching, unreached
 
@@ -206,8 +206,13 @@ def _numbers(message: Any, fields: dict[str, Any]) -> dict[str, Any]:
     return fields
 
 
-def settings(stub: Any, datasets: Sequence[types_pb2.Dataset], token: str, whom: str) -> list[dict[str, Any]]:
-    """Data sets as plain values, each with its `cache` setting. One that is removed meanwhile is left out."""
+def settings(stub: Any, listed: coordinator_pb2.ListDatasetsReply, token: str, whom: str) -> list[dict[str, Any]]:
+    """Data sets as plain values, each with its `cache` setting. `listed`: with settings. Where the coordinator is older
+    and tells none, each is asked for; one that is removed meanwhile is left out."""
+    datasets = listed.datasets
+    if len(listed.settings) == len(datasets):
+        both = zip(datasets, listed.settings, strict=True)
+        return [plain(dataset) | {"cache": cache_setting.plain(its)} for dataset, its in both]
     questions = [(stub.GetCache, coordinator_pb2.GetCacheRequest(digest_id=one.digest_id), whom) for one in datasets]
     told = []
     for dataset, reply in zip(datasets, ask_all(questions, token), strict=True):

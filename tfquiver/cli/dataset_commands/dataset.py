@@ -71,7 +71,8 @@ def _count(text: str) -> int:
 def _list(arguments: argparse.Namespace) -> int:
     with _service(arguments) as (ask, stub):
         whom = f"coordinator {coordinator_address(calls.where(arguments))}"
-        told = calls.settings(stub, _all(ask, stub), calls.token(arguments), whom)
+        listed = ask(stub.ListDatasets, coordinator_pb2.ListDatasetsRequest(with_settings=True))
+        told = calls.settings(stub, listed, calls.token(arguments), whom)
     with named.service(arguments) as (ask_named, stub, _):
         told = names.joined(names.all_named(ask_named, stub), told)
         told = names.with_residents(ask_named, stub, told)

@@ -19,7 +19,7 @@ _UNNAMED = re.compile(r"(?<![\w./-])([A-Za-z0-9][A-Za-z0-9._-]*/)?job-[0-9a-f]{1
 def known(stub: Any, token: str, whom: str) -> dict[str, list[str]]:
     """`jobs` and `datasets` of which something may be decided, the newest first. Raises the typed error."""
     sessions = calls.ask(stub.ListSessions, coordinator_pb2.ListSessionsRequest(), token, whom).sessions
-    datasets = calls.ask(stub.ListDatasets, coordinator_pb2.ListDatasetsRequest(), token, whom).datasets
+    datasets = calls.ask(stub.ListDatasets, coordinator_pb2.ListDatasetsRequest(with_settings=True), token, whom)
     return names([calls.plain(one) for one in sessions], calls.settings(stub, datasets, token, whom))
 
 
@@ -60,7 +60,7 @@ def as_shown(text: str, sessions: Iterable[Mapping[str, Any]], is_json: bool = F
 
 def unread(stub: Any, name: str, token: str, whom: str) -> dict[str, Any] | None:
     """What is told of a data set that the coordinator has, and of which nothing is decided. None: it has none."""
-    datasets = calls.ask(stub.ListDatasets, coordinator_pb2.ListDatasetsRequest(), token, whom).datasets
+    datasets = calls.ask(stub.ListDatasets, coordinator_pb2.ListDatasetsRequest(with_settings=True), token, whom)
     there = any(name == one.name for one in datasets)
     return {"kind": "dataset", "name": name, "decided": False} if there else None
 

@@ -14,7 +14,7 @@ from tfquiver.cli.status_and_explain import sums
 from tfquiver.cli.status_tables.money import Prices
 from tfquiver.proto.tfquiver.v1 import node_pb2
 
-FEW = 32  # nodes and data sets, each of which takes a call
+FEW = 32  # nodes and data sets, each of which may take a call
 THOROUGHLY_EVERY_S = 10.0
 MOST_CALLS_PER_S = 50.0
 

@@ -173,17 +173,18 @@ def collect(
         listed_nodes = calls.ask(stub.ListNodes, coordinator_pb2.ListNodesRequest(), token, whom)
         asked = coordinator_pb2.ListDispatchersRequest()
         listed = calls.ask_if_known(stub.ListDispatchers, asked, token, whom)
-        datasets = calls.ask(stub.ListDatasets, coordinator_pb2.ListDatasetsRequest(), token, whom).datasets
+        of_datasets = coordinator_pb2.ListDatasetsRequest(with_settings=thorough)
+        datasets = calls.ask(stub.ListDatasets, of_datasets, token, whom)
         wanted = coordinator_pb2.ListSessionsRequest(limit=sessions)
         infos = pages.sessions(lambda page: calls.ask(stub.ListSessions, page, token, whom), wanted)
         limits = calls.ask_if_known(stub.ListRemoteIO, coordinator_pb2.ListRemoteIORequest(), token, whom)
-        cached = calls.settings(stub, datasets, token, whom) if thorough else [_unset(one) for one in datasets]
+        cached = calls.settings(stub, datasets, token, whom) if thorough else list(map(_unset, datasets.datasets))
         if unfollowed is not None:
             cached = unfollowed.known(channel, cached, token, whom)
     if kept is not None:
         kept.keep_only([address, *(node.control_address for node in listed_nodes.nodes)])
     told = list(_nodes(listed_nodes.nodes, token, kept) if thorough else map(_unasked, listed_nodes.nodes))
-    names = {dataset.digest_id: dataset.name for dataset in datasets}
+    names = {dataset.digest_id: dataset.name for dataset in datasets.datasets}
     newest = [with_state(plain(info) | {"dataset": names.get(info.digest_id, "")}) for info in infos]
     found = {
         "coordinator": address,

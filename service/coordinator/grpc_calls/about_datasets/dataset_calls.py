@@ -90,6 +90,8 @@ class DatasetCalls(Callers):
                 continue
             reply.datasets.append(told)
             one = reply.datasets[-1]
+            if request.with_settings:
+                reply.settings.append(self._coordinator.caching.placement.setting(one.digest_id))
             share = self._coordinator.caching.share(one.digest_id)
             if share is not None:
                 one.resident_bytes, one.resident_shards = share.resident_bytes, share.resident_shards

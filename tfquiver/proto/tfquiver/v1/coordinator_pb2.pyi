@@ -304,6 +304,9 @@ class ListDatasetsRequest(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
     LOOKED_AT_FIELD_NUMBER: _builtins.int
+    WITH_SETTINGS_FIELD_NUMBER: _builtins.int
+    with_settings: _builtins.bool
+    """what GetCache tells of each, too. Coordinators that do not know it tell none"""
     @_builtins.property
     def looked_at(self) -> _containers.RepeatedScalarFieldContainer[_builtins.bytes]:
         """These alone, at most 32, each with resident_bytes also where nobody has read it since the coordinator was started, as
@@ -314,10 +317,11 @@ class ListDatasetsRequest(_message.Message):
         self,
         *,
         looked_at: _abc.Iterable[_builtins.bytes] | None = ...,
+        with_settings: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["looked_at", b"looked_at"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["looked_at", b"looked_at", "with_settings", b"with_settings"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -328,16 +332,22 @@ class ListDatasetsReply(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
     DATASETS_FIELD_NUMBER: _builtins.int
+    SETTINGS_FIELD_NUMBER: _builtins.int
     @_builtins.property
     def datasets(self) -> _containers.RepeatedCompositeFieldContainer[_types_pb2.Dataset]: ...
+    @_builtins.property
+    def settings(self) -> _containers.RepeatedCompositeFieldContainer[_types_pb2.CacheSetting]:
+        """of each of these, where asked for"""
+
     def __init__(
         self,
         *,
         datasets: _abc.Iterable[_types_pb2.Dataset] | None = ...,
+        settings: _abc.Iterable[_types_pb2.CacheSetting] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["datasets", b"datasets"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["datasets", b"datasets", "settings", b"settings"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
