@@ -246,6 +246,12 @@ def test_a_local_link_to_nothing_is_named(local: Place, tmp_path: Path) -> None:
         local.store.list(f"{tmp_path}/*.tfrecord")
 
 
+def test_all_beneath_a_local_directory_that_is_not_there_is_nothing(local: Place, tmp_path: Path) -> None:
+    local.put("d/a.tfrecord", b"x")
+    assert [info.uri for info in local.store.list(f"{tmp_path}/d/**")] == [f"file://{tmp_path}/d/a.tfrecord"]
+    assert local.store.list(f"{tmp_path}/nowhere/**") == []
+
+
 def test_a_file_server_that_is_dead_keeps_nobody_longer_than_the_deadline(local: Place, tmp_path: Path) -> None:
     """Opening a FIFO waits for its other end, as opening a file of a dead NFS server waits for the server."""
     os.mkfifo(tmp_path / "f")

@@ -97,6 +97,9 @@ class TestOnOneMachine:
         assert command("pin", "train")[1]["pinned"]
         code, said = command("evict", "train")
         assert code == 1 and "pinned: unpin it first" in said
+        for setting in ("none", "auto", "1MiB"):
+            code, said = command("set-cache", "train", setting)
+            assert code == 1 and "train is pinned: unpin it first" in said
         assert command("show", "train")[1]["cache"]["mode"] == "uniform"
         assert not command("unpin", "train")[1]["pinned"]
         code, said = command("evict", "train")
@@ -117,17 +120,22 @@ class TestOnOneMachine:
         assert command("list")[1] == {"datasets": []}
         assert command("show", "train")[0] == 1
 
-    def test_what_cannot_be_made_says_why(self, tmp_path: Path, command: Tfquiver) -> None:
+    def test_what_cannot_be_made_says_why(
+        self, tmp_path: Path, command: Tfquiver, capsys: pytest.CaptureFixture[str]
+    ) -> None:
         code, told = command("create", "nothing", "--source", str(tmp_path / "no-*"), "--wait")
         assert (code, told["state"]) == (1, "failed") and "no match for" in told["reason"]
         code, said = command("prefetch", "nothing")
         assert code == 1 and "refresh it first" in said
+        assert main(["dataset", "create", "nowhere", "--source", f"{tmp_path}/no-directory/", "--wait"]) == 1
+        out, err = capsys.readouterr()
+        assert "no match for" in out and err == "", "a bar is for terminals"
         for arguments, why in (
             (("create", "../x", "--source", "/x"), "names no data set"),
             (("create", "x"), "give --source URI"),
             (("create", "x", "--source", "/x", "--credentials", "AKIASECRET"), "never the secret itself"),
             (("create", "x", "--source", "/x", "--nodes", "rack=r9"), "no node matches"),
-            (("create", "x", "--source", "/x", "--replicas", "2"), "replicas: 2 are more than the 1 node"),
+            (("create", "x", "--source", "/x", "--replicas", "2"), "replicas: 2 are more than the 1 node of the rule"),
             (("create", "x", "--source", "/x", "--rack-local"), "has no label rack"),
             (("prefetch", "x"), "near it there are nothing"),
         ):

@@ -95,7 +95,9 @@ class LocalStore:
             names = sorted(glob.glob(path, recursive=True))  # noqa: PTH207 - pathlib has no absolute patterns
         except OSError as error:  # longer than a path can be, for one
             raise errors.from_os_error(error, pattern) from error
-        return [_info(name, found) for name in names if stat.S_ISREG((found := _stat(name)).st_mode)]
+        # `**` at the end has the directory itself among them, also one that is not there.
+        files = (name for name in names if not name.endswith(os.sep))
+        return [_info(name, found) for name in files if stat.S_ISREG((found := _stat(name)).st_mode)]
 
     def _stat(self, uri: str) -> ObjectInfo:
         path = str(Path(path_of(uri)).absolute())

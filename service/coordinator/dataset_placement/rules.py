@@ -184,7 +184,7 @@ def check(rule: PlacementRule, digest_id: bytes, nodes: Labels) -> None:
         if rule.replicas > len(names):
             where = f"rack {rack}" if rule.rack_local else "the rule"
             raise errors.InvalidArgumentError(
-                f"replicas: {rule.replicas} are more than the {len(names)} nodes of {where}"
+                f"replicas: {rule.replicas} are more than the {len(names)} node{'s' * (len(names) != 1)} of {where}"
             )
 
 

@@ -103,6 +103,14 @@ class NamedRequests(NamedKeeping):
                 after = lifecycle.pinned(after, True)
         return await self._put(after)
 
+    def check_not_pinned(self, who: Identity, digest_id: bytes) -> None:
+        """Raises InUseError: another setting would take a pin's room from it, and it would still be told of."""
+        for name in self._table.holding(digest_id):
+            life = self._table.get(name)
+            if life is not None and life.digest_id == digest_id and life.spec.pin:
+                called = name if self._sees(who, life) else "another's name for it"
+                raise errors.InUseError(f"digest_id: {called} is pinned: unpin it first")
+
     async def evict(self, who: Identity, name: str, force: bool) -> pb2.NamedDataset:
         life = await self._owned(who, name)
         after = lifecycle.evict(life)

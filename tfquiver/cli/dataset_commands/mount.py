@@ -14,10 +14,10 @@ from typing import IO, TYPE_CHECKING, Any
 
 from absl import flags, logging
 from rich.filesize import decimal
-from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn, TransferSpeedColumn
 
 from tfquiver import errors, plain_text
 from tfquiver.cli import calls
+from tfquiver.cli.dataset_commands import waiting
 from tfquiver.cluster_address import service_name
 from tfquiver.digests import formats
 from tfquiver.durable import private_directory
@@ -138,7 +138,7 @@ Serve = Callable[["MountOptions", Callable[[int, int], None], Callable[[types_pb
 
 
 def _shown(options: MountOptions, serve: Serve) -> int:
-    with _bar() as bar:
+    with waiting.bar() as bar:
         scan = bar.add_task("scanning", total=None, visible=False)
 
         def mounted(dataset: types_pb2.Dataset, tree: FileTree) -> None:
@@ -212,7 +212,7 @@ def _again(arguments: argparse.Namespace, cache_dir: Path) -> list[str]:
 
 def _last(lines: IO[bytes]) -> dict[str, Any]:
     """What the process said when it had mounted, or why it has not; empty: it ended without a word."""
-    with _bar() as bar:
+    with waiting.bar() as bar:
         scan = bar.add_task("scanning", total=None, visible=False)
         for line in lines:
             try:
@@ -225,13 +225,6 @@ def _last(lines: IO[bytes]) -> dict[str, Any]:
                 return told
             bar.update(scan, completed=told["done"], total=told["total"], visible=True)
     return {}
-
-
-def _bar() -> Progress:
-    return Progress(
-        TextColumn("{task.description}"), BarColumn(), DownloadColumn(binary_units=True), TransferSpeedColumn(),
-        TimeRemainingColumn(), console=calls.console(stderr=True), transient=True, disable=not sys.stderr.isatty(),
-    )  # fmt: skip
 
 
 def _said(name: str, files: int, size_bytes: int, point: Path) -> str:

@@ -19,7 +19,7 @@ _LOST_S = 60.0  # a coordinator that is restarted meanwhile is waited for
 def bar() -> Progress:
     return Progress(
         TextColumn("{task.description}"), BarColumn(), DownloadColumn(binary_units=True), TransferSpeedColumn(),
-        TimeRemainingColumn(), console=calls.console(stderr=True), transient=True,
+        TimeRemainingColumn(), console=calls.console(stderr=True), transient=True, disable=not sys.stderr.isatty(),
     )  # fmt: skip
 
 

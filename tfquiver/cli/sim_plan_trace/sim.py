@@ -129,7 +129,7 @@ def warn(policy: Shipping) -> None:
 def progress() -> Progress:
     return Progress(
         TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TextColumn("jobs"), TimeElapsedColumn(),
-        console=calls.console(stderr=True), transient=True,
+        console=calls.console(stderr=True), transient=True, disable=not sys.stderr.isatty(),
     )  # fmt: skip
 
 

@@ -153,6 +153,7 @@ class DatasetCalls(Callers):
         who, unset = caller(), request.HasField("setting") and request.setting == types_pb2.CacheSetting()
         if not (unset and who.role is Role.ADMIN and request.digest_id in self._coordinator.caching.placement.settings):
             self._owned(who, request.digest_id)
+        self._coordinator.named.check_not_pinned(who, request.digest_id)
         if unset:
             return await self._coordinator.catalogue.unset_cache(request.digest_id)
         rules.check_kept_once(self._coordinator.caching.placed.rules.find(request.digest_id), request.setting)
@@ -162,7 +163,8 @@ class DatasetCalls(Callers):
     async def AllocateCacheSize(self, request: pb2.AllocateCacheSizeRequest, context: Any) -> types_pb2.CacheSetting:
         checks.hash_("digest_id", request.digest_id)
         checks.between("allocation_bytes", request.allocation_bytes, 0, checks.MAX_BYTES)
-        self._owned(caller(), request.digest_id)
+        self._owned(who := caller(), request.digest_id)
+        self._coordinator.named.check_not_pinned(who, request.digest_id)
         return await self._coordinator.catalogue.allocate_cache(request.digest_id, request.allocation_bytes)
 
     @handled

@@ -300,7 +300,8 @@ class CoordinatorServicer(object):
         """How a data set is cached from now on. Durable when it returns; idempotent. The reply says what was fixed where the
         request left it open. An empty setting (not: none) takes the one there is away, that of a data set that is not registered any
         more included. Errors: NOT_FOUND (unknown digest_id), INVALID_ARGUMENT (no room for two chunks),
-        RESOURCE_EXHAUSTED (more than the quotas of the live nodes have, or than other settings leave of them).
+        RESOURCE_EXHAUSTED (more than the quotas of the live nodes have, or than other settings leave of them),
+        FAILED_PRECONDITION (it is the version of a name that is pinned: unpin that first).
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

@@ -66,7 +66,8 @@ class CoordinatorStub:
     """How a data set is cached from now on. Durable when it returns; idempotent. The reply says what was fixed where the
     request left it open. An empty setting (not: none) takes the one there is away, that of a data set that is not registered any
     more included. Errors: NOT_FOUND (unknown digest_id), INVALID_ARGUMENT (no room for two chunks),
-    RESOURCE_EXHAUSTED (more than the quotas of the live nodes have, or than other settings leave of them).
+    RESOURCE_EXHAUSTED (more than the quotas of the live nodes have, or than other settings leave of them),
+    FAILED_PRECONDITION (it is the version of a name that is pinned: unpin that first).
     """
     GetCache: _grpc.UnaryUnaryMultiCallable[_coordinator_pb2.GetCacheRequest, _types_pb2.CacheSetting]
     """Read-only. Errors: NOT_FOUND (unknown digest_id). A data set that was never set has CACHE_MODE_UNSPECIFIED."""
@@ -241,7 +242,8 @@ class CoordinatorAsyncStub(CoordinatorStub):
     """How a data set is cached from now on. Durable when it returns; idempotent. The reply says what was fixed where the
     request left it open. An empty setting (not: none) takes the one there is away, that of a data set that is not registered any
     more included. Errors: NOT_FOUND (unknown digest_id), INVALID_ARGUMENT (no room for two chunks),
-    RESOURCE_EXHAUSTED (more than the quotas of the live nodes have, or than other settings leave of them).
+    RESOURCE_EXHAUSTED (more than the quotas of the live nodes have, or than other settings leave of them),
+    FAILED_PRECONDITION (it is the version of a name that is pinned: unpin that first).
     """
     GetCache: _aio.UnaryUnaryMultiCallable[_coordinator_pb2.GetCacheRequest, _types_pb2.CacheSetting]  # type: ignore[assignment]
     """Read-only. Errors: NOT_FOUND (unknown digest_id). A data set that was never set has CACHE_MODE_UNSPECIFIED."""
@@ -467,7 +469,8 @@ class CoordinatorServicer(metaclass=_abc_1.ABCMeta):
         """How a data set is cached from now on. Durable when it returns; idempotent. The reply says what was fixed where the
         request left it open. An empty setting (not: none) takes the one there is away, that of a data set that is not registered any
         more included. Errors: NOT_FOUND (unknown digest_id), INVALID_ARGUMENT (no room for two chunks),
-        RESOURCE_EXHAUSTED (more than the quotas of the live nodes have, or than other settings leave of them).
+        RESOURCE_EXHAUSTED (more than the quotas of the live nodes have, or than other settings leave of them),
+        FAILED_PRECONDITION (it is the version of a name that is pinned: unpin that first).
         """
 
     @_abc_1.abstractmethod
