@@ -37,7 +37,7 @@ from tfquiver.roles_and_tokens.identity import EVERYBODY
 from tfquiver.service.coordinator.coordinator import Coordinator
 from tfquiver.service.coordinator.measuring import step_meter
 from tfquiver.service.coordinator.measuring.step_meter import StepReading
-from tfquiver.service.coordinator.policies.check import MOST_BYTES_PER_S
+from tfquiver.service.coordinator.policies.views_and_plans.check import MOST_BYTES_PER_S
 
 
 def is_whole(coordinator: Coordinator) -> bool:

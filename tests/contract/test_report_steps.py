@@ -22,7 +22,7 @@ from tfquiver.service.coordinator.grpc_calls.about_jobs import listing_calls, st
 from tfquiver.service.coordinator.grpc_calls.about_jobs.step_calls import INTERVAL_MS
 from tfquiver.service.coordinator.grpc_calls.server import CoordinatorServer
 from tfquiver.service.coordinator.measuring import step_meters
-from tfquiver.service.coordinator.planning.explain import Explanation
+from tfquiver.service.coordinator.planning.explanations.explain import Explanation
 
 DIGEST = numbered_digest(200, "data")
 DATA = DIGEST.digest_id

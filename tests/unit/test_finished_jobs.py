@@ -10,7 +10,7 @@ import pytest
 from tfquiver.clock import ManualClock
 from tfquiver.service.coordinator.measuring.counters import Counters
 from tfquiver.service.coordinator.measuring.job_meter import Measured
-from tfquiver.service.coordinator.planning.finished import KEPT_S, MOST_JOBS, FinishedJob, FinishedJobs
+from tfquiver.service.coordinator.planning.explanations.finished import KEPT_S, MOST_JOBS, FinishedJob, FinishedJobs
 from tfquiver.service.coordinator.policies.interface import Allocation
 
 JOB = FinishedJob("a", "a", "data (00)", 0.0, Allocation("uniform", 10))

@@ -14,12 +14,12 @@ from hypothesis import strategies as st
 
 from tests.unit.policy_world import GB, POLICIES, one_job_each, settled, views, with_rates
 from tfquiver import errors
-from tfquiver.service.coordinator.planning.explain import explain
+from tfquiver.service.coordinator.planning.explanations.explain import explain
 from tfquiver.service.coordinator.planning.hysteresis import Patience
 from tfquiver.service.coordinator.planning.moves import HOUR_S
 from tfquiver.service.coordinator.planning.planner import Planner
-from tfquiver.service.coordinator.policies.check import check_plan
 from tfquiver.service.coordinator.policies.interface import Allocation, ClusterView, JobView, Plan
+from tfquiver.service.coordinator.policies.views_and_plans.check import check_plan
 
 TWO = one_job_each([100, 100], [1e8, 9e7], 100, None)
 WHOLE = Allocation("uniform", 100 * GB)

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 
 from tfquiver.service.coordinator.planning.history import Decision
 from tfquiver.service.coordinator.policies.interface import Allocation, ClusterView, Plan
-from tfquiver.service.coordinator.policies.pins import pinned, remote_pins
+from tfquiver.service.coordinator.policies.views_and_plans.pins import pinned, remote_pins
 
 # A job's bandwidth follows every measurement: less than twice, or than half of it, is not told of.
 _NOTABLE = 2.0

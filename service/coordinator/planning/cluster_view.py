@@ -27,12 +27,6 @@ from tfquiver.service.coordinator.dataset_registry.registry import Registry
 from tfquiver.service.coordinator.long_work.in_parts import InParts
 from tfquiver.service.coordinator.measuring.meters import GONE_S
 from tfquiver.service.coordinator.planning.names import Names, names_of
-from tfquiver.service.coordinator.policies.check import (
-    LEAST_BYTES_PER_S,
-    MOST_ACCELERATORS,
-    MOST_BYTES,
-    MOST_BYTES_PER_S,
-)
 from tfquiver.service.coordinator.policies.interface import (
     Allocation,
     ClusterView,
@@ -40,6 +34,12 @@ from tfquiver.service.coordinator.policies.interface import (
     DatasetView,
     JobView,
     Mode,
+)
+from tfquiver.service.coordinator.policies.views_and_plans.check import (
+    LEAST_BYTES_PER_S,
+    MOST_ACCELERATORS,
+    MOST_BYTES,
+    MOST_BYTES_PER_S,
 )
 from tfquiver.service.coordinator.probing.ideal import could_read, is_guess
 from tfquiver.service.coordinator.probing.probes import Probes

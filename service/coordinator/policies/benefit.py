@@ -16,7 +16,7 @@ from tfquiver.service.coordinator.policies.interface import (
     Plan,
 )
 from tfquiver.service.coordinator.policies.irregular import in_parts, without_guests
-from tfquiver.service.coordinator.policies.pins import (
+from tfquiver.service.coordinator.policies.views_and_plans.pins import (
     free,
     free_bytes,
     jobs_by_dataset,
@@ -25,7 +25,7 @@ from tfquiver.service.coordinator.policies.pins import (
     remote_pins,
     two_chunks_bytes,
 )
-from tfquiver.service.coordinator.policies.reasons import Reasons, Sentences
+from tfquiver.service.coordinator.policies.views_and_plans.reasons import Reasons, Sentences
 from tfquiver.service.coordinator.speed_model.closed_form import hit_ratio
 from tfquiver.service.coordinator.speed_model.demand import reading_rates
 

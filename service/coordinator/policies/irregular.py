@@ -6,9 +6,9 @@ from collections.abc import Callable, Sequence, Set
 from dataclasses import replace
 
 from tfquiver.amounts import of_bytes
-from tfquiver.service.coordinator.policies.columns import given_columns
 from tfquiver.service.coordinator.policies.interface import Allocation, ClusterView, DatasetView, JobView, Plan
-from tfquiver.service.coordinator.policies.pins import (
+from tfquiver.service.coordinator.policies.views_and_plans.columns import given_columns
+from tfquiver.service.coordinator.policies.views_and_plans.pins import (
     free,
     free_bytes,
     jobs_by_dataset,

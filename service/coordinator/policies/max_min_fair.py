@@ -16,11 +16,11 @@ import numpy as np
 
 from tfquiver import errors
 from tfquiver.amounts import of_bytes, of_rate
-from tfquiver.service.coordinator.policies.columns import AllocationColumns, RateColumns, columns_of
 from tfquiver.service.coordinator.policies.interface import Allocation, Bools, ClusterView, Floats, Ints, Plan
 from tfquiver.service.coordinator.policies.irregular import in_parts
-from tfquiver.service.coordinator.policies.pins import free_bytes, pin_reasons, pinned, remote_pins
-from tfquiver.service.coordinator.policies.reasons import Reasons, Sentences
+from tfquiver.service.coordinator.policies.views_and_plans.columns import AllocationColumns, RateColumns, columns_of
+from tfquiver.service.coordinator.policies.views_and_plans.pins import free_bytes, pin_reasons, pinned, remote_pins
+from tfquiver.service.coordinator.policies.views_and_plans.reasons import Reasons, Sentences
 from tfquiver.service.coordinator.speed_model.closed_form import hit_ratio
 from tfquiver.service.coordinator.speed_model.demand import hit_ratio_column, least_remote, reading_rate_column
 from tfquiver.service.coordinator.speed_model.filling import whole_bytes

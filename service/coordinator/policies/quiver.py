@@ -9,7 +9,6 @@ import numpy as np
 
 from tfquiver.amounts import of_bytes
 from tfquiver.service.coordinator.policies.choice import Options, choose
-from tfquiver.service.coordinator.policies.columns import AllocationColumns, columns_of
 from tfquiver.service.coordinator.policies.interface import (
     MODES,
     Allocation,
@@ -20,8 +19,9 @@ from tfquiver.service.coordinator.policies.interface import (
     ViewColumns,
 )
 from tfquiver.service.coordinator.policies.irregular import in_parts, without_guests
-from tfquiver.service.coordinator.policies.pins import free_bytes, pin_reasons, pinned, remote_pins
-from tfquiver.service.coordinator.policies.reasons import Reasons, Sentences
+from tfquiver.service.coordinator.policies.views_and_plans.columns import AllocationColumns, columns_of
+from tfquiver.service.coordinator.policies.views_and_plans.pins import free_bytes, pin_reasons, pinned, remote_pins
+from tfquiver.service.coordinator.policies.views_and_plans.reasons import Reasons, Sentences
 
 # t_miss/t_hit of jobs while not one is measured: only that it is the same for all matters.
 _UNMEASURED_BENEFIT = 2.0

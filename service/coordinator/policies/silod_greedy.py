@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from tfquiver.amounts import of_bytes, of_rate
 from tfquiver.service.coordinator.policies.interface import Allocation, ClusterView, Plan
 from tfquiver.service.coordinator.policies.irregular import in_parts
-from tfquiver.service.coordinator.policies.pins import (
+from tfquiver.service.coordinator.policies.views_and_plans.pins import (
     free,
     free_bytes,
     jobs_by_dataset,

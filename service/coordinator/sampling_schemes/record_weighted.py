@@ -7,9 +7,9 @@ import numpy as np
 
 from tfquiver.draws_and_weights.record_picks import MOST_PLANES, RecordPicks
 from tfquiver.service.coordinator.sampling_schemes import picking
+from tfquiver.service.coordinator.sampling_schemes.arguments.numbers import checked_draws, number, truth
 from tfquiver.service.coordinator.sampling_schemes.chance import Chance
 from tfquiver.service.coordinator.sampling_schemes.interface import Draws, Population
-from tfquiver.service.coordinator.sampling_schemes.numbers import checked_draws, number, truth
 
 
 class RecordsByWeight:

@@ -7,10 +7,10 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 
+from tfquiver.service.coordinator.sampling_schemes.arguments.numbers import checked_draws, number, weights
+from tfquiver.service.coordinator.sampling_schemes.arguments.patterns import check_all_used, first_matches
 from tfquiver.service.coordinator.sampling_schemes.chance import Chance
 from tfquiver.service.coordinator.sampling_schemes.interface import Draws, Population
-from tfquiver.service.coordinator.sampling_schemes.numbers import checked_draws, number, weights
-from tfquiver.service.coordinator.sampling_schemes.patterns import check_all_used, first_matches
 from tfquiver.service.coordinator.sampling_schemes.record_weighted import RecordsByWeight
 
 MOST_EPOCH_SHARE = 100.0

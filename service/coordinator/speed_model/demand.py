@@ -8,7 +8,6 @@ from statistics import fmean
 import numpy as np
 
 from tfquiver.amounts import of_rate
-from tfquiver.service.coordinator.policies.columns import AllocationColumns
 from tfquiver.service.coordinator.policies.interface import (
     MODES,
     Allocation,
@@ -17,7 +16,8 @@ from tfquiver.service.coordinator.policies.interface import (
     JobView,
     ViewColumns,
 )
-from tfquiver.service.coordinator.policies.pins import jobs_by_dataset, remote_pins
+from tfquiver.service.coordinator.policies.views_and_plans.columns import AllocationColumns
+from tfquiver.service.coordinator.policies.views_and_plans.pins import jobs_by_dataset, remote_pins
 from tfquiver.service.coordinator.speed_model.closed_form import hit_ratio, remote_demand, throughput
 from tfquiver.service.coordinator.speed_model.filling import fill
 

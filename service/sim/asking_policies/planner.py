@@ -7,8 +7,8 @@ from collections.abc import Callable
 import numpy as np
 
 from tfquiver import errors
-from tfquiver.service.coordinator.policies.columns import AllocationColumns, RateColumns
 from tfquiver.service.coordinator.policies.interface import MODES, ClusterView, Plan, Policy
+from tfquiver.service.coordinator.policies.views_and_plans.columns import AllocationColumns, RateColumns
 from tfquiver.service.sim.asking_policies.probing import Probing
 from tfquiver.service.sim.asking_policies.shown import Shown, Views
 from tfquiver.service.sim.asking_policies.sight import Sight

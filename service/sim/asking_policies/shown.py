@@ -16,7 +16,6 @@ import numpy as np
 
 from tfquiver.digests.sorted_numbers import distinct
 from tfquiver.service.coordinator.chunk_rotation.chunk_counts import CYCLIC_BYTES, CYCLIC_SHARE
-from tfquiver.service.coordinator.policies.columns import Rows
 from tfquiver.service.coordinator.policies.interface import (
     MODES,
     Allocation,
@@ -25,6 +24,7 @@ from tfquiver.service.coordinator.policies.interface import (
     JobView,
     ViewColumns,
 )
+from tfquiver.service.coordinator.policies.views_and_plans.columns import Rows
 from tfquiver.service.sim.asking_policies.probing import Probing
 from tfquiver.service.sim.asking_policies.sight import Meters, Sight, two_chunks_bytes
 from tfquiver.service.sim.cache_contents.contents import Contents

@@ -16,10 +16,10 @@ from tfquiver import errors
 from tfquiver.clock import Clock
 from tfquiver.plain_text import shortened
 from tfquiver.service.coordinator.dataset_caching.caching import Caching
-from tfquiver.service.coordinator.planning import finished
 from tfquiver.service.coordinator.planning.cluster_view import ClusterViews, allocation_of
-from tfquiver.service.coordinator.planning.explain import Explanation, explain
-from tfquiver.service.coordinator.planning.finished import FinishedJob, FinishedJobs
+from tfquiver.service.coordinator.planning.explanations import finished
+from tfquiver.service.coordinator.planning.explanations.explain import Explanation, explain
+from tfquiver.service.coordinator.planning.explanations.finished import FinishedJob, FinishedJobs
 from tfquiver.service.coordinator.planning.planner import Planner
 from tfquiver.service.coordinator.policies.interface import ClusterView
 from tfquiver.service.coordinator.probing.probes import Probes

@@ -15,7 +15,7 @@ from tfquiver.amounts import of_bytes, of_rate
 from tfquiver.clock import Clock
 from tfquiver.service.coordinator.measuring.counters import Counters
 from tfquiver.service.coordinator.measuring.job_meter import Measured
-from tfquiver.service.coordinator.planning.explain import Explanation, Share
+from tfquiver.service.coordinator.planning.explanations.explain import Explanation, Share
 from tfquiver.service.coordinator.planning.names import Reads
 from tfquiver.service.coordinator.policies.interface import Allocation
 
