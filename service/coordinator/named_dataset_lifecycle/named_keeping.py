@@ -224,10 +224,9 @@ class NamedKeeping:
         progress.begun(self._clock.now())
         if life.phase in (WARMING, EVICTING):
             progress.seen.update(self._membership.storing)
-        shared: Sequence[str] = ()
         if life.phase == EVICTING:
             progress.seen.update(self._membership.lost.node_ids)
-            shared = self._table.holding(life.digest_id, life.spec.name)
+        shared = self._table.holding(life.digest_id, life.spec.name) if life.phase == EVICTING else ()
         may_set = self._clock.now() >= self._not_before.get(life.life, 0.0)
         awaited = {old for old in life.old_digest_ids if self._is_awaited(life, old)}
         pins = {old for old in life.old_digest_ids if self._is_roomy(old)}
