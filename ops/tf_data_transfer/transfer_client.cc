@@ -7,7 +7,7 @@
 #include "ops/tf/status_conversion.h"
 #include "ops/tf_data_transfer/get_element_request.h"
 #include "ops/tf_data_transfer/process.h"
-#include "ops/tf_data_transfer/tensors_in.h"
+#include "ops/tf_data_transfer/tensors_as_bytes/tensors_in.h"
 
 namespace tfquiver {
 namespace {

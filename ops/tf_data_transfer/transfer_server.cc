@@ -9,7 +9,7 @@
 #include "ops/tf/status_conversion.h"
 #include "ops/tf_data_transfer/get_element_request.h"
 #include "ops/tf_data_transfer/process.h"
-#include "ops/tf_data_transfer/tensors_out.h"
+#include "ops/tf_data_transfer/tensors_as_bytes/tensors_out.h"
 
 namespace tfquiver {
 

@@ -71,4 +71,4 @@ def test_folders_say_what_they_are_for_and_stay_small() -> None:
     for folder in folders:
         assert (folder / "README.md").is_file(), folder
         code = [path for path in folder.iterdir() if path.suffix in (".cc", ".h")]
-        assert len([path for path in code if not path.name.endswith("_test.cc")]) <= 14, folder
+        assert len([path for path in code if not path.name.endswith("_test.cc")]) <= 13, folder

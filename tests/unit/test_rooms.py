@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import ast
+from collections import Counter
 from pathlib import Path
 
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 MOST_LINES = 400
+MOST_FILES = 12
 
 
 def _sources() -> list[Path]:
@@ -27,6 +29,11 @@ def test_a_folder_says_who_calls_it_and_what_it_must_never_do(folder: Path) -> N
     if folder != ROOT / "tfquiver":  # the user's page
         assert "Called " in words
         assert any(word in words for word in ("ever ", "othing may"))
+
+
+def test_no_folder_holds_more_than_can_be_looked_over() -> None:
+    files = Counter(str(path.parent.relative_to(ROOT)) for path in SOURCES if path.name != "__init__.py")
+    assert not {folder: count for folder, count in files.items() if count > MOST_FILES}
 
 
 def test_no_file_is_too_long_to_be_one_idea() -> None:

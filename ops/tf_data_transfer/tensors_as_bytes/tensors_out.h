@@ -1,5 +1,5 @@
-#ifndef TFQUIVER_OPS_TF_DATA_TRANSFER_TENSORS_OUT_H_
-#define TFQUIVER_OPS_TF_DATA_TRANSFER_TENSORS_OUT_H_
+#ifndef TFQUIVER_OPS_TF_DATA_TRANSFER_TENSORS_AS_BYTES_TENSORS_OUT_H_
+#define TFQUIVER_OPS_TF_DATA_TRANSFER_TENSORS_AS_BYTES_TENSORS_OUT_H_
 
 #include "ops/core/element_transfer/outgoing.h"
 #include "ops/tf_data_transfer/data_transfer.h"
@@ -13,4 +13,4 @@ void DescribeError(const absl::Status& status, Outgoing* outgoing);
 
 }  // namespace tfquiver
 
-#endif  // TFQUIVER_OPS_TF_DATA_TRANSFER_TENSORS_OUT_H_
+#endif  // TFQUIVER_OPS_TF_DATA_TRANSFER_TENSORS_AS_BYTES_TENSORS_OUT_H_

@@ -1,5 +1,5 @@
-#ifndef TFQUIVER_OPS_TF_DATA_TRANSFER_TENSORS_IN_H_
-#define TFQUIVER_OPS_TF_DATA_TRANSFER_TENSORS_IN_H_
+#ifndef TFQUIVER_OPS_TF_DATA_TRANSFER_TENSORS_AS_BYTES_TENSORS_IN_H_
+#define TFQUIVER_OPS_TF_DATA_TRANSFER_TENSORS_AS_BYTES_TENSORS_IN_H_
 
 #include "ops/core/element_transfer/received_memory.h"
 #include "ops/core/element_wire/messages.h"
@@ -14,4 +14,4 @@ absl::Status MakeResult(const Element& element, const PayloadRef& payload,
 
 }  // namespace tfquiver
 
-#endif  // TFQUIVER_OPS_TF_DATA_TRANSFER_TENSORS_IN_H_
+#endif  // TFQUIVER_OPS_TF_DATA_TRANSFER_TENSORS_AS_BYTES_TENSORS_IN_H_

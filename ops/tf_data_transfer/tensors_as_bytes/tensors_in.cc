@@ -1,4 +1,4 @@
-#include "ops/tf_data_transfer/tensors_in.h"
+#include "ops/tf_data_transfer/tensors_as_bytes/tensors_in.h"
 
 #include <cstring>
 #include <utility>

@@ -1,4 +1,4 @@
-#include "ops/tf_data_transfer/tensors_out.h"
+#include "ops/tf_data_transfer/tensors_as_bytes/tensors_out.h"
 
 #include <utility>
 
