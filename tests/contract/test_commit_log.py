@@ -59,6 +59,43 @@ async def test_many_callers_share_one_sync(tmp_path: Path, monkeypatch: pytest.M
 
 
 @on_loop
+async def test_who_comes_while_it_is_synced_is_served_by_the_next_sync_and_holds_up_nobody_when_gone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path, began, go_on, syncs, sync = tmp_path / "log", asyncio.Event(), threading.Event(), 0, os.fdatasync
+    loop = asyncio.get_running_loop()
+
+    def held(file: int) -> None:
+        nonlocal syncs
+        syncs += 1
+        loop.call_soon_threadsafe(began.set)
+        assert go_on.wait(10)
+        sync(file)
+
+    log = CommitLog(path, lambda: ())
+    monkeypatch.setattr(os, "fdatasync", held)
+    log.append(acked(0))
+    await log.writable()
+    assert syncs == 0, "nothing has failed: a decision waits for nothing"
+    first = asyncio.create_task(log.synced())
+    async with asyncio.timeout(10):
+        await began.wait()
+        later = []
+        for number in range(1, 20):
+            log.append(acked(number))
+            later.append(asyncio.create_task(log.synced()))
+        await asyncio.sleep(0)
+        for gone in later[::2]:
+            gone.cancel()
+        go_on.set()
+        await first
+        await asyncio.gather(*later[1::2])
+    assert on_disk(path) == [acked(number) for number in range(20)]
+    assert syncs == 2
+    await log.close()
+
+
+@on_loop
 async def test_what_could_not_be_written_is_refused_until_it_can(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

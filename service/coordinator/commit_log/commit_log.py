@@ -42,7 +42,9 @@ class CommitLog:
         self._pending: list[bytes] = []
         self._appended = 0
         self._durable = 0
-        self._flush: asyncio.Task[errors.TfquiverError | None] | None = None
+        self._flushing = self._failed = False  # a flush is under way, or about to begin; the last one failed
+        # What each waits for: so many records durable, or why they are not.
+        self._waiters: list[tuple[int, asyncio.Future[errors.TfquiverError | None]]] = []
         self._compaction: asyncio.Task[None] | None = None
         self._tail: list[bytes] | None = None  # appended since the snapshot that is being written
         self._new: NewLog | None = None  # the snapshot, once it is written
@@ -73,13 +75,12 @@ class CommitLog:
 
         Raises UnavailableError, also where there is no room: callers try again, and go on when somebody has made some.
         """
-        target = self._appended
-        while self._durable < target:
-            await self._flushed()
+        if self._durable < self._appended:
+            await self._flushed(self._appended)
 
     async def writable(self) -> None:
         """Raises as `synced` while what failed earlier cannot be written: call before a decision, to refuse it."""
-        if self._durable < self._appended and self._flush is None:
+        if self._failed and not self._flushing:
             await self.synced()
 
     def start_compaction(self) -> None:
@@ -106,15 +107,24 @@ class CommitLog:
         self._snapshot_thread.shutdown()
         self._file.close()
 
-    async def _flushed(self) -> None:
-        """One flush that is under way, or a new one. Raises as `synced`."""
-        if self._flush is None:
-            self._flush = asyncio.get_running_loop().create_task(self._flush_pending())
-        failure = await asyncio.shield(self._flush)
-        if failure:
+    async def _flushed(self, target: int = 0) -> None:
+        """Until so many records are durable; one flush at least, that is under way, or a new one. Raises as `synced`:
+        a flush fails for all who wait."""
+        waiter = asyncio.get_running_loop().create_future()
+        self._waiters.append((target, waiter))
+        self._flush_soon()
+        if failure := await waiter:
             raise failure
 
-    async def _flush_pending(self) -> errors.TfquiverError | None:
+    def _flush_soon(self) -> None:
+        """With all that comes in this turn of the loop."""
+        if not self._flushing:
+            self._flushing = True
+            asyncio.get_running_loop().call_soon(self._flush)
+
+    def _flush(self) -> None:
+        """What is pending goes to the thread, which says itself when it is durable: a task that waited for it, and a
+        shield of it for each caller, took the loop as long as a lease."""
         count, target = len(self._pending), self._appended
         new, tail = self._new, b""
         if new and self._tail is not None:
@@ -122,25 +132,48 @@ class CommitLog:
             tail = b"".join(self._tail)
             self._new = self._tail = None
         data, loop = b"".join(self._pending), asyncio.get_running_loop()
+
+        def write() -> None:
+            switched, failure = self._write(new, tail, data)
+            loop.call_soon_threadsafe(self._written, switched, failure, count, target)
+
         try:
-            switched = await loop.run_in_executor(self._thread, self._switch, new, tail) if new else False
-            if switched:
-                del self._pending[:count]
-                count, data = 0, b""
+            self._thread.submit(write)
+        except RuntimeError as error:  # it is closed
+            self._written(False, errors.UnavailableError(f"commit log: {error}"), 0, 0)
+
+    def _write(self, new: NewLog | None, tail: bytes, data: bytes) -> tuple[bool, errors.TfquiverError | None]:
+        """In the thread: whether the new log is there now, with `data` in it; and why it is not durable, if so."""
+        switched = False
+        try:
+            switched = self._switch(new, tail) if new else False
             with LOG_SYNC.time():
-                await loop.run_in_executor(self._thread, self._append, data)
+                self._append(b"" if switched else data)
         except errors.TfquiverError as error:
-            return errors.UnavailableError(f"{error}: what is asked for waits for that")
+            return switched, errors.UnavailableError(f"{error}: what is asked for waits for that")
         except Exception as error:  # noqa: BLE001 - nobody would be told: it is everybody's flush
             logging.exception("the commit log cannot be written")
-            return errors.UnavailableError(f"commit log: {type(error).__name__}: {error}")
-        finally:
-            self._flush = None
-        del self._pending[:count]
-        self._durable = target
-        if self._file.size_bytes > self._compact_at_bytes and not self._closing:
+            return switched, errors.UnavailableError(f"commit log: {type(error).__name__}: {error}")
+        return switched, None
+
+    def _written(self, switched: bool, failure: errors.TfquiverError | None, count: int, target: int) -> None:
+        self._flushing, self._failed = False, failure is not None
+        if switched or failure is None:
+            del self._pending[:count]
+        if failure is None:
+            self._durable = target
+        waiters, self._waiters = self._waiters, []
+        for of, waiter in waiters:
+            if waiter.done():  # its caller has gone
+                continue
+            if failure is None and of > self._durable:
+                self._waiters.append((of, waiter))
+            else:
+                waiter.set_result(failure)
+        if self._waiters:
+            self._flush_soon()
+        if failure is None and self._file.size_bytes > self._compact_at_bytes and not self._closing:
             self.start_compaction()
-        return None
 
     def _append(self, data: bytes) -> None:
         self._check()
@@ -169,7 +202,7 @@ class CommitLog:
             size_bytes = self._new.end
             while self._new:
                 await self._flushed()
-            if self._flush:  # somebody else's, which may be about it
+            if self._flushing:  # somebody else's, which may be about it
                 await self._flushed()
             self._compact_at_bytes = max(self._compact_bytes, 4 * size_bytes)
         except errors.TfquiverError as error:

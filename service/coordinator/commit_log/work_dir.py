@@ -27,7 +27,7 @@ class WorkDir:
 
     def __init__(self, path: Path, incarnation: str) -> None:
         """`incarnation`: unlike that of every other process."""
-        self.path = path
+        self.path, self._lock_path = path, str(path / _NAME)
         own = {"pid": os.getpid(), "host": socket.gethostname(), "incarnation": incarnation}
         self._own = json.dumps(own).encode()
         try:
@@ -51,8 +51,13 @@ class WorkDir:
     def check(self) -> None:
         """Raises AlreadyRunningError: it is another's now; UnavailableError: nobody can tell just now."""
         try:
-            # By its name: what an open file shows may be old where others write it through a network.
-            found = (self.path / _NAME).read_bytes()
+            # By its name: what an open file shows may be old where others write it through a network. In as few calls
+            # as it takes: before each write of the log, and after each call a thread waits for the interpreter again.
+            file = os.open(self._lock_path, os.O_RDONLY | os.O_CLOEXEC)
+            try:
+                found = os.read(file, _MOST_BYTES)
+            finally:
+                os.close(file)
         except FileNotFoundError:
             found = b""
         except OSError as error:
