@@ -92,7 +92,7 @@ class SimJob:
         ideal = totals.bytes_per_s / (1 - totals.stall_share) if totals.stall_share < 0.9 and size_bytes else None
         return JobMeasurement(
             self.name, self.dataset, totals,
-            extra_store_bytes=int(self.extra), buffer_bytes=self.buffer_bytes, batch_records=BATCH_RECORDS,
+            extra_store_bytes=int(self.extra), buffer=lambda: self.buffer_bytes, batch_records=BATCH_RECORDS,
             expected_bytes=self.expected_bytes, ideal_bytes_per_s=ideal, bytes_per_s=self.bytes_per_s,
             stall_share=self.stall_share, floor_bytes_per_s=self.floor, loaded_ahead=self.ahead,
         )  # fmt: skip

@@ -97,7 +97,7 @@ def test_a_pause_is_no_longer_than_it_was() -> None:
 
 
 def test_a_probe_does_not_take_what_was_read_before_it_for_drained() -> None:
-    totals, beginning = Counters(records=1, size_bytes=50 * MB, elapsed_s=50.0), {"buffer_bytes": 24 * MB}
+    totals, beginning = Counters(records=1, size_bytes=50 * MB, elapsed_s=50.0), {"buffer": lambda: 24 * MB}
     probe = Probe(
         JobMeasurement("job", "data", totals, kept_back_bytes=20 * MB, **beginning), 1 << 40, ProbeLimits(), 0.0
     )
@@ -184,7 +184,7 @@ def probed(trainer: float, buffer_bytes: float, pause_s: float, begins_s: float)
             if (found := meter.measured()) is None or now < begins_s:
                 continue
             seen = JobMeasurement(
-                "job", "data", meter.settled, ideal_bytes_per_s=found.ideal_bytes_per_s, buffer_bytes=MB,
+                "job", "data", meter.settled, ideal_bytes_per_s=found.ideal_bytes_per_s, buffer=lambda: MB,
                 bytes_per_s=found.bytes_per_s, stall_share=found.stall_share,
             )  # fmt: skip
             if probe is None:

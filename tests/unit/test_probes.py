@@ -14,6 +14,7 @@ from tfquiver.service.coordinator.measuring.meters import JobMeters
 from tfquiver.service.coordinator.measuring.step_meter import StepReading
 from tfquiver.service.coordinator.measuring.step_meters import StepMeters
 from tfquiver.service.coordinator.probing.probes import Held, Probes
+from tfquiver.service.coordinator.probing.schedule import ProbeSchedule
 
 DATA = b"d" * 32
 KEY = "job", DATA
@@ -56,7 +57,7 @@ class World:
                     self.probes.leased(*KEY, size_bytes)
             self.meters.take([report])
             before = bool(self.probed)
-            held = Held(leased_bytes=MB // 10, epoch_bytes=self.epoch_bytes)
+            held = Held(lambda: MB // 10, epoch_bytes=self.epoch_bytes)
             self.probes.tick({KEY: held}, {DATA} if wanting else set())
             if self.probed and not before:
                 self.begun.append(self.clock.now())
@@ -153,3 +154,25 @@ def test_what_is_read_past_the_cache_twice_is_known_until_the_probe_is_over() ->
     for _ in range(2):
         world.run(2.0)
         assert world.probes.again(*KEY, [2, 3], 5) == [], "what was on its way when it ended is not of the next one"
+
+
+def test_a_job_that_was_not_heard_of_since_is_not_measured_anew(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where a thousand nodes report, a job is heard of every few seconds, and looked at more often."""
+    world, asked = World(hit_per_s=4 * MB, miss_per_s=1 * MB).run(10.0), []
+    held = {KEY: Held(lambda: asked.append(KEY) or MB)}
+    ticks: list[list[Any]] = []
+    ticking = ProbeSchedule.ticking
+
+    def seen(self: ProbeSchedule, now: float, jobs: Any, store: Any) -> Any:
+        ticks.append(list(jobs))
+        return ticking(self, now, jobs, store)
+
+    monkeypatch.setattr(ProbeSchedule, "ticking", seen)
+    for _ in range(3):
+        world.clock.advance(0.5)
+        world.probes.tick(held, {DATA})
+    assert ticks[0] and ticks[1][0] is ticks[2][0]
+    world.meters.take([world.report])
+    world.probes.tick(held, {DATA})
+    assert ticks[3][0] is not ticks[2][0]
+    assert not asked, "what it has in hand matters to nobody while it may not be probed"

@@ -23,5 +23,5 @@ def among(there: npt.NDArray[Number], asked: npt.NDArray[Number]) -> npt.NDArray
     """Shape of `asked`: which of these are there. Both are sorted; of many it takes a tenth of np.isin's time."""
     if not len(there):
         return np.zeros(len(asked), np.bool_)
-    found: npt.NDArray[np.bool_] = there.take(np.searchsorted(there, asked), mode="clip") == asked
+    found: npt.NDArray[np.bool_] = there.take(there.searchsorted(asked), mode="clip") == asked
     return found

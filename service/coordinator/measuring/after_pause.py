@@ -33,6 +33,10 @@ class AfterPause:
     def kept_back(self) -> Counters:
         return self._filling.plus(self._afterwards).plus(self._stretch)
 
+    @property
+    def kept_back_bytes(self) -> int:
+        return self._filling.size_bytes + self._afterwards.size_bytes + self._stretch.size_bytes
+
     def begin(self, pause_s: float, bytes_per_s: float) -> Counters:
         """Nobody has read for so long, and before that as much a second. What was kept back until now."""
         left = self._settle()

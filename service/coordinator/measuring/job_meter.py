@@ -70,6 +70,7 @@ class JobMeter:
     def __init__(self) -> None:
         self._settled, self._after_pause = Counters(), AfterPause()
         self.heard_at = float("-inf")
+        self.reports = 0  # until another one comes, nothing here changes
         self._readers: OrderedDict[str, _Reader] = OrderedDict()
         self._covered_until = float("-inf")
         self._covered_by: _Reader | None = None  # the reader that was seen to read last
@@ -89,11 +90,12 @@ class JobMeter:
 
     @property
     def kept_back_bytes(self) -> int:
-        return self._after_pause.kept_back.size_bytes
+        return self._after_pause.kept_back_bytes
 
     def report(self, reader_id: str, reading: Reading, now: float) -> None:
         """`now` may jump, and what is reported may be anything: what cannot be is not counted."""
-        self.heard_at = now = max(now, self.heard_at)
+        self.heard_at, self.reports = max(now, self.heard_at), self.reports + 1
+        now = self.heard_at
         reader = self._readers.get(reader_id)
         if reader is None:
             # One that has been reading for longer than this has been heard of by a coordinator before this one.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from tfquiver.service.coordinator.measuring.counters import LEAST_STALL_SHARE, Counters
@@ -19,7 +20,7 @@ class JobMeasurement:
     wants_cache: bool = True
     extra_store_bytes: int = 0  # of its missed bytes, those that it missed only because it was told to miss
     kept_back_bytes: int = 0  # read, and not in `totals` yet
-    buffer_bytes: int = 0  # between the cache and the trainer at most: pool, readahead, prefetch behind it
+    buffer: Callable[[], int] = int  # bytes between the cache and the trainer at most: pool, readahead, prefetch
     batch_records: int = DEFAULT_BATCH_RECORDS
     expected_bytes: int = 0  # it reads so much in all, at least (the epoch it is in); 0: nothing is known
     ideal_bytes_per_s: float | None = None
@@ -30,6 +31,11 @@ class JobMeasurement:
     # pace. So it is measured as it reads without a cache, and need not miss for that.
     loaded_ahead: bool = False
     reports_s: float | None = None  # from one report to the next; None: as is seen
+
+    @property
+    def buffer_bytes(self) -> int:
+        """As of now. Only of those few is it added up that are probed, or could be."""
+        return self.buffer()
 
     @property
     def starves(self) -> bool:

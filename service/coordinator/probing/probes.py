@@ -6,7 +6,7 @@ read anyway is counted here, as it is handed out, and ends the miss when it is e
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from types import MappingProxyType
 from typing import Any
@@ -17,7 +17,7 @@ from tfquiver.clock import Clock
 from tfquiver.logs import about
 from tfquiver.service.coordinator.measuring.counters import Counters
 from tfquiver.service.coordinator.measuring.job_meter import JobMeter, Measured
-from tfquiver.service.coordinator.measuring.meters import JobMeters
+from tfquiver.service.coordinator.measuring.meters import SILENT_S, JobMeters
 from tfquiver.service.coordinator.measuring.step_meter import Steps
 from tfquiver.service.coordinator.measuring.step_meters import StepMeters
 from tfquiver.service.coordinator.measuring.store_load import StoreLoad
@@ -33,13 +33,14 @@ from tfquiver.service.coordinator.probing.schedule import ProbeSchedule
 
 Reading = tuple[str, bytes]  # job and digest id
 _AT_A_TIME = 32  # jobs
+_Of = tuple[int, int, bool, bool, float, int, Steps | None]  # reports of a job, and all else that is measured of it
 
 
 @dataclass(frozen=True, slots=True)
 class Held:
     """What lies between the cache and the trainer at most (leased, not all emitted), and the epoch it is part of."""
 
-    leased_bytes: int = 0
+    leased_bytes: Callable[[], int] = int  # now
     epoch_bytes: int = 0
     loaded_ahead: bool = False  # JobMeasurement says what that is
 
@@ -54,6 +55,7 @@ class Probes:
         self._step_meters = StepMeters(clock, meters) if step_meters is None else step_meters
         self._schedule = ProbeSchedule()
         self._extra_bytes: dict[Reading, int] = {}
+        self._seen: dict[Reading, tuple[JobMeter, _Of, JobMeasurement]] = {}  # at the last tick
         self._passed: dict[Reading, bytearray] = {}  # of who misses: a byte a shard
         self._until: dict[Reading, tuple[int, float]] = {}  # who misses: until so much is extra, or it is so late
 
@@ -136,7 +138,10 @@ class Probes:
         store: StoreLoad,
         pins_bytes_per_s: Mapping[str, float],
     ) -> Iterator[None]:
-        """As `tick`, some jobs at a time: others may be served between. To its end, and one after the other."""
+        """As `tick`, some jobs at a time: others may be served between. To its end, and one after the other.
+
+        A job is heard of every few seconds where there are many, and measured anew only then.
+        """
         now = self._clock.now()
         for key, (_, end) in list(self._until.items()):
             if key not in reading or end <= now:
@@ -146,17 +151,26 @@ class Probes:
         self._passed = {key: passed for key, passed in self._passed.items() if key in self._until}
         measured_now: dict[Reading, tuple[JobMeter, Measured]] = {}
         for at, (key, meter) in enumerate(self._meters, 1):
-            if key in reading and (measured := self._meters.measured_of(key)) is not None:
+            if key in reading and meter.heard_at >= now - SILENT_S and (measured := meter.measured()) is not None:
                 measured_now[key] = meter, measured
             if at % _AT_A_TIME == 0:
                 yield
-        least = floors(pins_bytes_per_s, {key: measured.bytes_per_s for key, (_, measured) in measured_now.items()})
-        measurements = []
+        rates = {key: measured.bytes_per_s for key, (_, measured) in measured_now.items()} if pins_bytes_per_s else {}
+        least = floors(pins_bytes_per_s, rates)
+        seen, self._seen = self._seen, {}
         for at, (key, (meter, measured)) in enumerate(measured_now.items(), 1):
-            of_key = reading[key], key[1] in wanting, least.get(key, 0.0)
-            measurements.append(self._measurement(key, meter, measured, *of_key))
+            held, steps = reading[key], self._step_meters.of(key)
+            of = (
+                meter.reports, held.epoch_bytes, held.loaded_ahead, key[1] in wanting, least.get(key, 0.0),
+                self.extra_bytes(*key), steps,
+            )  # fmt: skip
+            last = seen.get(key)
+            if last is None or last[0] is not meter or last[1] != of:
+                last = meter, of, self._measurement(key, meter, measured, held, of)
+            self._seen[key] = last
             if at % _AT_A_TIME == 0:
                 yield
+        measurements = [one for _, _, one in self._seen.values()]
         before = dict(self._schedule.results)
         for orders in self._schedule.ticking(now, measurements, store):
             for order in orders:
@@ -168,29 +182,24 @@ class Probes:
                     "job %s was probed: %s", result.job, result, extra=about(job=job, digest=bytes.fromhex(dataset))
                 )
 
-    def _measurement(
-        self, key: Reading, meter: JobMeter, measured: Measured, held: Held, wants_cache: bool, floor: float
-    ) -> JobMeasurement:
+    def _measurement(self, key: Reading, meter: JobMeter, measured: Measured, held: Held, of: _Of) -> JobMeasurement:
+        *_, wants_cache, floor, extra_bytes, steps = of
         return JobMeasurement(
             job=key[0],
             dataset=key[1].hex(),
             totals=meter.settled,
             kept_back_bytes=meter.kept_back_bytes,
             wants_cache=wants_cache,
-            extra_store_bytes=self.extra_bytes(*key),
-            buffer_bytes=held.leased_bytes,
-            batch_records=self._batch_records(key),
+            extra_store_bytes=extra_bytes,
+            buffer=held.leased_bytes,
+            batch_records=(steps.batch_records if steps else None) or DEFAULT_BATCH_RECORDS,
             expected_bytes=held.epoch_bytes,
-            ideal_bytes_per_s=ideal_bytes_per_s(measured, self._step_meters.of(key)),
+            ideal_bytes_per_s=ideal_bytes_per_s(measured, steps),
             bytes_per_s=measured.bytes_per_s,
             stall_share=measured.stall_share,
             floor_bytes_per_s=floor,
             loaded_ahead=held.loaded_ahead,
         )
-
-    def _batch_records(self, key: Reading) -> int:
-        steps = self._step_meters.of(key)
-        return (steps.batch_records if steps else None) or DEFAULT_BATCH_RECORDS
 
     def _carry_out(self, order: Order, now: float) -> None:
         key = order.job, bytes.fromhex(order.dataset)

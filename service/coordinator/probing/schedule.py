@@ -82,9 +82,11 @@ class ProbeSchedule:
                 if result := self.results.get(key):
                     known.store.changed(_store_of(result), self._limits.load_factor)
                 orders.append(_normal(key))
-            known.hit_share = _hit_share(known.seen, one)
-            known.report_bytes = _report_bytes(known, one)
-            known.seen = one
+                known.hit_share = _hit_share(one, one)
+            elif known.seen is not one:  # else it has not been heard of since
+                known.hit_share = _hit_share(known.seen, one)
+                known.report_bytes = _report_bytes(known, one)
+                known.seen = one
             if at % _AT_A_TIME == 0:
                 yield orders
                 orders = []
@@ -175,9 +177,11 @@ class ProbeSchedule:
             return 0, ""
         if starving or _would_starve(known, floors, store):
             return 0, "somebody would read below a floor"
-        need_bytes, most_bytes = _costs(known, self._limits)
         allowed_bytes = int(self._limits.extra_share * max(one.totals.size_bytes, one.expected_bytes))
         allowed_bytes -= one.extra_store_bytes
+        need_bytes, most_bytes = _costs(known, self._limits, 0)
+        if need_bytes <= allowed_bytes:  # what is in buffers takes as long to know as all else together
+            need_bytes, most_bytes = _costs(known, self._limits, one.buffer_bytes)
         if need_bytes > allowed_bytes:
             allowed, need = (f"{size_bytes / 1e6:,.1f} MB" for size_bytes in (allowed_bytes, need_bytes))
             return 0, f"it may read {allowed} past the cache by now, and would need {need}"
@@ -223,7 +227,7 @@ def _report_bytes(known: _Job, one: JobMeasurement) -> int:
     return size_bytes if size_bytes > 0 else known.report_bytes
 
 
-def _costs(known: _Job, limits: ProbeLimits) -> tuple[int, int]:
+def _costs(known: _Job, limits: ProbeLimits, buffer_bytes: int) -> tuple[int, int]:
     """(at least, at most) bytes that would have come from the cache, and that missing reads from the store. A window is
     so many reports at least, however many mini-batches there are between two; and no faster than now.
 
@@ -234,6 +238,6 @@ def _costs(known: _Job, limits: ProbeLimits) -> tuple[int, int]:
     more = min(1 + known.failures / 2, 2.0)
     batch_bytes = one.batch_records * one.totals.size_bytes / max(one.totals.records, 1)
     window_bytes = min(limits.least_batches * batch_bytes, limits.least_s * (one.bytes_per_s or math.inf))
-    least = 2 * one.buffer_bytes + max(window_bytes, reports_bytes)
-    most = 2 * one.buffer_bytes + max(limits.most_batches * batch_bytes, reports_bytes)
+    least = 2 * buffer_bytes + max(window_bytes, reports_bytes)
+    most = 2 * buffer_bytes + max(limits.most_batches * batch_bytes, reports_bytes)
     return int(more * least * known.hit_share), int(more * most)
