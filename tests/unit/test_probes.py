@@ -158,10 +158,13 @@ def test_what_is_read_past_the_cache_twice_is_known_until_the_probe_is_over() ->
 
 def test_a_job_that_was_not_heard_of_since_is_not_measured_anew(monkeypatch: pytest.MonkeyPatch) -> None:
     """Where a thousand nodes report, a job is heard of every few seconds, and looked at more often."""
-    world, asked = World(hit_per_s=4 * MB, miss_per_s=1 * MB).run(10.0), []
-    held = {KEY: Held(lambda: asked.append(KEY) or MB)}
-    ticks: list[list[Any]] = []
+    world, asked, ticks = World(hit_per_s=4 * MB, miss_per_s=1 * MB).run(10.0), 0, list[list[Any]]()
     ticking = ProbeSchedule.ticking
+
+    def in_hand() -> int:
+        nonlocal asked
+        asked += 1
+        return MB
 
     def seen(self: ProbeSchedule, now: float, jobs: Any, store: Any) -> Any:
         ticks.append(list(jobs))
@@ -170,9 +173,9 @@ def test_a_job_that_was_not_heard_of_since_is_not_measured_anew(monkeypatch: pyt
     monkeypatch.setattr(ProbeSchedule, "ticking", seen)
     for _ in range(3):
         world.clock.advance(0.5)
-        world.probes.tick(held, {DATA})
+        world.probes.tick({KEY: Held(in_hand)}, {DATA})
     assert ticks[0] and ticks[1][0] is ticks[2][0]
     world.meters.take([world.report])
-    world.probes.tick(held, {DATA})
+    world.probes.tick({KEY: Held(in_hand)}, {DATA})
     assert ticks[3][0] is not ticks[2][0]
     assert not asked, "what it has in hand matters to nobody while it may not be probed"

@@ -11,23 +11,33 @@ from tests.support.digests import numbered_digest
 from tfquiver.digests.prefixes import of_rows
 from tfquiver.service.coordinator.resident_shards import table_index
 from tfquiver.service.coordinator.resident_shards.residency import Residency, Table
-from tfquiver.service.coordinator.resident_shards.table_index import TableIndex
+from tfquiver.service.coordinator.resident_shards.table_index import Joint, TableIndex
 
-tables = st.lists(st.tuples(st.integers(0, 5), st.lists(st.integers(0, 30), max_size=12) | st.none()), max_size=12)
+some_values = st.lists(st.integers(0, 30), max_size=12)
+tables = st.lists(st.tuples(st.integers(0, 5), some_values | st.none() | st.booleans()), max_size=16)
 
 
-@given(tables, st.lists(st.integers(0, 30), max_size=20), st.integers(0, 30))
+@given(tables, st.lists(st.integers(0, 30), max_size=20), st.integers(0, 30), st.integers(0, 10))
 @settings(deadline=None)
 def test_each_table_is_told_of_what_it_has(
-    events: list[tuple[int, list[int] | None]], asked: list[int], most_merged: int
+    events: list[tuple[int, list[int] | bool | None]], asked: list[int], most_merged: int, most_indexed: int
 ) -> None:
+    """True: large ones begin to be joined, False: they are, whatever has come and gone meanwhile."""
+    joint: Joint | None = None
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(table_index, "_MOST_INDEXED", 10)
+        patch.setattr(table_index, "_MOST_INDEXED", most_indexed)
+        patch.setattr(table_index, "_MOST_APART", 0)
         patch.setattr(table_index, "_MOST_MERGED", most_merged)
         index, expected = TableIndex(), dict[bytes, set[int]]()
         for number, values in events:
             name = bytes([number])
-            if values is None:
+            if values is True:
+                joint = join() if (join := index.joining()) else joint
+            elif values is False:
+                if joint is not None:
+                    index.join(joint)
+                joint = None
+            elif values is None:
                 index.remove(name)
                 expected.pop(name, None)
             else:
@@ -83,3 +93,19 @@ def test_data_sets_that_come_and_go_cost_little_more_than_their_own(monkeypatch:
         subject.remove(number.to_bytes(2, "big"))
     assert sum(copied) < 3 * tables * shards
     assert not list(subject.having(np.arange(tables, dtype=np.uint64)))
+
+
+def test_many_large_tables_are_looked_at_together() -> None:
+    index, rng = TableIndex(), np.random.default_rng(1)
+    tables = [np.sort(rng.integers(0, 1 << 60, 70_000, np.uint64)) for _ in range(12)]
+    for number, values in enumerate(tables):
+        index.add(bytes([number]), values)
+        if join := index.joining():
+            index.join(join())
+    assert index.joining() is None
+    index.remove(bytes([3]))
+    asked = np.concatenate([values[number::20_000] for number, values in enumerate(tables)])
+    told = {name: its.tolist() for name, its in index.having(asked)}
+    assert told == {
+        bytes([number]): values[number::20_000].tolist() for number, values in enumerate(tables) if number != 3
+    }

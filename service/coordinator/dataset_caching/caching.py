@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence, Set
+from typing import Any
 
 import numpy as np
 
@@ -57,6 +58,7 @@ class Caching:
         self.placed.ready, self.placed.settings_set = lambda: self.met, lambda: self.settings_set
         self.placed.on_looked = lambda: self.announce()
         self._clock, self._membership, self._sessions, self._wake = clock, membership, sessions, wake
+        self._run, self._is_joining = run, False
         self._made, self._budgets = MadeOrders(run, wake), budgets if budgets is not None else Budgets(clock)
         self._restored_at: float | None = None  # None: whoever there was has been met
         self._plans: dict[bytes, ChunkPlan] = {}
@@ -90,10 +92,25 @@ class Caching:
         if (plan.setting != setting) if plan else (setting.mode == COOPERATIVE):
             return False
         self.residency.open(table, opening)
+        self._join()
         if plan:
             self._plans[digest_id] = plan
             self._start()
         return True
+
+    def _join(self) -> None:
+        """Has large tables joined, so that what nodes tell is looked for in all of them at once."""
+        if self._is_joining or (join := self.residency.joining()) is None:
+            return
+
+        def joined(joint: Any) -> None:
+            self._is_joining = False
+            if joint is not None:  # else it failed, which is logged
+                self.residency.join(joint)
+                self._join()
+
+        self._is_joining = True
+        self._run(join, joined)
 
     def owners(self, table: Table, shards: Sequence[int], reader: str = "") -> list[str]:
         """Of each shard the node that holds it, or should; "" when none is to keep it.

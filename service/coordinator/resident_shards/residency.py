@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -15,7 +15,7 @@ from tfquiver.digests.entry_size import most_disk_bytes
 from tfquiver.digests.prefixes import Prefixes, of_rows
 from tfquiver.digests.sorted_numbers import among, distinct
 from tfquiver.service.coordinator.resident_shards.holdings import Holdings
-from tfquiver.service.coordinator.resident_shards.table_index import TableIndex
+from tfquiver.service.coordinator.resident_shards.table_index import Joint, TableIndex
 from tfquiver.shard_owners_and_chunks.rendezvous import Owners
 
 _NOBODY = -1
@@ -191,6 +191,13 @@ class Residency:
         self._index.add(table.digest.digest_id, table.sorted)
         for _ in self.catch_up(table, opening):
             pass
+
+    def joining(self) -> Callable[[], Joint] | None:
+        """As TableIndex.joining; what comes out is for `join`."""
+        return self._index.joining()
+
+    def join(self, joint: Joint) -> None:
+        self._index.join(joint)
 
     def close(self, digest_id: bytes) -> None:
         self._tables.pop(digest_id, None)
