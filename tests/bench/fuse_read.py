@@ -169,7 +169,7 @@ def downloaded(url: str) -> float:
 
 def cold(base: Path, size_bytes: int, bytes_per_s: float) -> dict[str, Any]:
     """Scanned at full speed, cleared, and then read through the limit."""
-    with EmulatedStore.start() as store:
+    with EmulatedStore.start(keeps=True) as store:
         store.make_bucket("data")
         for number in range(FILES):
             store.put("data", f"part-{number}", random.Random(number).randbytes(size_bytes // FILES))

@@ -82,6 +82,17 @@ def test_reads_that_are_far_apart_fetch_nothing(places: list[int]) -> None:
         assert not ahead.read(place * (4 << 20), 65536)
 
 
+@given(st.integers(1, 1 << 20), st.integers(1, 1 << 20), st.integers(0, 1 << 22))
+def test_who_begins_a_file_is_ahead_of_it_at_once_and_never_beyond_it(length: int, most: int, left: int) -> None:
+    ahead = ReadAhead(most)
+    wanted = ahead.read(1 << 30, length, length + left)
+    fetched = (1 << 30) + length + min(4 * length, most, left)
+    assert len(wanted) == fetched - (1 << 30) - length
+    assert not wanted or wanted.stop == fetched
+    after = ahead.read((1 << 30) + length, length)
+    assert not after or after.start >= fetched, "nothing twice"
+
+
 @given(files_of_shards, st.data())
 def test_what_is_cached_whole_is_named_first(files: list[list[int]], data: st.DataObject) -> None:
     digest, _ = digest_of(files)

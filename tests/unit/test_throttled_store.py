@@ -17,7 +17,15 @@ def test_idle_time_is_not_saved_up() -> None:
     pace = Pace(bytes_per_s=100, clock=clock)
     pace.wait_s(100)
     clock.advance(60)
-    assert pace.wait_s(100) == 1.0
+    assert pace.wait_s(100) == pytest.approx(0.99)
+
+
+def test_who_wakes_late_each_time_gets_the_rate_all_the_same() -> None:
+    clock = ManualClock()
+    pace = Pace(bytes_per_s=1 << 24, clock=clock)
+    for _ in range(1024):  # 16 KiB each, a thousandth of a second each
+        clock.advance(pace.wait_s(1 << 14) + 0.0007)
+    assert clock.now() == pytest.approx(1.0, rel=0.01)
 
 
 def test_no_rate_is_no_wait() -> None:

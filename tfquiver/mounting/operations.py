@@ -18,6 +18,7 @@ from tfquiver.file_tree.paths import CONTROL as CONTROL_NAME
 from tfquiver.file_tree.times import modified_ns
 from tfquiver.file_tree.tree import CONTROL, NEXT, NEXT0, ROOT, FileTree
 from tfquiver.mounting import next_names
+from tfquiver.mounting.ahead_places import AheadPlaces
 from tfquiver.mounting.node_line import NodeLine
 from tfquiver.mounting.open_shards import OpenShards
 from tfquiver.mounting.read_ahead import ReadAhead
@@ -66,7 +67,7 @@ class Operations(pyfuse3.Operations):  # type: ignore[misc, unused-ignore]  # no
         self._plan = ReadPlan(digest)
         self._read_last: dict[int, tuple[int, int, int, int]] = {}  # of files: a shard's range, the file's place, shard
         self._ahead = ReadAhead(ahead_bytes)
-        self._ahead_places = trio.CapacityLimiter(_AHEAD_AT_ONCE)
+        self._ahead_places = AheadPlaces(_AHEAD_AT_ONCE, ahead_bytes // 2)
         self._mounted_ns = time.time_ns()
         self._owner = os.getuid(), os.getgid()
         self._waiting = 0  # reads
@@ -165,7 +166,7 @@ class Operations(pyfuse3.Operations):  # type: ignore[misc, unused-ignore]  # no
         else:
             length_bytes = max(min(length_bytes, self._plan.size_bytes(file_index) - offset), 0)
             position = self._plan.position(file_index, 0)
-            self._fetch_ahead(position + offset, length_bytes)
+            self._fetch_ahead(position + offset, length_bytes, 0 if offset else self._plan.size_bytes(file_index))
             pieces = list(self._plan.pieces(file_index, offset, length_bytes))
             if len(pieces) != 1:
                 read = self._waited_for
@@ -188,8 +189,8 @@ class Operations(pyfuse3.Operations):  # type: ignore[misc, unused-ignore]  # no
         finally:
             self._waiting -= 1
 
-    def _fetch_ahead(self, position: int, length_bytes: int) -> None:
-        wanted = self._ahead.read(position, length_bytes)
+    def _fetch_ahead(self, position: int, length_bytes: int, begun_bytes: int = 0) -> None:
+        wanted = self._ahead.read(position, length_bytes, begun_bytes)
         if not wanted or self._line.gives_nothing:
             return
         last = min(self._plan.shard_at(wanted.stop - 1), self._digest.num_shards - 1)
@@ -198,7 +199,7 @@ class Operations(pyfuse3.Operations):  # type: ignore[misc, unused-ignore]  # no
                 self._nursery.start_soon(self._prefetch, shard)
 
     async def _prefetch(self, shard: int) -> None:
-        async with self._ahead_places:
+        async with self._ahead_places.place(self._digest.lengths.item(shard)):
             if shard in self._shards:
                 return
             try:

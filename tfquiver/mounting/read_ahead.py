@@ -34,9 +34,13 @@ class ReadAhead:
         self._most_bytes = most_bytes
         self._streams: OrderedDict[int, _Stream] = OrderedDict()  # by where they are; the one that read last comes last
 
-    def read(self, position: int, length_bytes: int) -> range:
+    def read(self, position: int, length_bytes: int, begun_bytes: int = 0) -> range:
         """A read of bytes at a position. The positions to fetch beyond it that have not been said before: none when
-        it follows no other."""
+        it follows no other, unless it begins a file, which is as a rule read on.
+
+        Args:
+          begun_bytes: the length of the file that it begins.
+        """
         end, near = position + length_bytes, position // _SLACK_BYTES
         for place in (near, near - 1, near + 1):
             stream = self._streams.get(place)
@@ -54,8 +58,9 @@ class ReadAhead:
                 fetch = range(max(stream.told, stream.at), ahead)
                 stream.told = max(stream.told, ahead)
                 return fetch
-        self._put(_Stream(end, length_bytes))
-        return _NOTHING
+        ahead = min(end + min(_GROWTH * length_bytes, self._most_bytes), position + begun_bytes)
+        self._put(_Stream(end, length_bytes, ahead))
+        return range(end, ahead)
 
     def _put(self, stream: _Stream) -> None:
         place = stream.at // _SLACK_BYTES

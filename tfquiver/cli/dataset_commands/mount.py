@@ -59,10 +59,10 @@ def add_parser(subparsers: Any) -> None:
     mount.add_argument("--allow_other", action="store_true", help="let other users of this machine read, too")
     mount.add_argument("--patience_s", type=_seconds, default=60.0, metavar="S", help="how long a read waits for a "
                        "node or store that is away before it is an I/O error; default: 60")  # fmt: skip
-    mount.add_argument("--read_ahead", default="32MiB", metavar="SIZE", help="how far each sequential reader is "
-                       "fetched ahead; default: 32MiB")  # fmt: skip
-    mount.add_argument("--memory", default="256MiB", metavar="SIZE", help="of shards that are stored compressed and "
-                       "held open; default: 256MiB")  # fmt: skip
+    mount.add_argument("--read_ahead", default="64MiB", metavar="SIZE", help="how far each sequential reader is "
+                       "fetched ahead, half of it at a time; default: 64MiB")  # fmt: skip
+    mount.add_argument("--memory", default="512MiB", metavar="SIZE", help="of shards that are stored compressed and "
+                       "held open; default: 512MiB")  # fmt: skip
     mount.add_argument("--foreground", action="store_true", help="serve in this process until Ctrl-C, log to standard "
                        "error; default: in the background, log to log/mount.log of the cache directory")  # fmt: skip
     mount.add_argument("--tell", action="store_true", help=argparse.SUPPRESS)
