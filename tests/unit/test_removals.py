@@ -23,6 +23,7 @@ class Node:
             digest.save(directory / f"{digest.digest_id.hex()}.tfqd")
         self.directory, self.gone, self.deleted = directory, set[bytes](), list[bytes]()
         self.damaged = set[bytes]()
+        self.stands, self.reads_until_dropped = set[bytes](), list[bytes]()
         self.fails, self.read, self.waited_for = False, list[bytes](), list[bytes]()
         self.removals = Removals(
             lambda: sorted(self.here()), self.digest, self.drop, self.removed, self.give_up, self.still
@@ -35,6 +36,7 @@ class Node:
         return self.digests[digest_id]
 
     async def drop(self, digest_id: bytes) -> None:
+        self.stands.update(self.reads_until_dropped)
         (self.directory / f"{digest_id.hex()}.tfqd").unlink()
 
     async def removed(self, digest_ids: Sequence[bytes]) -> Sequence[bytes]:
@@ -43,7 +45,8 @@ class Node:
     async def give_up(self, hashes: Sequence[bytes]) -> None:
         if self.fails:
             raise errors.UnavailableError("the disk hangs")
-        self.deleted += hashes
+        self.stands.difference_update(hashes)
+        self.deleted += [hash for hash in hashes if hash not in self.deleted]
 
     async def still(self, digest_ids: Sequence[bytes]) -> None:
         self.waited_for += digest_ids
@@ -81,6 +84,17 @@ async def test_what_only_the_removed_have_goes(tmp_path: Path) -> None:
     await node.removals.carry_out()
     assert {hash[0] for hash in node.deleted} == {1, 2, 5}
     assert node.here() == {second.digest_id}
+
+
+@on_loop
+async def test_what_somebody_has_fetched_again_meanwhile_goes_too(tmp_path: Path) -> None:
+    """A mount reads on until its node does not know the digest any more."""
+    only = digest_of(hashes(1, 2))
+    node = Node(tmp_path, only)
+    node.gone = {only.digest_id}
+    node.reads_until_dropped = hashes(1)
+    await node.removals.carry_out()
+    assert (node.stands, node.here()) == (set(), set())
 
 
 @on_loop

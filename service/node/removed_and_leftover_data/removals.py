@@ -109,13 +109,15 @@ class Removals:
                     "digest %s of a removed data set: %s", digest_id.hex(), error, extra=about(digest=digest_id)
                 )
             if digest_id == gone[-1] or sum(digest.num_shards for digest in digests) >= _SHARDS_AT_ONCE:
+                alone = await self._alone(digests, kept) if digests else []
                 if digests:
-                    alone = await self._alone(digests, kept)
                     await self._give_up(alone)
                     names = ", ".join(repr(digest.name) for digest in digests[:_NAMED])
                     logging.info("%d data sets were removed (%s): %d shards go", len(digests), names, len(alone))
                 for done in batch:
                     await self._drop(done)
+                if alone:  # who read them by force until their digests went has had some fetched again
+                    await self._give_up(alone)
                 batch, digests = [], []
 
     async def _alone(self, digests: Sequence[Digest], kept: Sequence[bytes]) -> list[bytes]:

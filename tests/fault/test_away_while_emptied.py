@@ -1,0 +1,46 @@
+"""A node is away while data sets are emptied and deleted: what it keeps of a deleted one goes when it is back, what it
+keeps of the other one was announced."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from tests.support import node_calls, numbered
+from tests.support.cluster import wait_until
+from tests.support.named_place import Place, name
+from tfquiver.proto.tfquiver.v1 import named_datasets_pb2 as pb
+
+READY = pb.NamedDataset.STATE_READY
+
+
+def test_what_a_node_brings_back_is_somebodys(tmp_path: Path) -> None:
+    place = Place(tmp_path / "cluster", nodes=2, flags=["--node_timeout_ms=2000"])
+    try:
+        away, there = place.nodes
+        address, kept = place.coordinator.address, list[int]()
+        for number, called in enumerate(("stays", "goes")):
+            numbered.write(tmp_path / called, 4, 100, 20_000 + number)
+            place.call("Create", pb.DatasetSpec(name=called, sources=[f"{tmp_path / called}/"]))
+            whole = place.until(called, READY)
+            assert whole.resident_bytes == whole.dataset.size_bytes
+            kept.append(node_calls.status(away.ready["control"]).entries)
+        assert 0 < kept[0] < kept[1]
+        away.kill()
+        wait_until(lambda: len(node_calls.nodes(address)) == 1, "it is missed")
+        place.call("Evict", name("stays"))
+        emptied = place.until("stays", READY)
+        assert emptied.resident_bytes == 0
+        assert "is away: what it keeps of it is there again when it comes back" in emptied.reason
+        place.call("Delete", name("goes"))
+        wait_until(lambda: len(place.call("List", pb.ListNamedDatasetsRequest()).datasets) == 1, "its name is free")
+        assert node_calls.status(there.ready["control"]).entries == 0
+        away.start()
+        wait_until(lambda: len(node_calls.nodes(address)) == 2, "it is back")
+
+        wait_until(lambda: node_calls.status(away.ready["control"]).entries == kept[0], "no bytes without an owner", 60)
+        assert 0 < place.until("stays", READY).resident_bytes < whole.dataset.size_bytes
+        place.call("Evict", name("stays"))
+        assert place.until("stays", READY).resident_bytes == 0
+        wait_until(lambda: place.total("entries") == 0, "nothing is left")
+    finally:
+        place.stop()
