@@ -62,3 +62,13 @@ def test_a_data_set_that_is_ready_in_part_says_what_is_missing_and_why(capsys: p
     named.reason = ""
     commands._say(named, as_json=False)
     assert capsys.readouterr().out == "images: Ready; 200.0 MB of 200.0 MB are resident\n"
+
+
+def test_of_an_empty_data_set_all_is_resident(capsys: pytest.CaptureFixture[str]) -> None:
+    """`prefetch` and `prefetch --check` failed for ever."""
+    named = named_datasets_pb2.NamedDataset(state=named_datasets_pb2.NamedDataset.STATE_READY, resident_bytes=0)
+    assert not commands._is_resident(named), "it is not scanned yet"
+    named.dataset.name = "empty"
+    assert commands._is_resident(named)
+    commands._say(named, as_json=False)
+    assert "in part" not in capsys.readouterr().out

@@ -223,7 +223,8 @@ def _whole(source: str) -> str:
 
 
 def _is_resident(named: pb2.NamedDataset) -> bool:
-    return named.HasField("resident_bytes") and named.resident_bytes >= named.dataset.size_bytes > 0
+    known = named.HasField("resident_bytes") and named.HasField("dataset")
+    return known and named.resident_bytes >= named.dataset.size_bytes
 
 
 def _say(named: pb2.NamedDataset, as_json: bool, said: str = "") -> int:
