@@ -349,6 +349,120 @@ async def test_an_old_version_costs_a_look_the_same_however_many_are_pinned(tmp_
 
 
 @on_loop
+async def test_what_a_node_says_is_in_the_way_is_told_in_a_line(tmp_path: Path) -> None:
+    async with started(tmp_path) as coordinator:
+        named = coordinator.named
+        await named.create(EVERYBODY, of("train"))
+        await until_done(coordinator, "train")
+        await named.prefetch(EVERYBODY, "train")
+        await named.look()
+        [task] = named.tasks
+        said = pb.ReportTaskRequest(node_id="n", task_id=task.task_id, trouble="\x1b[2J\n" + "x" * (9 << 20))
+        assert await named.report(said)
+        [shown] = await named.listed(EVERYBODY)
+        assert shown.reason.startswith("\\x1b[2J\\nxxx")
+        assert len(shown.reason) < 2 * lifecycle.MAX_TROUBLE
+
+
+@pytest.mark.parametrize("comes_late", [False, True])
+@on_loop
+async def test_what_a_scan_has_registered_goes_with_its_data_set(tmp_path: Path, comes_late: bool) -> None:
+    """Its node has not said yet that the task is over, and is told that it is not wanted any more."""
+    async with started(tmp_path) as coordinator:
+        named = coordinator.named
+        await named.create(EVERYBODY, pb.DatasetSpec(name="train", sources=["/x"]))
+        await until_done(coordinator, "train")
+        [scan] = named.tasks
+
+        async def register() -> None:
+            await coordinator.catalogue.register("train", b"", None, parts(OTHER))
+            named.registered("train", OTHER.digest_id)
+
+        if not comes_late:
+            await register()
+        await named.delete(EVERYBODY, "train", force=False)
+        if comes_late:
+            await register()
+        over = pb.ReportTaskRequest(node_id="n", task_id=scan.task_id, over=True, digest_id=OTHER.digest_id)
+        assert not await named.report(over)
+        await named.look()
+        [task] = named.tasks
+        assert list(task.evict.digest_ids) == [OTHER.digest_id]
+        assert await named.report(pb.ReportTaskRequest(node_id="n", task_id=task.task_id, over=True))
+        await named.look()
+        assert not await named.listed(EVERYBODY)
+        assert coordinator.registry.removed([OTHER.digest_id])
+        assert not named._found._found
+
+
+@on_loop
+async def test_what_a_job_registers_under_a_name_that_is_being_deleted_stays(tmp_path: Path) -> None:
+    async with started(tmp_path) as coordinator:
+        named = coordinator.named
+        await named.create(EVERYBODY, of("photos"))
+        await until_done(coordinator, "photos")
+        await named.delete(EVERYBODY, "photos", force=False)
+        await coordinator.catalogue.register("photos", b"", None, parts(OTHER))
+        named.registered("photos", OTHER.digest_id)
+        await named.look()
+        [task] = named.tasks
+        assert list(task.evict.digest_ids) == [DIGEST.digest_id]
+        assert await named.report(pb.ReportTaskRequest(node_id="n", task_id=task.task_id, over=True))
+        await named.look()
+        assert OTHER.digest_id in coordinator.registry
+
+
+@on_loop
+async def test_what_is_deleted_while_owners_of_a_scans_shards_are_waited_for_goes_whole(tmp_path: Path) -> None:
+    async with started(tmp_path) as coordinator:
+        named = coordinator.named
+        await coordinator.catalogue.register("before a restart", b"", None, parts(OTHER))
+        beat(coordinator, "owner")
+        await named.create(EVERYBODY, pb.DatasetSpec(name="train", sources=["/x"]))
+        await until_done(coordinator, "train")
+        [scan] = named.tasks
+        over = pb.ReportTaskRequest(task_id=scan.task_id, over=True, digest_id=OTHER.digest_id)
+        over.node_id = scan.scan.node_id
+        reported = asyncio.create_task(named.report(over))
+        async with asyncio.timeout(20):
+            while not named._found._found:
+                await asyncio.sleep(0)
+        await named.delete(EVERYBODY, "train", force=False)
+        for node in ("n", "owner", "n", "owner"):
+            beat(coordinator, node)
+        assert not await reported
+        await named.look()
+        [task] = named.tasks
+        assert list(task.evict.digest_ids) == [OTHER.digest_id]
+
+
+@on_loop
+async def test_a_prefetch_that_waits_for_room_says_so_and_blames_no_node(tmp_path: Path) -> None:
+    clock = ManualClock()
+    async with started(tmp_path, clock=clock) as coordinator:
+        named = coordinator.named
+        await coordinator.catalogue.register("", b"", None, parts(OTHER))
+        await named.create(EVERYBODY, of("wanted"))
+        await named.create(EVERYBODY, of("goes", OTHER))
+        await until_done(coordinator, "goes")
+        await named.evict(EVERYBODY, "goes", force=False)
+        await named.prefetch(EVERYBODY, "wanted")
+        for _ in range(2):
+            await named.look()
+            clock.advance(8)
+            beat(coordinator)
+            told = named.find(EVERYBODY, "wanted")
+            assert told.reason == "room is made first: data set goes is being evicted"
+        [task] = named.tasks
+        assert await named.report(pb.ReportTaskRequest(node_id="n", task_id=task.task_id, over=True))
+        told = await until_done(coordinator, "wanted")
+        assert [one.HasField("warm") for one in named.tasks] == [True]
+        assert told.reason == ""
+        clock.advance(8)
+        assert "no answer from node n yet" in named.find(EVERYBODY, "wanted").reason
+
+
+@on_loop
 async def test_why_something_is_there_after_an_evict_is_said(tmp_path: Path) -> None:
     clock = ManualClock()
     async with started(tmp_path, clock=clock) as coordinator:

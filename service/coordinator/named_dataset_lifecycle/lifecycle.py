@@ -38,6 +38,18 @@ def task_id(life: Life) -> str:
     return f"{life.life}/{life.step}"
 
 
+def wants_pin(life: Life) -> bool:
+    """Its newest version is to have room of its own, and has none."""
+    return life.phase not in (SCANNING, DELETING) and bool(life.digest_id) and life.spec.pin and not life.pinned
+
+
+def is_settled(life: Life) -> bool:
+    """Nothing is to be done about it as long as its digest is there: of ten thousand most are."""
+    if life.phase != READY or life.old_digest_ids or life.spec.pin != life.pinned:
+        return False
+    return life.placed or not life.spec.HasField("placement")
+
+
 # What people ask for. Raises InUseError where it cannot be now.
 
 
@@ -154,6 +166,15 @@ def pinned(life: Life, is_so: bool, trouble: str = "") -> Life:
         return life
     before = "" if is_so and life.trouble.startswith(NOT_PINNED) else life.trouble
     return _with(life, pinned=is_so, trouble=_said(trouble) or before)
+
+
+def to_go_too(life: Life, digest_id: bytes) -> Life:
+    """That version was scanned for it, and has not become its newest one before it is deleted."""
+    if life.phase != DELETING or digest_id in (life.digest_id, *life.old_digest_ids):
+        return life
+    after = _with(life)
+    after.old_digest_ids.append(digest_id)
+    return after
 
 
 def released(life: Life, digest_id: bytes) -> Life:

@@ -17,6 +17,7 @@ from absl import logging
 from tfquiver import errors
 from tfquiver.clock import Clock
 from tfquiver.logs import about
+from tfquiver.plain_text import plain
 from tfquiver.proto.tfquiver.v1 import named_datasets_pb2 as pb2
 from tfquiver.proto.tfquiver.v1 import types_pb2
 from tfquiver.rare_lines import every_n_seconds
@@ -33,6 +34,7 @@ from tfquiver.service.coordinator.named_dataset_lifecycle import lifecycle, spec
 from tfquiver.service.coordinator.named_dataset_lifecycle.held import Held
 from tfquiver.service.coordinator.named_dataset_lifecycle.lifecycle import DELETING, EVICTING, SCANNING, WARMING, Life
 from tfquiver.service.coordinator.named_dataset_lifecycle.overview import Overview
+from tfquiver.service.coordinator.named_dataset_lifecycle.progress import FoundByScans
 from tfquiver.service.coordinator.named_dataset_lifecycle.room import PARTIAL
 from tfquiver.service.coordinator.named_dataset_lifecycle.steps import (
     Become,
@@ -99,15 +101,23 @@ class NamedKeeping:
         self._reading = Counter[bytes]()  # readers by digest id, at the last look; 0: only sessions that may go on
         self._used = Counter[bytes]()  # and what mounts show
         self._stopping = False
+        self._found = FoundByScans(registry)
 
     # Nodes.
 
+    def registered(self, name: str, digest_id: bytes) -> None:
+        """By a node, under that name: what it has scanned."""
+        if (life := self._table.get(name)) is not None:
+            self._becomes(self._found.found(life, digest_id))
+
     async def report(self, request: pb2.ReportTaskRequest) -> bool:
         """Whether that is still to be done."""
+        request.trouble = plain(request.trouble, lifecycle.MAX_TROUBLE)  # of millions of characters replies would fail
         if request.over:
             await self._log.writable()
         life = self._doing(request)
         if life is not None and life.phase == SCANNING and request.over and request.digest_id in self._registry:
+            self._found.found(life, request.digest_id)
             await self._held.told(request.digest_id, request.node_id)
             life = self._doing(request)  # as it is after the wait
         if life is None:
@@ -148,14 +158,12 @@ class NamedKeeping:
             self._ownership.carry_over(life.digest_id, request.digest_id)
         after = lifecycle.scanned(life, request.digest_id, request.node_id)
         self._table.put(after)
+        self._found.forget(life)
         await self._log.synced()
         logging.info(
-            "data set %s: version %d is scanned, by node %s",
-            life.spec.name,
-            after.version,
-            after.scanned_by,
+            "data set %s: version %d is scanned, by node %s", life.spec.name, after.version, after.scanned_by,
             extra=about(dataset=life.spec.name, node=after.scanned_by),
-        )
+        )  # fmt: skip
 
     # What time brings.
 
@@ -194,30 +202,29 @@ class NamedKeeping:
         if self._caching.met:
             for life in self._table:
                 await parts.rest()
+                if lifecycle.is_settled(life) and life.digest_id in self._registry and not self._is_used(life):
+                    continue
                 try:
                     await self._look_after(life.spec.name)
                 except errors.TfquiverError as error:  # what is wrong with one is nothing to the others
-                    every_n_seconds(
-                        logging.WARNING,
-                        "data set %s: %s",
-                        60,
-                        life.spec.name,
-                        error,
-                        extra=about(dataset=life.spec.name),
-                    )
+                    name = life.spec.name
+                    every_n_seconds(logging.WARNING, "data set %s: %s", 60, name, error, extra=about(dataset=name))
         await self._log.synced()
         self._order()
 
     async def _look_after(self, name: str) -> None:
-        life = self._table.get(name)  # as it is now: somebody may have asked for something since this look began
-        is_read = self._membership.mounts.is_read
-        if life is not None and any(self._reading[one] or is_read(one) for one in tasks.versions(life)):
+        # As it is now: somebody may have asked for something since this look began.
+        if (life := self._table.get(name)) is not None and self._is_used(life):
             self._becomes(lifecycle.used(life, int(time.time()) // _USED_S * _USED_S))
         for _ in range(_STEPS):
             now = self._table.get(name)
             if now is None or (step := next_step(now, self._facts(now))) is None:
                 return
             await self._take(now, step)
+
+    def _is_used(self, life: Life) -> bool:
+        is_read = self._membership.mounts.is_read
+        return any(self._reading[one] or is_read(one) for one in tasks.versions(life))
 
     def _facts(self, life: Life) -> Facts:
         progress = self._overview.progress(life)
@@ -229,15 +236,15 @@ class NamedKeeping:
         shared = self._table.holding(life.digest_id, life.spec.name) if life.phase == EVICTING else ()
         may_set = self._clock.now() >= self._not_before.get(life.life, 0.0)
         awaited = {old for old in life.old_digest_ids if self._is_awaited(life, old)}
-        pins = {old for old in life.old_digest_ids if self._is_roomy(old)}
-        storing, short = self._membership.storing, self._is_short()
+        pins, short = {old for old in life.old_digest_ids if self._is_roomy(old)}, self._is_short()
+        storing = self._membership.storing
         return Facts(self._registry, storing, self._used, progress, may_set, awaited, pins, short, shared)
 
     def _is_short(self) -> bool:
         """Some pin was refused that is wanted still, and would be set if there were room."""
         while self._short:  # asked for each data set: no further than to the first such
             one, _ = self._short.popitem()
-            if _wants_pin(self._table.of_life(one)):
+            if (life := self._table.of_life(one)) is not None and lifecycle.wants_pin(life):
                 self._short[one] = None
                 return True
         return False
@@ -257,6 +264,7 @@ class NamedKeeping:
                 self._becomes(step.life)
             case Go():
                 self._not_before.pop(life.life, None)
+                self._found.forget(life)
                 self._table.gone(life.spec.name)
                 self._look_soon()
             case SetPin():
@@ -314,13 +322,11 @@ class NamedKeeping:
         """A version is this data set's no more; nobody else's: it is removed, as `tfquiver dataset delete` does."""
         if holders := self._table.holding(digest_id, life.spec.name):
             await self._leave_settings(life, digest_id, holders)
+        elif digest_id in self._registry:
+            await self._catalogue.delete(_maker(life), digest_id, force)
         else:
-            if digest_id in self._registry:
-                await self._catalogue.delete(_maker(life), digest_id, force)
-            else:
-                await self._catalogue.unset_gone(digest_id)
-        now = self._table.get(life.spec.name)
-        if now is not None and now.life == life.life:
+            await self._catalogue.unset_gone(digest_id)
+        if (now := self._table.get(life.spec.name)) is not None and now.life == life.life:
             self._becomes(lifecycle.released(now, digest_id))
 
     async def _leave_settings(self, life: Life, digest_id: bytes, holders: Sequence[str]) -> None:
@@ -339,9 +345,9 @@ class NamedKeeping:
         if self._overview.update(self._clock.now()):
             self.named = self._overview.named
             self._ordered()
-        made, scan_bytes = [], 0
+        made, scan_bytes, now = [], 0, self._clock.now()
         busy = list(self._overview.busy())
-        making_room = any(life.phase == EVICTING for life in busy)
+        evicting = [life.spec.name for life in busy if life.phase == EVICTING]
         for life in busy:
             scanner = ""
             if life.phase == SCANNING:
@@ -349,10 +355,10 @@ class NamedKeeping:
                 if not self._caching.met or scan_bytes > _SCANS_BYTES:
                     continue
                 progress, nodes = self._overview.progress(life), self._membership.storing
-                scanner = progress.scanner(nodes, life.scanned_by, life.life, self._clock.now())
+                scanner = progress.scanner(nodes, life.scanned_by, life.life, now)
             alone = self._alone(life) if life.phase in (EVICTING, DELETING) else []
             task = tasks.task(life, scanner, alone)
-            if task is None or (task.HasField("warm") and making_room):
+            if task is None or (task.HasField("warm") and self._overview.progress(life).holds_back(evicting, now)):
                 continue
             if task.HasField("scan"):
                 scan_bytes += task.ByteSize()
@@ -388,12 +394,6 @@ class NamedKeeping:
         if self._membership.mounts.is_read(digest_id):
             return True
         return any(session.readers for session in self._sessions.of_data_sets([digest_id]))
-
-
-def _wants_pin(life: Life | None) -> bool:
-    if life is None or life.phase in (SCANNING, DELETING):
-        return False
-    return bool(life.digest_id) and life.spec.pin and not life.pinned
 
 
 def _maker(life: Life) -> Identity:

@@ -71,10 +71,12 @@ class NamedRequests(NamedKeeping):
         room = ToEvict(self._when_full, life.spec.name, wanted_bytes, free_bytes)
         if room.is_enough:
             return
-        left = sorted(
-            (one for one in self._table if one.life != life.life and self._may_go(one)),
-            key=lambda one: (one.used_s or one.created_s, one.spec.name), reverse=True,
-        )  # fmt: skip
+        left, parts = [], InParts()
+        for one in self._table:
+            await parts.rest()
+            if one.life != life.life and self._may_go(one):
+                left.append(one)
+        left.sort(key=lambda one: (one.used_s or one.created_s, one.spec.name), reverse=True)
         while left and not room.is_enough:
             other = self._table.get(left.pop().spec.name)
             if other is not None and self._may_go(other):
@@ -131,13 +133,14 @@ class NamedRequests(NamedKeeping):
             await self._log.synced()
             return pb2.NamedDataset(spec=pb2.DatasetSpec(name=name))
         self._check_owner(who, life)
+        after = self._found.deleted(life)
         if not force and life.phase != DELETING:
             # Of what is emptied a job's next epoch reads the source; of what is gone it finds nothing.
-            users = Users.of(self._sessions.of_data_sets(tasks.versions(life)))
-            shown = self._membership.mounts.said(tasks.versions(life), name)
+            users = Users.of(self._sessions.of_data_sets(tasks.versions(after)))
+            shown = self._membership.mounts.said(tasks.versions(after), name)
             if said := users.said(name, self._sessions.now()) or shown:
                 raise errors.InUseError(f"name: {said}: --force to delete it all the same")
-        return await self._put(lifecycle.delete(life))
+        return await self._put(after)
 
     async def refresh(self, who: Identity, name: str) -> pb2.NamedDataset:
         return await self._put(lifecycle.refresh(await self._owned(who, name)))

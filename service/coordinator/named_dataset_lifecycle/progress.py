@@ -5,10 +5,12 @@ after a restart they say it again.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Container, Sequence
 from dataclasses import dataclass, field
 
 from tfquiver.proto.tfquiver.v1 import named_datasets_pb2 as pb2
+from tfquiver.service.coordinator.named_dataset_lifecycle import lifecycle
+from tfquiver.service.coordinator.named_dataset_lifecycle.lifecycle import Life
 
 # Invalid, not found, denied, precondition, out of range, data loss, unauthenticated: another node may do it; this one
 # will not do it later either (what comes damaged from a remote store has been read again for a while before).
@@ -35,6 +37,7 @@ class TaskProgress:
     defects: Counter[str] = field(default_factory=Counter)  # by node
     not_before_s: float = 0.0
     since_s: float | None = None  # when it was first looked at
+    held_back: str = ""  # why nobody is given it yet
     seen: set[str] = field(default_factory=set)  # nodes that were there since it was ordered
 
     @property
@@ -53,19 +56,27 @@ class TaskProgress:
         if self.since_s is None:
             self.since_s = now
 
+    def holds_back(self, evicting: Sequence[str], now: float) -> bool:
+        """Whether room is made first, by these data sets. Nobody is asked before."""
+        self.held_back = f"room is made first: data set {some(evicting)} is being evicted" if evicting else ""
+        if evicting:
+            self.since_s = now
+        return bool(evicting)
+
     def waits(self, node_ids: Collection[str], scans: bool, now: float) -> str:
         """What is waited for that should long have come; "": nothing.
 
         Args:
           node_ids: of which each is to do its part, or, where it `scans`, one is to scan.
         """
+        if self.held_back:
+            return self.held_back
         if self.since_s is None or now - self.since_s < QUIET_S or self.trouble:
             return ""
         old = "is it down (tfquiver status), or too old to know data sets with names? Replace it, or stop it"
         if not scans:
             silent = sorted(node_id for node_id in node_ids if node_id not in self.reports)
-            more = f" and {len(silent) - _SAID} more" if len(silent) > _SAID else ""
-            return f"no answer from node {', '.join(silent[:_SAID])}{more} yet: {old}" if silent else ""
+            return f"no answer from node {some(silent)} yet: {old}" if silent else ""
         if not self.node_id:
             return "" if self.not_before_s > now else "no node was asked yet: others are scanned first"
         if self.reports or now - self.asked_s < QUIET_S:
@@ -122,3 +133,39 @@ class TaskProgress:
         if not node_ids or set(node_ids) - self.refused.keys():
             return ""
         return "; ".join(dict.fromkeys(self.refused.values()))
+
+
+class FoundByScans:
+    """What scans have registered, until the data sets that they are for have heard of it: nodes say a while later that
+    their task is over. What is deleted by then takes that along. `registered`: digest ids."""
+
+    def __init__(self, registered: Container[bytes]) -> None:
+        self._registered = registered
+        self._found: dict[str, bytes] = {}  # by life
+        self._deleted: set[str] = set()  # lives, while they were scanned
+
+    def found(self, life: Life, digest_id: bytes) -> Life:
+        """As the data set is now. Others may register something under its name when it is not scanned."""
+        if life.phase == lifecycle.SCANNING or life.life in self._deleted:
+            self._found[life.life] = digest_id
+        return self._taken_along(life)
+
+    def deleted(self, life: Life) -> Life:
+        """As it is then."""
+        if life.phase == lifecycle.SCANNING:
+            self._deleted.add(life.life)
+        return self._taken_along(lifecycle.delete(life))
+
+    def _taken_along(self, life: Life) -> Life:
+        found = self._found.get(life.life, b"")
+        return lifecycle.to_go_too(life, found) if found in self._registered else life
+
+    def forget(self, life: Life) -> None:
+        self._found.pop(life.life, None)
+        self._deleted.discard(life.life)
+
+
+def some(names: Sequence[str]) -> str:
+    """The first of them, and how many more there are."""
+    more = f" and {len(names) - _SAID} more" if len(names) > _SAID else ""
+    return f"{', '.join(names[:_SAID])}{more}"

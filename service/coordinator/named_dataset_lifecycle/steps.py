@@ -10,10 +10,8 @@ from dataclasses import dataclass
 
 from tfquiver.service.coordinator.named_dataset_lifecycle import lifecycle
 from tfquiver.service.coordinator.named_dataset_lifecycle.lifecycle import DELETING, EVICTING, SCANNING, WARMING, Life
-from tfquiver.service.coordinator.named_dataset_lifecycle.progress import TaskProgress
+from tfquiver.service.coordinator.named_dataset_lifecycle.progress import TaskProgress, some
 from tfquiver.service.coordinator.named_dataset_lifecycle.tasks import versions
-
-_SAID = 5
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,14 +111,9 @@ def _away(node_ids: Collection[str]) -> str:
     """Why there may be something of it again soon; "": nobody is away."""
     if not node_ids:
         return ""
-    return f"node {_some(sorted(node_ids))} is away: what it keeps of it is there again when it comes back"
+    return f"node {some(sorted(node_ids))} is away: what it keeps of it is there again when it comes back"
 
 
 def _shared(names: Sequence[str]) -> str:
     """Why it is still there; "": it is nobody else's."""
-    return f"data set {_some(names)} is of the same content: it is kept for that" if names else ""
-
-
-def _some(names: Sequence[str]) -> str:
-    more = f" and {len(names) - _SAID} more" if len(names) > _SAID else ""
-    return f"{', '.join(names[:_SAID])}{more}"
+    return f"data set {some(names)} is of the same content: it is kept for that" if names else ""

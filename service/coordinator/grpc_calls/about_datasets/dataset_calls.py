@@ -50,11 +50,12 @@ class DatasetCalls(Callers):
         check_owns_few(self._coordinator, who)
 
         try:
-            return self._coordinator.visible.told(
-                await self._coordinator.catalogue.register(
-                    first.name, first.listing_key, terms, parts_of(first, request_iterator), who
-                )
+            dataset = await self._coordinator.catalogue.register(
+                first.name, first.listing_key, terms, parts_of(first, request_iterator), who
             )
+            if who.role is not Role.JOB:
+                self._coordinator.named.registered(first.name, dataset.digest_id)
+            return self._coordinator.visible.told(dataset)
         except errors.CorruptDigestError as error:
             raise errors.InvalidArgumentError(f"part: {error}") from error
 
