@@ -255,10 +255,11 @@ def _print(told: dict[str, Any], as_json: bool, more: Mapping[str, str] | None =
         print(json.dumps(told))
         return
     cache = told["cache"]
+    records = f", {told['records']} records" if told["records"] else ""  # files of any kind have none
     lines = {
         "data set": told["name"],
         "digest id": told["digest_id"],
-        "size": f"{decimal(told['size_bytes'])} in {told['shards']} shards, {told['records']} records",
+        "size": f"{decimal(told['size_bytes'])} in {told['shards']} shards{records}",
         "cache": _meaning(cache),
     }
     if "allocation_bytes" in cache:

@@ -25,6 +25,7 @@ interface Props {
 // Whole minutes: hours and minutes are shown.
 const STEPS_S = [1, 2, 5, 10, 15, 30, 60, 120, 180, 240].map((minutes) => minutes * 60);
 const HEIGHT = 180;
+const NOTHING = 1; // where a scale of zeros alone ends: parts of a byte are nothing to name there
 
 const hours = (unix_s: number) => clock(unix_s).slice(0, 5);
 
@@ -50,8 +51,8 @@ export function Chart({ title, until_s, step_s, span_s, lines, show, most }: Pro
           height: HEIGHT,
           cursor: { y: false },
           legend: { live: true },
-          scales: { y: { range: (_, __, top) => [0, most ?? (top > 0 ? top * 1.1 : 1)] } },
-          axes: [{ ...axis, incrs: STEPS_S, values: (_, ticks) => ticks.map(hours) }, { ...axis, size: 88, values: (_, ticks) => ticks.map(show) }],
+          scales: { y: { range: (_, __, top) => [0, most ?? (top > 0 ? top * 1.1 : NOTHING)] } },
+          axes: [{ ...axis, incrs: STEPS_S, values: (_, ticks) => ticks.map(hours) }, { ...axis, size: 88, values: (u, ticks) => ticks.map((tick) => (tick && most === undefined && u.scales.y!.max === NOTHING ? "" : show(tick))) }],
           series: [
             { value: (_, at) => (at ? clock(at) : "") },
             ...lines.map((line) => ({
