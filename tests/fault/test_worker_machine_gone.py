@@ -8,12 +8,14 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+import tensorflow as tf
 
 import tfquiver
 from tests.support import numbered
 from tests.support.cluster import Server
 from tests.support.hosts import Hosts, HostsError
 from tfquiver.client.worker_connections import SILENCE_S
+from tfquiver.ops.library import tensorflows, transport
 
 # A network of the machine is made, and half a minute of silence waited for.
 pytestmark = [pytest.mark.alone, pytest.mark.long]
@@ -31,8 +33,11 @@ def hosts() -> Iterator[Hosts]:
         pytest.skip(f"{error}; run the tests as root, with the packages iproute2 and kmod where they are missing")
 
 
-def test_the_epoch_ends_without_it_and_the_next_begins_at_once(hosts: Hosts, tmp_path: Path) -> None:
+@pytest.mark.parametrize("protocol", ["grpc", transport.PROTOCOL])
+def test_the_epoch_ends_without_it_and_the_next_begins_at_once(hosts: Hosts, tmp_path: Path, protocol: str) -> None:
     """Servers with their own flags, but for where they are. The machine does not come back."""
+    if protocol == transport.PROTOCOL and not tensorflows.transport_name(tf.__version__):
+        pytest.skip("this TensorFlow has no transport library")
     paths = numbered.write(tmp_path / "data", 4, RECORDS // 4, 1000)
     here = hosts.address("a").rpartition(".")[0] + ".1"
     coordinator, dispatcher = f"{here}:5040", f"{here}:5050"
@@ -58,7 +63,7 @@ def test_the_epoch_ends_without_it_and_the_next_begins_at_once(hosts: Hosts, tmp
             reading=tfquiver.Reading(readahead_bytes=50_000),
             order=tfquiver.Shuffled(shuffle_bytes=50_000),
         )
-        made = read.apply(tfquiver.distribute(dispatcher, compression=None))
+        made = read.apply(tfquiver.distribute(dispatcher, compression=None, data_transfer_protocol=protocol))
         epoch = numbered.EpochReader(made, step_s=STEP_S)
         epoch.reached(RECORDS // 5)
         hosts.cut_off("b")

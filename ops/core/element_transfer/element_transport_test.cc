@@ -1,6 +1,8 @@
 // The worker's end and the trainer's, joined by real sockets.
 
 #include <fcntl.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -256,6 +258,17 @@ TEST(ElementTransportStopTest, WhoNeedNotWaitIsToldToSkip) {
   EXPECT_TRUE(element.skip);
   source.Block(false);
   EXPECT_EQ(Drain(&client, 10), UpTo(5));
+}
+
+TEST(ElementTransportStopTest, AMachineThatAcknowledgesNothingIsGivenUp) {
+  int port = 0;
+  const UniqueFd listening = StreamSocket::ListenTcp(0, &port);
+  UniqueFd fd;
+  ASSERT_TRUE(StreamSocket::Connect(At(port), Clock::now() + seconds(5), &fd).ok());
+  unsigned silence_ms = 0;
+  socklen_t size = sizeof(silence_ms);
+  ASSERT_EQ(::getsockopt(fd.get(), IPPROTO_TCP, TCP_USER_TIMEOUT, &silence_ms, &size), 0);
+  EXPECT_EQ(silence_ms, 30'000);
 }
 
 TEST(ElementTransportMemoryTest, MemoryThatIsLetGoIsUsedAgain) {

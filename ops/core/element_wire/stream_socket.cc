@@ -25,6 +25,7 @@ namespace {
 
 constexpr size_t kMostParts = 512;  // of one sendmsg; the kernel takes 1024
 constexpr int kBacklog = 128;
+constexpr unsigned kSilenceMs = 30'000;
 
 socklen_t AbstractAddress(const std::string& name, sockaddr_un* address) {
   *address = {};
@@ -114,6 +115,10 @@ Status StreamSocket::Connect(const std::string& address, Clock::time_point deadl
   }
   MakeBlocking(fd->get());
   Configure(fd->get(), local);
+  if (!local) {
+    // Keepalive asks nothing while something sent is not acknowledged, for a quarter of an hour.
+    ::setsockopt(fd->get(), IPPROTO_TCP, TCP_USER_TIMEOUT, &kSilenceMs, sizeof(kSilenceMs));
+  }
   return Status();
 }
 

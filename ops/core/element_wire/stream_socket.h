@@ -18,14 +18,15 @@ namespace tfquiver {
 
 // A connection over TCP, or over a Unix socket, which can carry descriptors. Blocks; ShutDown() by
 // any thread ends every wait at once and for good, and the kernel ends a connection whose peer's
-// machine is gone within about 30 s. One thread reads, one writes; the descriptor is closed when
-// the object goes.
+// machine is gone within about 30 s. (Of accepted ones only those that wait: who is sent much, and
+// takes nothing for longer than that, may be busy.) One thread reads, one writes; the descriptor is
+// closed when the object goes.
 class StreamSocket {
  public:
   StreamSocket(UniqueFd fd, bool local) : fd_(std::move(fd)), local_(local) {}
 
   // Of "@name" (an abstract Unix address of this network namespace), or "host:port". kUnavailable,
-  // or kNotFound where the machine says that nobody listens there.
+  // or kNotFound where the machine says that nobody listens there. For who sends little.
   static Status Connect(const std::string& address, Clock::time_point deadline, UniqueFd* fd);
   // On every interface, or at an abstract Unix address; -1 and errno when it cannot be had.
   static UniqueFd ListenTcp(int port, int* bound);
