@@ -2,22 +2,21 @@
 
 from __future__ import annotations
 
-import array
 import hashlib
 import os
 import socket
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from tfquiver import errors
 from tfquiver.digests.digest import Digest
+from tfquiver.node_daemon import frames_received
 from tfquiver.node_daemon.greeting import greeted
 from tfquiver.socket_frames import reader_frames as frames
 
 _CONNECT_S, _ANSWER_S = 10.0, 150.0  # a node gives a shard up after two minutes
 _PAUSE_S, _LONGEST_PAUSE_S = 0.1, 2.0
-_CONTROL_BYTES = socket.CMSG_SPACE(4 * array.array("i").itemsize)
 _PASSES = (errors.UnavailableError, errors.ResourceExhaustedError, errors.DeadlineError, errors.ProtocolError, OSError)
 
 
@@ -86,20 +85,9 @@ class RawShards:
                 os.close(descriptor)
 
 
-def _received(connection: socket.socket) -> tuple[frames.Frame, list[int]]:
-    message, control, _, _ = connection.recvmsg(frames.MAX_FRAME_BYTES + 1, _CONTROL_BYTES, socket.MSG_CMSG_CLOEXEC)
-    descriptors = array.array("i")
-    for level, kind, data in control:
-        if (level, kind) == (socket.SOL_SOCKET, socket.SCM_RIGHTS):
-            descriptors.frombytes(data[: len(data) - len(data) % descriptors.itemsize])
-    try:
-        if not message:
-            raise ConnectionResetError("the node has closed the connection")
-        return frames.decode(message), list(descriptors)
-    except (OSError, errors.ProtocolError):
-        for descriptor in descriptors:
-            os.close(descriptor)
-        raise
+def _received(connection: socket.socket) -> tuple[frames.Frame, Sequence[int]]:
+    message, control, _, _ = connection.recvmsg(*frames_received.HOW)
+    return frames_received.decoded(message, control)
 
 
 def _read(descriptor: int, offset: int, length_bytes: int) -> bytes:

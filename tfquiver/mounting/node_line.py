@@ -5,7 +5,6 @@ Needs trio. Lives on one trio loop; only `found` may be called from other thread
 
 from __future__ import annotations
 
-import array
 import contextlib
 import math
 import os
@@ -18,6 +17,7 @@ from absl import logging
 
 from tfquiver import errors
 from tfquiver.digests.digest import Digest
+from tfquiver.node_daemon import frames_received
 from tfquiver.socket_frames import reader_frames as frames
 
 MOST_ASKED = 128  # half of what a node takes
@@ -26,7 +26,6 @@ _PAUSE_S, _LONGEST_PAUSE_S = 0.1, 2.0
 # For a shard, where nothing was had for all the patience there is. The kernel has few reads of a mount under way at a
 # time (12, where they come through its pages), and asks anew for what has failed: each would wait after the other.
 _AFTER_S = 1.0
-_CONTROL_BYTES = socket.CMSG_SPACE(4 * array.array("i").itemsize)
 _PASSES = (errors.UnavailableError, errors.ResourceExhaustedError, errors.DeadlineError, errors.CancelledError_)
 
 
@@ -234,19 +233,5 @@ def _passes(failed: frames.Failed) -> bool:
 
 async def _received(sock: trio.socket.SocketType) -> tuple[frames.Frame, int]:
     """The next frame and its descriptor (-1: none). Raises ConnectionResetError, ProtocolError."""
-    message, control, _, _ = await sock.recvmsg(frames.MAX_FRAME_BYTES + 1, _CONTROL_BYTES, socket.MSG_CMSG_CLOEXEC)
-    descriptors = array.array("i")
-    for level, kind, data in control:
-        if (level, kind) == (socket.SOL_SOCKET, socket.SCM_RIGHTS):
-            descriptors.frombytes(data[: len(data) - len(data) % descriptors.itemsize])
-    try:
-        if not message:
-            raise ConnectionResetError("it has closed the connection")
-        if len(descriptors) > 1:
-            raise errors.ProtocolError(f"{len(descriptors)} descriptors came with a frame")
-        frame = frames.decode(message)
-    except (OSError, errors.ProtocolError):
-        for fd in descriptors:
-            os.close(fd)
-        raise
-    return frame, descriptors[0] if descriptors else -1
+    message, control, _, _ = await sock.recvmsg(*frames_received.HOW)
+    return frames_received.with_one_at_most(message, control)

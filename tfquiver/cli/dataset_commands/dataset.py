@@ -10,7 +10,6 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
-import grpc
 from rich.filesize import decimal
 
 from tfquiver import errors, plain_text
@@ -210,8 +209,7 @@ def _if_known(ask: Ask, method: Callable[..., Any], request: Any) -> Any:
     try:
         return ask(method, request)
     except errors.TfquiverError as error:
-        cause = error.__cause__
-        if isinstance(cause, grpc.RpcError) and cause.code() is grpc.StatusCode.UNIMPLEMENTED:
+        if calls.is_unknown(error):
             return None
         raise
 

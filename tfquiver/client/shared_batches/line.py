@@ -11,12 +11,11 @@ import weakref
 from typing import NoReturn
 
 from tfquiver import errors
-from tfquiver.node_daemon import endpoints
+from tfquiver.node_daemon import endpoints, frames_received
 from tfquiver.socket_frames import reader_frames as frames
 from tfquiver.socket_frames import stream_frames
 
 _HELLO_S = 10.0
-_CONTROL_BYTES = socket.CMSG_SPACE(4 * array.array("i").itemsize)
 
 _open: weakref.WeakSet[StreamLine] = weakref.WeakSet()
 
@@ -57,24 +56,8 @@ class StreamLine:
     def receive(self) -> tuple[frames.Frame, int]:
         """The next frame, and its descriptor, which is the caller's (-1: none). Raises OSError (also when `stop` was
         called), ProtocolError."""
-        message, control, _, _ = self._socket.recvmsg(
-            frames.MAX_FRAME_BYTES + 1, _CONTROL_BYTES, socket.MSG_CMSG_CLOEXEC
-        )
-        descriptors = array.array("i")
-        for level, kind, data in control:
-            if (level, kind) == (socket.SOL_SOCKET, socket.SCM_RIGHTS):
-                descriptors.frombytes(data[: len(data) - len(data) % descriptors.itemsize])
-        try:
-            if not message:
-                raise ConnectionResetError("the node closed the connection")
-            if len(descriptors) > 1:
-                raise errors.ProtocolError(f"{len(descriptors)} descriptors came with a frame")
-            frame = frames.decode(message)
-        except (OSError, errors.ProtocolError):
-            for fd in descriptors:
-                os.close(fd)
-            raise
-        return frame, descriptors[0] if descriptors else -1
+        message, control, _, _ = self._socket.recvmsg(*frames_received.HOW)
+        return frames_received.with_one_at_most(message, control)
 
     def stop(self) -> None:
         """From any thread: `receive` raises."""
