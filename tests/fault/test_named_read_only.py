@@ -27,6 +27,8 @@ def test_what_stays_is_said_and_goes_when_it_can(tmp_path: Path) -> None:
             place.call("Create", pb.DatasetSpec(name="train", sources=[f"{tmp_path / 'data'}/part-*"]))
             whole = place.until("train", READY)
             assert whole.resident_bytes == whole.dataset.size_bytes
+            digests = disk.path / "cache" / "digests"  # without it a node that is started again asks after an hour
+            wait_until(lambda: any(digests.glob("*.tfqd")), "the node has kept what says whose its shards are")
             disk.fail()
             place.call("Evict", name("train"))
             emptied = place.until("train", READY)
