@@ -34,6 +34,40 @@ def on_disk(path: Path) -> list[CommitRecord]:
 
 
 @on_loop
+async def test_where_no_thread_can_be_started_nothing_is_told_durable_that_is_not(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Executors queue what they cannot start a thread for, and carry it out beside what comes next."""
+    path, told = tmp_path / "log", list[int]()
+
+    def refused(self: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    with monkeypatch.context() as no_threads:
+        no_threads.setattr(threading.Thread, "start", refused)
+        with pytest.raises(errors.UnavailableError, match="commit log: can't start new thread"):
+            CommitLog(path, lambda: ())
+    log = CommitLog(path, lambda: ())
+
+    async def call(number: int) -> None:
+        log.append(acked(number))
+        await log.synced()
+        told.append(number)
+
+    with monkeypatch.context() as no_threads:
+        no_threads.setattr(threading.Thread, "start", refused)
+        await call(0)
+    calls = []
+    for number in range(1, 60):
+        calls.append(asyncio.create_task(call(number)))
+        await asyncio.sleep(0.0005 if number % 3 == 0 else 0)
+    await asyncio.gather(*calls)
+    await log.close()
+    assert sorted(told) == list(range(60))
+    assert on_disk(path) == [acked(number) for number in range(60)]
+
+
+@on_loop
 async def test_many_callers_share_one_sync(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path, syncs, sync = tmp_path / "log", 0, os.fdatasync
 

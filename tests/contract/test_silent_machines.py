@@ -60,6 +60,33 @@ def test_a_connection_stays_as_it_was_used() -> None:
             answering.join()
 
 
+def test_names_that_nobody_wants_any_more_hold_up_no_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    answers, asked, known = [threading.Event() for _ in range(3)], list[str](), socket.getaddrinfo
+
+    def ask(host: str, *rest: Any, **more: Any) -> Any:
+        if not host.endswith(".example"):
+            return known(host, *rest, **more)
+        asked.append(host)
+        answers[len(asked) - 1].wait(60)
+        return known("127.0.0.1", *rest, **more)
+
+    with socket.create_server(("127.0.0.1", 0)) as server, socket.create_connection(server.getsockname()) as first:
+        port, machines = server.getsockname()[1], SilentMachines(SILENCE_S)
+        monkeypatch.setattr(socket, "getaddrinfo", ask)
+        try:
+            assert machines.look(f"gone-{number}.example:{port}" for number in range(50)) == 0
+            assert machines.look([f"new.example:{port}"]) == 0
+            answers[0].set()
+            answers[1].set()
+            while machines.look([f"new.example:{port}"]) == 0:
+                assert len(asked) <= 2, "after the one that was being asked for"
+            assert asked == ["gone-0.example", "new.example"]
+            assert limit_ms(first) == 1000 * SILENCE_S
+        finally:
+            for answer in answers:
+                answer.set()
+
+
 def test_a_name_server_that_is_silent_holds_nobody_up(monkeypatch: pytest.MonkeyPatch) -> None:
     """Of machines that are gone there may be thousands, each of which takes it ten seconds."""
     answers, asked, known = threading.Event(), list[str](), socket.getaddrinfo

@@ -13,6 +13,8 @@ from tfquiver.proto.tfquiver.v1 import coordinator_pb2 as pb2
 from tfquiver.service.coordinator.measuring.meters import JobMeters
 from tfquiver.service.coordinator.measuring.step_meter import StepReading
 from tfquiver.service.coordinator.measuring.step_meters import StepMeters
+from tfquiver.service.coordinator.measuring.store_load import StoreLoad
+from tfquiver.service.coordinator.probing import probes
 from tfquiver.service.coordinator.probing.probes import Held, Probes
 from tfquiver.service.coordinator.probing.schedule import ProbeSchedule
 
@@ -179,3 +181,28 @@ def test_a_job_that_was_not_heard_of_since_is_not_measured_anew(monkeypatch: pyt
     world.probes.tick({KEY: Held(in_hand)}, {DATA})
     assert ticks[3][0] is not ticks[2][0]
     assert not asked, "what it has in hand matters to nobody while it may not be probed"
+
+
+def test_what_is_heard_while_jobs_are_measured_is_measured_next_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Else a measurement of before would be kept as that of this report until the next one."""
+    monkeypatch.setattr(probes, "_AT_A_TIME", 1)
+    world = World(hit_per_s=4 * MB, miss_per_s=1 * MB).run(10.0)
+    held, changed = {KEY: Held()}, 0
+    for _ in range(20):
+        world.clock.advance(REPORT_S)
+        before = dict(world.meters)[KEY].measured()
+        ticking = world.probes.ticking(held, {DATA}, StoreLoad(), {})
+        next(ticking)
+        world.report.records += 1000
+        world.report.bytes += MB
+        world.report.hit_bytes += MB
+        world.report.elapsed_us += int(REPORT_S * 1e6)
+        world.meters.take([world.report])
+        for _ in ticking:
+            pass
+        world.probes.tick(held, {DATA})
+        measured = dict(world.meters)[KEY].measured()
+        assert measured is not None and before is not None
+        changed += measured.bytes_per_s != before.bytes_per_s
+        assert world.probes._seen[KEY][2].bytes_per_s == measured.bytes_per_s
+    assert changed

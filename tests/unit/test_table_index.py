@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.support.digests import numbered_digest
-from tfquiver.digests.prefixes import of_rows
+from tfquiver.digests.prefixes import Prefixes, of_rows
 from tfquiver.service.coordinator.resident_shards import table_index
 from tfquiver.service.coordinator.resident_shards.residency import Residency, Table
 from tfquiver.service.coordinator.resident_shards.table_index import Joint, TableIndex
@@ -109,3 +109,36 @@ def test_many_large_tables_are_looked_at_together() -> None:
     assert told == {
         bytes([number]): values[number::20_000].tolist() for number, values in enumerate(tables) if number != 3
     }
+
+
+def joined_of_five() -> tuple[TableIndex, list[Prefixes], table_index.Joint]:
+    index, rng = TableIndex(), np.random.default_rng(1)
+    tables = [np.sort(rng.integers(0, 1 << 60, 70_000, np.uint64)) for _ in range(5)]
+    for number, values in enumerate(tables):
+        index.add(bytes([number]), values)
+    join = index.joining()
+    assert join
+    return index, tables, join()
+
+
+def test_tables_that_go_while_they_are_joined_leave_nothing() -> None:
+    index, _, made = joined_of_five()
+    for number in range(5):
+        index.remove(bytes([number]))
+    index.join(made)
+    assert index._joint is None
+
+
+def test_where_most_of_what_is_joined_has_gone_it_is_joined_anew() -> None:
+    index, tables, made = joined_of_five()
+    index.join(made)
+    for number in range(2):
+        index.remove(bytes([number]))
+        assert index.joining() is None
+    index.remove(bytes([2]))
+    join = index.joining()
+    assert join
+    index.join(join())
+    assert index._joint is not None
+    assert len(index._joint[0]) == sum(map(len, tables[3:]))
+    assert index.joining() is None

@@ -11,7 +11,7 @@ import socket
 import sys
 import threading
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 
 from tfquiver.grpc_plumbing import addresses
 
@@ -36,10 +36,12 @@ class RemoteEnds:
         with self._lock:
             self._found = {server: self._found.get(server, _NEVER) for server in servers}
             due = sorted((at, server) for server, (at, _) in self._found.items() if now >= at + _KNOWN_S)
-        names = [server for _, server in due if not _is_number(server)]
-        self._look_up([server for _, server in due if _is_number(server)])
+            names = self._due_names()
+        for _, server in due:
+            if _is_number(server):
+                self._look_up(server)
         if names and (self._looking_up is None or not self._looking_up.is_alive()):
-            self._looking_up = threading.Thread(target=self._look_up, args=(names,), name="look-ups", daemon=True)
+            self._looking_up = threading.Thread(target=self._look_up_names, name="look-ups", daemon=True)
             with contextlib.suppress(RuntimeError):  # no thread more: another time
                 self._looking_up.start()
         if self._looking_up is not None and self._looking_up.is_alive():
@@ -47,14 +49,28 @@ class RemoteEnds:
         with self._lock:
             return frozenset[str]().union(*(ends for _, ends in self._found.values()))
 
-    def _look_up(self, servers: Sequence[str]) -> None:
-        for server in servers:
-            found = frozenset[str]()
-            with contextlib.suppress(OSError, ValueError, OverflowError):  # UnicodeError among them
-                found = frozenset(_remote_ends(server))
+    def _due_names(self) -> list[str]:
+        """That are wanted now, those that were looked up longest ago first. Under the lock."""
+        latest = time.monotonic() - _KNOWN_S
+        due = sorted((at, server) for server, (at, _) in self._found.items() if at <= latest)
+        return [server for _, server in due if not _is_number(server)]
+
+    def _look_up_names(self) -> None:
+        """One after the other, as long as there are some: who has left meanwhile holds up nobody."""
+        while True:
             with self._lock:
-                _, before = self._found.get(server, _NEVER)
-                self._found[server] = time.monotonic(), found or before
+                names = self._due_names()
+            if not names:
+                return
+            self._look_up(names[0])
+
+    def _look_up(self, server: str) -> None:
+        found = frozenset[str]()
+        with contextlib.suppress(OSError, ValueError, OverflowError):  # UnicodeError among them
+            found = frozenset(_remote_ends(server))
+        with self._lock:
+            if (known := self._found.get(server)) is not None:
+                self._found[server] = time.monotonic(), found or known[1]
 
 
 def _is_number(server: str) -> bool:

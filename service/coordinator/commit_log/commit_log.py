@@ -50,6 +50,13 @@ class CommitLog:
         self._new: NewLog | None = None  # the snapshot, once it is written
         self._closing = False
         self._thread = ThreadPoolExecutor(1, "commit-log")
+        try:
+            # Now: `submit` queues first and starts its thread then. Where that failed, what it has queued would be
+            # written, and told of, beside what is flushed next.
+            self._thread.submit(int).result()
+        except RuntimeError as error:
+            self._file.close()
+            raise errors.UnavailableError(f"commit log: {error}") from error
         self._snapshot_thread = ThreadPoolExecutor(1, "commit-log-snapshot")
 
     def restored(self) -> list[CommitRecord]:

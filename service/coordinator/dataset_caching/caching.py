@@ -211,6 +211,7 @@ class Caching:
         self.set(digest_id, None)
         if digest_id in self.residency:
             self.residency.close(digest_id)
+            self._join()
 
     # What happens.
 
@@ -262,6 +263,7 @@ class Caching:
                 self._plans.pop(digest_id, None)
                 self.rotations.stop(digest_id)
                 self.residency.close(digest_id)
+        self._join()
         self._start()
         yield
         share = self._share

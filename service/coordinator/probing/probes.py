@@ -149,19 +149,19 @@ class Probes:
         self._extra_bytes = {key: extra for key, extra in self._extra_bytes.items() if key in reading}
         # Of leases that were on their way when their probe ended.
         self._passed = {key: passed for key, passed in self._passed.items() if key in self._until}
-        measured_now: dict[Reading, tuple[JobMeter, Measured]] = {}
+        measured_now: dict[Reading, tuple[JobMeter, Measured, int]] = {}
         for at, (key, meter) in enumerate(self._meters, 1):
             if key in reading and meter.heard_at >= now - SILENT_S and (measured := meter.measured()) is not None:
-                measured_now[key] = meter, measured
+                measured_now[key] = meter, measured, meter.reports
             if at % _AT_A_TIME == 0:
                 yield
-        rates = {key: measured.bytes_per_s for key, (_, measured) in measured_now.items()} if pins_bytes_per_s else {}
+        rates = {key: its.bytes_per_s for key, (_, its, _) in measured_now.items()} if pins_bytes_per_s else {}
         least = floors(pins_bytes_per_s, rates)
         seen, self._seen = self._seen, {}
-        for at, (key, (meter, measured)) in enumerate(measured_now.items(), 1):
+        for at, (key, (meter, measured, reports)) in enumerate(measured_now.items(), 1):
             held, steps = reading[key], self._step_meters.of(key)
             of = (
-                meter.reports, held.epoch_bytes, held.loaded_ahead, key[1] in wanting, least.get(key, 0.0),
+                reports, held.epoch_bytes, held.loaded_ahead, key[1] in wanting, least.get(key, 0.0),
                 self.extra_bytes(*key), steps,
             )  # fmt: skip
             last = seen.get(key)

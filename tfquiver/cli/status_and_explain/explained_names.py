@@ -60,7 +60,7 @@ def as_shown(text: str, sessions: Iterable[Mapping[str, Any]], is_json: bool = F
 
 def unread(stub: Any, name: str, token: str, whom: str) -> dict[str, Any] | None:
     """What is told of a data set that the coordinator has, and of which nothing is decided. None: it has none."""
-    datasets = calls.ask(stub.ListDatasets, coordinator_pb2.ListDatasetsRequest(with_settings=True), token, whom)
+    datasets = calls.ask(stub.ListDatasets, coordinator_pb2.ListDatasetsRequest(), token, whom).datasets
     there = any(name == one.name for one in datasets)
     return {"kind": "dataset", "name": name, "decided": False} if there else None
 
