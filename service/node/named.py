@@ -9,6 +9,7 @@ from pathlib import Path
 
 from tfquiver.proto.tfquiver.v1 import named_datasets_pb2 as pb
 from tfquiver.proto.tfquiver.v1 import node_pb2
+from tfquiver.service.node.client_requests.warming import Warming
 from tfquiver.service.node.coordinator_link.coordinator_link import CoordinatorLink
 from tfquiver.service.node.coordinator_orders.dataset_tasks import DatasetTasks
 from tfquiver.service.node.coordinator_orders.named_orders import NamedOrders, NamedWork
@@ -64,11 +65,22 @@ def wired(
 
 
 async def cleaners(
-    directory: Path, disk: DiskCache, source: ShardSource, digests: DigestCache, link: CoordinatorLink, moves: Moves
+    directory: Path,
+    disk: DiskCache,
+    source: ShardSource,
+    digests: DigestCache,
+    link: CoordinatorLink,
+    moves: Moves,
+    warming: Warming,
 ) -> tuple[Removals, Leftovers]:
     """Running; to be closed before what they are given. What comes by is noted from now on."""
+
+    async def still(digest_ids: Sequence[bytes]) -> None:
+        warming.removed(digest_ids)
+        await moves.still(digest_ids)
+
     removals = Removals(
-        digests.here, digests.get, digests.drop, link.removed_datasets, source.give_up, moves.still
+        digests.here, digests.get, digests.drop, link.removed_datasets, source.give_up, still
     )  # fmt: skip
     removals.start()
     noted = await asyncio.to_thread(PlacedLog, directory / "placed.log")

@@ -217,7 +217,7 @@ class Node:
         self._undo.append(self._moves.close)
         self._moves.start()
         removals, leftovers = await named.cleaners(
-            directory.path, self._disk, self._source, self._digests, self._link, self._moves
+            directory.path, self._disk, self._source, self._digests, self._link, self._moves, self._warming
         )  # fmt: skip
         self._undo += [leftovers.close, removals.close]
         tables = await asyncio.to_thread(file_tables.of_directory, directory.path)

@@ -17,8 +17,9 @@ from tfquiver.digests.digest import Digest
 from tfquiver.scanning import streams
 from tfquiver.scanning.cutting import CutPolicy
 from tfquiver.service.node.object_store.bounded_reads import BoundedReads
-from tfquiver.service.node.object_store.file_passes import FilePasses
+from tfquiver.service.node.object_store.file_passes import FilePasses, _Pass
 from tfquiver.service.node.object_store.metered_store import Meter, MeteredStore
+from tfquiver.service.node.shard_memory.verified import VerifiedShard
 from tfquiver.stores.attempts import Attempts
 from tfquiver.stores.local import LocalStore
 
@@ -97,3 +98,16 @@ async def test_a_long_pass_is_no_hung_one(tmp_path: Path, monkeypatch: pytest.Mo
     assert shard.hash == last.hash
     assert reads > 8  # so it took longer than the limit
     await made.close()
+
+
+def test_a_pass_that_was_given_up_places_nothing_any_more(tmp_path: Path) -> None:
+    """Nobody knows of it: what is given up while it hangs would stand again when it comes back."""
+    digest = compressed(tmp_path / "data", files=1)
+    placed: list[VerifiedShard] = []
+    raw = gzip.decompress((tmp_path / "data" / "0.tfrecord").read_bytes())[: int(digest.lengths[0])]
+    shard = VerifiedShard.check(digest.shard(0).hash, raw, "here")
+    current = _Pass(digest, 0, keep=True, next_index=0)
+    current.place(shard, placed.append)
+    current.stop = True
+    current.place(shard, placed.append)
+    assert placed == [shard]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import gzip
+import hashlib
 import threading
 from pathlib import Path
 
@@ -11,7 +12,22 @@ import pytest
 
 from tests.support.aio import on_loop
 from tests.support.store_node import StoreNode, build, is_shard, write_files
+from tfquiver import errors
+from tfquiver.digests.digest import Digest, ShardRef
+from tfquiver.digests.file_entry import FileEntry
+from tfquiver.proto.tfquiver.v1 import coordinator_pb2
+from tfquiver.scanning.cutting import CutPolicy
+from tfquiver.service.node.client_requests.warming import Warming
+from tfquiver.service.node.object_store.fetcher import Fetcher
+from tfquiver.service.node.object_store.metered_store import Meter
+from tfquiver.service.node.shard_memory.verified import VerifiedShard
 from tfquiver.stores.local import LocalStore
+
+BODY = b"derived" * 1000
+HASH = hashlib.sha256(BODY).digest()
+DERIVED = Digest.build(
+    "d", [FileEntry("derived://x/f", len(BODY), "1", "none")], [list(HASH)], [0], [0], [len(BODY)], [3]
+)
 
 
 class Late(LocalStore):
@@ -27,9 +43,12 @@ class Late(LocalStore):
         return super().read(uri, offset, length, generation, deadline_s)
 
 
+@pytest.mark.parametrize("cancelled", [True, False])
 @pytest.mark.parametrize("compressed", [False, True])
 @on_loop
-async def test_what_was_being_prefetched_does_not_come_to_stand(tmp_path: Path, compressed: bool) -> None:
+async def test_what_was_being_prefetched_does_not_come_to_stand(
+    tmp_path: Path, compressed: bool, cancelled: bool
+) -> None:
     pattern = write_files(tmp_path / "data", files=1)
     if compressed:
         path = tmp_path / "data" / "0.tfrecord"
@@ -39,14 +58,97 @@ async def test_what_was_being_prefetched_does_not_come_to_stand(tmp_path: Path, 
     async with StoreNode(tmp_path / "cache", store_for=lambda _: store) as node:
         loads = [asyncio.ensure_future(node.source.load(digest, index)) for index in range(digest.num_shards)]
         await asyncio.to_thread(store.asked.wait, 60)
-        for load in loads:
-            load.cancel()
-        await asyncio.gather(*loads, return_exceptions=True)
+        if cancelled:
+            for load in loads:
+                load.cancel()
+            await asyncio.gather(*loads, return_exceptions=True)
         await node.source.give_up(hashes)
         store.answers.set()
+        if not cancelled:
+            await asyncio.gather(*loads)
         async with asyncio.timeout(60):
             while list(node.source._flights) or node.fetcher.passing():
                 await asyncio.sleep(0.01)
         assert len(node.disk) == 0
+        assert not any(hash in node.source._unkept for hash in hashes)
         assert is_shard(await node.source.get(digest, 0, node.node_id), digest, 0)
         assert hashes[0] in node.disk, "who asks for it later has it kept"
+
+
+@on_loop
+async def test_a_derived_shard_that_is_computed_twice_is_kept_by_neither(tmp_path: Path) -> None:
+    """An owner that waits for this node asks it back: two flights of one shard."""
+    gates, begun = [asyncio.Event(), asyncio.Event()], asyncio.Queue[asyncio.Event]()
+    not_begun = iter([*gates, asyncio.Event()])
+
+    async def compute(digest: Digest, ref: ShardRef) -> VerifiedShard:
+        gate = next(not_begun)
+        begun.put_nowait(gate)
+        await gate.wait()
+        return VerifiedShard.check(ref.hash, BODY, "here")
+
+    async with StoreNode(tmp_path / "cache", compute=compute) as node, asyncio.timeout(60):
+        got = []
+        for ask_others in (True, False):
+            got.append(asyncio.ensure_future(node.source.get(DERIVED, 0, node.node_id, ask_others=ask_others)))
+            await begun.get()
+        await node.source.give_up([HASH])
+        for gate, one in zip(gates, got, strict=True):
+            gate.set()
+            (await one).close()
+            assert len(node.disk) == 0
+        assert HASH not in node.source._unkept
+        later = asyncio.ensure_future(node.source.get(DERIVED, 0, node.node_id))
+        (await begun.get()).set()
+        assert is_shard(await later, DERIVED, 0)
+        assert HASH in node.disk
+
+
+@on_loop
+async def test_a_derived_shard_that_is_being_placed_is_waited_for() -> None:
+    placing, let_go, stood = threading.Event(), threading.Event(), list[bytes]()
+
+    def place(shard: VerifiedShard) -> None:
+        placing.set()
+        let_go.wait(60)
+        stood.append(shard.hash)
+
+    async def compute(digest: Digest, ref: ShardRef) -> VerifiedShard:
+        return VerifiedShard.check(ref.hash, BODY, "here")
+
+    fetcher = Fetcher(Meter(), place, deadline_s=10.0, compute=compute)
+    fetch = asyncio.ensure_future(fetcher.fetch(DERIVED, DERIVED.shard(0), keep=True))
+    await asyncio.to_thread(placing.wait, 60)
+    fetch.cancel()
+    await asyncio.gather(fetch, return_exceptions=True)
+    given_up = asyncio.ensure_future(fetcher.keep_none({HASH}))
+    for _ in range(10):
+        await asyncio.sleep(0)
+    assert not given_up.done()
+    let_go.set()
+    await given_up
+    assert stood == [HASH], "it can be deleted now"
+    await fetcher.close()
+
+
+@on_loop
+async def test_a_warm_up_of_what_was_removed_ends(tmp_path: Path) -> None:
+    digest, store = build(write_files(tmp_path / "data"), CutPolicy(512, 1024, 4096)), Late()
+    hashes = [row.tobytes() for row in digest.hashes]
+
+    async def missing(digest_id: bytes, shards: object) -> coordinator_pb2.MissingReply:
+        raise errors.NotFoundError("nobody has read it")
+
+    async with StoreNode(tmp_path / "cache", store_for=lambda _: store) as node, asyncio.timeout(60):
+        warming = Warming(node.node_id, node.disk, node.source, lambda: node.members, missing)
+
+        async def warm() -> str:
+            return [told.trouble async for told in warming.warm(digest)][-1]
+
+        warmed = asyncio.ensure_future(warm())
+        await asyncio.to_thread(store.asked.wait, 60)
+        warming.removed([digest.digest_id])
+        await node.source.give_up(hashes)
+        store.answers.set()
+        assert "removed" in await warmed
+        assert len(node.disk) == 0

@@ -7,6 +7,7 @@ import os
 import random
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from tests.support import records
 from tfquiver import stores
@@ -23,7 +24,7 @@ from tfquiver.service.node.dataset_scans.file_tables import FileTables
 from tfquiver.service.node.dataset_scans.scan import Scanner, ScanReport
 from tfquiver.service.node.disk import codec
 from tfquiver.service.node.disk.disk_cache import DiskCache
-from tfquiver.service.node.object_store.fetcher import Fetcher
+from tfquiver.service.node.object_store.fetcher import Compute, Fetcher
 from tfquiver.service.node.object_store.metered_store import Meter
 from tfquiver.service.node.peers.peers import PeerClient
 from tfquiver.service.node.peers.serving.data_port import DataPort
@@ -55,6 +56,7 @@ class StoreNode:
         limit_bytes_per_s: float = 0,
         store_for: Callable[[str], ObjectStore] = stores.for_uri,
         labels: Mapping[str, str] | None = None,
+        compute: Compute | None = None,
     ) -> None:
         self.node_id, self.token, self.labels = node_id, token, dict(labels or {})
         self.members = members if members is not None else []
@@ -64,7 +66,10 @@ class StoreNode:
         self.meter = Meter(limit_bytes_per_s)
         self.known = KnownPlaces(node_id, lambda: tuple(self.members))
         self.placer = placer = Placer(node_id, self.disk, lambda: tuple(self.members), self.peers.put, self.known)
-        self.fetcher = Fetcher(self.meter, placer.place, deadline_s=deadline_s, store_for=lambda uri, _: store_for(uri))
+        computes: dict[str, Any] = {"compute": compute} if compute else {}
+        self.fetcher = Fetcher(
+            self.meter, placer.place, deadline_s=deadline_s, store_for=lambda uri, _: store_for(uri), **computes
+        )
         self.store_for = store_for
         self.tables = FileTables(root / "files.db")
         self.scanner = Scanner(self.meter, placer.place, self.tables, read_deadline_s=deadline_s)

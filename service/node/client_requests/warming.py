@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Iterator, Sequence
 
 import numpy as np
 from absl import logging
@@ -59,6 +59,11 @@ class Warming:
     def works(self) -> list[node_pb2.Work]:
         """Those under way, for people; at most so many."""
         return [run.told() for run in itertools.islice(self._runs, MOST_TOLD)]
+
+    def removed(self, digest_ids: Collection[bytes]) -> None:
+        """What is under way of these loads nothing more: what is kept of them is to go."""
+        for run in self._runs:
+            run.end_if_of(digest_ids)
 
     async def warm(self, digest: Digest) -> AsyncGenerator[node_pb2.WarmProgress, None]:
         """How far it is, now and then; the last one says `over`. A caller that stops asking ends it."""
@@ -132,6 +137,7 @@ class _Run:
         self._refused = self._failed = self._failed_in_a_row = 0
         self._landing_bytes = 0
         self._trouble = ""
+        self._removed = False
 
     def count(self) -> list[int]:
         """Counts what is resident; what is not. For a thread: there may be millions."""
@@ -139,6 +145,10 @@ class _Run:
         self._resident = len(self._owned) - len(lacking)
         self._resident_bytes = self._total_bytes - sum(int(self._digest.lengths[shard]) for shard in lacking)
         return lacking
+
+    def end_if_of(self, digest_ids: Collection[bytes]) -> None:
+        if self._digest.digest_id in digest_ids:
+            self._removed, self._trouble = True, "the data set was removed, or what is cached of it, meanwhile"
 
     def told(self) -> node_pb2.Work:
         return node_pb2.Work(
@@ -165,7 +175,7 @@ class _Run:
                 group.create_task(self._load_on(todo))
 
     async def _load_on(self, todo: Iterator[int]) -> None:
-        while self._failed_in_a_row < MOST_FAILED and (shards := self._next(todo)):
+        while not self._removed and self._failed_in_a_row < MOST_FAILED and (shards := self._next(todo)):
             await asyncio.gather(*map(self._load_one, shards))
             await asyncio.sleep(0)
 

@@ -70,6 +70,8 @@ class Fetcher:
         self.meter, self.watch = meter, Stopwatch()
         self.computed = self.computed_bytes = 0
         self.on_stale: Callable[[bytes, str], None] = lambda digest_id, why: None  # told on the loop of who fetches
+        self.given_up: Callable[[bytes], bool] = lambda hash: False  # is asked, on the loop, before that is kept
+        self._placing: dict[asyncio.Task[object], bytes] = {}  # shards of derived data sets
         self._deadline_s = deadline_s
         self._store_for, self._compute, self._elsewhere, self._place = store_for, compute, elsewhere, place
         # A shard is read, and read again while it comes damaged: each for the deadline at most, if the store keeps it.
@@ -124,8 +126,10 @@ class Fetcher:
         return self._passes.hashes()
 
     async def keep_none(self, hashes: Set[bytes]) -> None:
-        """These passes keep none of these any more, when it returns."""
+        """Of what is `passing`, and of what was computed, none of these is placed any more when it returns."""
         await self._passes.keep_none(hashes)
+        if placing := [task for task, hash in self._placing.items() if hash in hashes]:
+            await asyncio.wait(placing)
 
     async def close(self) -> None:
         """Stops what is under way and waits for its threads."""
@@ -149,8 +153,11 @@ class Fetcher:
                 shard = await self._elsewhere(digest, ref)
             except errors.UnavailableError as there:
                 raise _by_nobody(here, there) from here
-        if keep:
-            await asyncio.to_thread(self._place, shard)
+        if keep and not self.given_up(shard.hash):
+            placing = asyncio.get_running_loop().create_task(asyncio.to_thread(self._place, shard))
+            self._placing[placing] = shard.hash
+            placing.add_done_callback(self._placing.pop)
+            await asyncio.shield(placing)  # its thread goes on where nobody waits any more
         return shard
 
     def _store(self, uri: str, digest_id: bytes) -> MeteredStore:

@@ -49,7 +49,7 @@ class _Pass:
 
     def place(self, shard: VerifiedShard, place: Callable[[VerifiedShard], object]) -> None:
         with self.placing:
-            if self.keep and shard.hash not in self.unkept:
+            if self.keep and not self.stop and shard.hash not in self.unkept:
                 place(shard)
 
     def want(self, index: int) -> Future[VerifiedShard] | None:

@@ -25,6 +25,7 @@ from tfquiver.service.node.disk.stored_body import StoredBody
 from tfquiver.service.node.disk_quota.rules import Why
 from tfquiver.service.node.object_store.fetcher import Fetcher
 from tfquiver.service.node.shard_fetching.flights import Flights
+from tfquiver.service.node.shard_fetching.given_up import GivenUp
 from tfquiver.service.node.shard_fetching.other_nodes import OtherNodes, Owners, Peers
 from tfquiver.service.node.shard_fetching.reach import ON_DISK
 from tfquiver.service.node.shard_fetching.resident import bitmap
@@ -35,7 +36,6 @@ from tfquiver.service.node.shard_memory.verified import VerifiedShard
 from tfquiver.service.node.shard_placement.handing_over import HandingOver
 
 _ITSELF = b"itself"
-_HASH_BYTES = 32
 _AT_ONCE = 1 << 14
 
 
@@ -59,7 +59,8 @@ class ShardSource:
         self._stats = Stats()
         self._inserts = Inserts(disk.insert)
         self._handing_over = HandingOver(stands_in)
-        self._unkept: set[bytes] = set()  # given up while it was being fetched
+        self._unkept = GivenUp(hot.drop)
+        fetcher.given_up = self._unkept.__contains__
         self._reading = 0  # fetches from the store that a reader waits for, here or at a peer
         self.on_spare: Callable[[], None] = lambda: None  # told when the last of those is over
         self._others = OtherNodes(node_id, peers, owners, self._stats)
@@ -100,7 +101,8 @@ class ShardSource:
                 # A node that this one waits for asks back what this one can compute itself: it must not wait for that.
                 key += _ITSELF
             joined = key in self._flights
-            ready = await self._flights.join(key, lambda: self._obtain(digest, ref, owner, ask_others=ask_others))
+            with self._unkept.until_here(ref.hash):  # from now on, not from the turn in which its flight begins
+                ready = await self._flights.join(key, lambda: self._obtain(digest, ref, owner, ask_others=ask_others))
             if not joined:
                 self._stats.count(ready)
                 return ready
@@ -124,6 +126,10 @@ class ShardSource:
         has room to keep it. It is not kept, and that is no error, where it is not wanted any more.
         """
         ref = digest.shard(index)
+        with self._unkept.until_here(ref.hash):
+            await self._load(digest, ref)
+
+    async def _load(self, digest: Digest, ref: ShardRef) -> None:
         ready, fetched = self._hot.get(ref.hash), False
         if ready is None:
             fetched = ref.hash not in self._flights
@@ -178,9 +184,9 @@ class ShardSource:
         Raises ResourceExhaustedError: the disk did not let all of them go.
         """
         self._handing_over.forget(hashes)
-        if coming := {key[:_HASH_BYTES] for key in self._flights} | self._fetcher.passing():
+        if coming := self._unkept.getting() | self._fetcher.passing():
             coming = await asyncio.to_thread(_among, coming, hashes)
-            self._unkept |= coming.intersection(key[:_HASH_BYTES] for key in self._flights)
+            self._unkept.mark(coming)
             await self._fetcher.keep_none(coming)
             await self._inserts.still(coming)
         if stay := await asyncio.to_thread(self._given_up, hashes):
@@ -293,12 +299,8 @@ class ShardSource:
     async def _obtain(
         self, digest: Digest, ref: ShardRef, owner: str, for_reader: bool = True, ask_others: bool = True
     ) -> ReadyShard:
-        try:
+        with self._unkept.until_here(ref.hash):
             return await self._got(digest, ref, owner, for_reader, ask_others)
-        finally:
-            if ref.hash in self._unkept:
-                self._unkept.remove(ref.hash)
-                self._hot.drop(ref.hash)
 
     async def _got(self, digest: Digest, ref: ShardRef, owner: str, for_reader: bool, ask_others: bool) -> ReadyShard:
         if ready := await self._here(ref):
@@ -321,6 +323,7 @@ class ShardSource:
                 await self._inserts.keep(shard)
             ready = await self._reads.run(self._reads.fetched, ref, shard, keep)
             lands = ref.hash in self._disk or self._inserts.under_way(ref.hash)
+            keep = keep and ref.hash not in self._unkept
             if keep and not lands and not self._handing_over.full and self._disk.may_stand_in(ref.hash):
                 self._handing_over.start(shard)
             return ready
@@ -360,16 +363,20 @@ class ShardSource:
 
     async def _keep(self, ref: ShardRef, ready: ReadyShard) -> None:
         """Here, or elsewhere. Raises ResourceExhaustedError."""
-        if ref.hash in self._disk or self._handing_over.taken(ref.hash):
+        if ref.hash in self._disk or self._handing_over.taken(ref.hash) or ref.hash in self._unkept:
             return
         handing = self._handing_over.under_way(ref.hash)
         if handing is None:
             shard = await self._reads.run(self._reads.copied, ref, ready)
+            if ref.hash in self._unkept:
+                return
             try:
                 await self._inserts.insert(shard)
                 return
             except errors.ResourceExhaustedError as error:
                 trouble = error
+            if ref.hash in self._unkept:
+                return
             handing = self._handing_over.start(shard)
             if not await asyncio.shield(handing):
                 raise trouble
