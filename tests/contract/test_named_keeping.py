@@ -364,78 +364,6 @@ async def test_what_a_node_says_is_in_the_way_is_told_in_a_line(tmp_path: Path) 
         assert len(shown.reason) < 2 * lifecycle.MAX_TROUBLE
 
 
-@pytest.mark.parametrize("comes_late", [False, True])
-@on_loop
-async def test_what_a_scan_has_registered_goes_with_its_data_set(tmp_path: Path, comes_late: bool) -> None:
-    """Its node has not said yet that the task is over, and is told that it is not wanted any more."""
-    async with started(tmp_path) as coordinator:
-        named = coordinator.named
-        await named.create(EVERYBODY, pb.DatasetSpec(name="train", sources=["/x"]))
-        await until_done(coordinator, "train")
-        [scan] = named.tasks
-
-        async def register() -> None:
-            await coordinator.catalogue.register("train", b"", None, parts(OTHER))
-            named.registered("train", OTHER.digest_id)
-
-        if not comes_late:
-            await register()
-        await named.delete(EVERYBODY, "train", force=False)
-        if comes_late:
-            await register()
-        over = pb.ReportTaskRequest(node_id="n", task_id=scan.task_id, over=True, digest_id=OTHER.digest_id)
-        assert not await named.report(over)
-        await named.look()
-        [task] = named.tasks
-        assert list(task.evict.digest_ids) == [OTHER.digest_id]
-        assert await named.report(pb.ReportTaskRequest(node_id="n", task_id=task.task_id, over=True))
-        await named.look()
-        assert not await named.listed(EVERYBODY)
-        assert coordinator.registry.removed([OTHER.digest_id])
-        assert not named._found._found
-
-
-@on_loop
-async def test_what_a_job_registers_under_a_name_that_is_being_deleted_stays(tmp_path: Path) -> None:
-    async with started(tmp_path) as coordinator:
-        named = coordinator.named
-        await named.create(EVERYBODY, of("photos"))
-        await until_done(coordinator, "photos")
-        await named.delete(EVERYBODY, "photos", force=False)
-        await coordinator.catalogue.register("photos", b"", None, parts(OTHER))
-        named.registered("photos", OTHER.digest_id)
-        await named.look()
-        [task] = named.tasks
-        assert list(task.evict.digest_ids) == [DIGEST.digest_id]
-        assert await named.report(pb.ReportTaskRequest(node_id="n", task_id=task.task_id, over=True))
-        await named.look()
-        assert OTHER.digest_id in coordinator.registry
-
-
-@on_loop
-async def test_what_is_deleted_while_owners_of_a_scans_shards_are_waited_for_goes_whole(tmp_path: Path) -> None:
-    async with started(tmp_path) as coordinator:
-        named = coordinator.named
-        await coordinator.catalogue.register("before a restart", b"", None, parts(OTHER))
-        beat(coordinator, "owner")
-        await named.create(EVERYBODY, pb.DatasetSpec(name="train", sources=["/x"]))
-        await until_done(coordinator, "train")
-        [scan] = named.tasks
-        over = pb.ReportTaskRequest(task_id=scan.task_id, over=True, digest_id=OTHER.digest_id)
-        over.node_id = scan.scan.node_id
-        reported = asyncio.create_task(named.report(over))
-        async with asyncio.timeout(20):
-            while not named._found._found:
-                await asyncio.sleep(0)
-        await named.delete(EVERYBODY, "train", force=False)
-        for node in ("n", "owner", "n", "owner"):
-            beat(coordinator, node)
-        assert not await reported
-        await named.look()
-        [task] = named.tasks
-        assert list(task.evict.digest_ids) == [OTHER.digest_id]
-
-
 @on_loop
 async def test_a_prefetch_that_waits_for_room_says_so_and_blames_no_node(tmp_path: Path) -> None:
     clock = ManualClock()
@@ -452,7 +380,7 @@ async def test_a_prefetch_that_waits_for_room_says_so_and_blames_no_node(tmp_pat
             clock.advance(8)
             beat(coordinator)
             told = named.find(EVERYBODY, "wanted")
-            assert told.reason == "room is made first: data set goes is being evicted"
+            assert told.reason == "room is made first: a data set is being evicted"
         [task] = named.tasks
         assert await named.report(pb.ReportTaskRequest(node_id="n", task_id=task.task_id, over=True))
         told = await until_done(coordinator, "wanted")
@@ -463,12 +391,28 @@ async def test_a_prefetch_that_waits_for_room_says_so_and_blames_no_node(tmp_pat
 
 
 @on_loop
+async def test_a_job_is_not_told_names_of_data_sets_that_it_may_not_see(tmp_path: Path) -> None:
+    async with started(tmp_path) as coordinator:
+        named, job, other = coordinator.named, Identity(Role.JOB, "team-a"), Identity(Role.JOB, "team-b")
+        await coordinator.catalogue.register("", b"", None, parts(OTHER), other)
+        await named.create(job, of("wanted"))
+        await named.create(other, of("secret", OTHER))
+        await until_done(coordinator, "secret")
+        assert [one.spec.name for one in await named.listed(job)] == ["wanted"]
+        await named.evict(other, "secret", force=False)
+        await named.prefetch(job, "wanted")
+        await named.look()
+        told = [*await named.listed(job), named.find(job, "wanted"), await named.newer(job, "wanted", 0, 0.0)]
+        assert {one.reason for one in told} == {"room is made first: a data set is being evicted"}
+
+
+@on_loop
 async def test_why_something_is_there_after_an_evict_is_said(tmp_path: Path) -> None:
     clock = ManualClock()
     async with started(tmp_path, clock=clock) as coordinator:
         named = coordinator.named
         await coordinator.catalogue.register("", b"", None, parts(OTHER))
-        for spec in (of("train"), of("one", OTHER), of("another", OTHER)):
+        for spec in (of("train"), of("one", OTHER), of("secret", OTHER)):
             await named.create(EVERYBODY, spec)
         beat(coordinator, "lost")
         clock.advance(CoordinatorOptions().node_timeout_s)
@@ -486,4 +430,4 @@ async def test_why_something_is_there_after_an_evict_is_said(tmp_path: Path) -> 
             return str(told.reason)
 
         assert await evicted("train") == "node lost is away: what it keeps of it is there again when it comes back"
-        assert await evicted("one") == "data set another is of the same content: it is kept for that"
+        assert await evicted("one") == "another data set is of the same content: it is kept for that"

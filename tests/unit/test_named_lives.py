@@ -195,6 +195,16 @@ def test_who_has_not_deleted_yet_is_said() -> None:
     assert told(life, progress, None, ["a"], 6.0).reason == ""
 
 
+def test_what_others_have_is_counted_and_not_named() -> None:
+    """Who is told of it may not know those."""
+    life, progress = lifecycle.evict(ready()), TaskProgress(reports={"a": pb.ReportTaskRequest(over=True)})
+    step = next_step(life, Facts({b"1" * 32}, ["a"], {}, progress, shared=("secret", "hidden")))
+    assert isinstance(step, Become)
+    assert step.life.trouble == "2 other data sets are of the same content: it is kept for them"
+    assert progress.holds_back(2, 0.0)
+    assert progress.held_back == "room is made first: 2 data sets are being evicted"
+
+
 def test_one_whose_turn_has_not_come_says_so() -> None:
     life, progress = lifecycle.made(spec(), "life", "", False, 1), TaskProgress()
     progress.begun(0.0)

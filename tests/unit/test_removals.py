@@ -24,6 +24,7 @@ class Node:
         self.directory, self.gone, self.deleted = directory, set[bytes](), list[bytes]()
         self.damaged = set[bytes]()
         self.stands, self.reads_until_dropped = set[bytes](), list[bytes]()
+        self.comes: Digest | None = None  # when another goes, with its shards
         self.fails, self.read, self.waited_for = False, list[bytes](), list[bytes]()
         self.removals = Removals(
             lambda: sorted(self.here()), self.digest, self.drop, self.removed, self.give_up, self.still
@@ -38,6 +39,10 @@ class Node:
     async def drop(self, digest_id: bytes) -> None:
         self.stands.update(self.reads_until_dropped)
         (self.directory / f"{digest_id.hex()}.tfqd").unlink()
+        if (new := self.comes) is not None:
+            self.digests[new.digest_id] = new
+            new.save(self.directory / f"{new.digest_id.hex()}.tfqd")
+            self.stands.update(row.tobytes() for row in new.hashes)
 
     async def removed(self, digest_ids: Sequence[bytes]) -> Sequence[bytes]:
         return [digest_id for digest_id in digest_ids if digest_id in self.gone]
@@ -95,6 +100,17 @@ async def test_what_somebody_has_fetched_again_meanwhile_goes_too(tmp_path: Path
     node.reads_until_dropped = hashes(1)
     await node.removals.carry_out()
     assert (node.stands, node.here()) == (set(), set())
+
+
+@pytest.mark.parametrize("same", [False, True])
+@on_loop
+async def test_what_has_come_meanwhile_over_the_same_files_keeps_its_shards(tmp_path: Path, same: bool) -> None:
+    gone, new = digest_of(hashes(1, 2, 3)), digest_of(hashes(2, 4), "new")
+    node = Node(tmp_path, gone)
+    node.gone, node.comes = {gone.digest_id}, gone if same else new
+    node.reads_until_dropped = hashes(1, 2)
+    await node.removals.carry_out()
+    assert {hash[0] for hash in node.stands} == ({1, 2, 3} if same else {2, 4})
 
 
 @on_loop

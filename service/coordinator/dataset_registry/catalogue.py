@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterable, Mapping, Sequence
+from collections.abc import AsyncIterable, Callable, Mapping, Sequence
 
 from absl import logging
 
@@ -28,6 +28,11 @@ from tfquiver.service.coordinator.sessions.sessions import Sessions
 from tfquiver.service.coordinator.sessions.users import Users
 
 _MET_LOOK_S = 0.05
+Check = Callable[[], None]  # made when nothing is waited for any more; raises where it may not be
+
+
+def _may() -> None:
+    """Nothing is against it."""
 
 
 class Catalogue:
@@ -152,10 +157,11 @@ class Catalogue:
             await self.unset_cache(digest_id)
         await self.deleted(digest_id)
 
-    async def unset_cache(self, digest_id: bytes) -> types_pb2.CacheSetting:
+    async def unset_cache(self, digest_id: bytes, check: Check = _may) -> types_pb2.CacheSetting:
         """Also of a data set that is not registered any more."""
         async with self._setting:
             await self._log.writable()
+            check()
             record = CommitRecord(cache_set=CacheSet(digest_id=digest_id, setting=types_pb2.CacheSetting()))
             self._log.append(record)
             self._caching.apply(record.cache_set)
@@ -163,7 +169,9 @@ class Catalogue:
             await self._log.synced()
         return record.cache_set.setting
 
-    async def allocate_cache(self, digest_id: bytes, allocation_bytes: int) -> types_pb2.CacheSetting:
+    async def allocate_cache(
+        self, digest_id: bytes, allocation_bytes: int, check: Check = _may
+    ) -> types_pb2.CacheSetting:
         """As `set_cache`, with the mode that suits so many bytes. Chunks that there are stay if they can."""
         digest = await self._registry.digest(digest_id)
         asked = types_pb2.CacheSetting(mode=NONE, allocation_bytes=allocation_bytes)
@@ -172,15 +180,15 @@ class Catalogue:
         elif allocation_bytes:
             asked.mode = COOPERATIVE
         try:
-            return await self.set_cache(digest_id, asked, keep_chunks=True)
+            return await self.set_cache(digest_id, asked, keep_chunks=True, check=check)
         except errors.InvalidArgumentError:  # no room for two chunks
             if asked.mode != COOPERATIVE:
                 raise
             asked.mode = UNIFORM
-            return await self.set_cache(digest_id, asked)
+            return await self.set_cache(digest_id, asked, check=check)
 
     async def set_cache(
-        self, digest_id: bytes, asked: types_pb2.CacheSetting, keep_chunks: bool = False
+        self, digest_id: bytes, asked: types_pb2.CacheSetting, keep_chunks: bool = False, check: Check = _may
     ) -> types_pb2.CacheSetting:
         """`keep_chunks`: where only the bytes change, rather than those that suit them best."""
         digest = await self._registry.digest(digest_id)
@@ -191,6 +199,7 @@ class Catalogue:
             fixed, plan = await asyncio.to_thread(self._caching.fix, digest, asked, quotas_bytes)
             resized = self._caching.resized(digest_id, fixed, "") if keep_chunks else None
             fixed = resized or fixed
+            check()
             record = CommitRecord(cache_set=CacheSet(digest_id=digest_id, setting=fixed))
             self._log.append(record)
             self._caching.apply(record.cache_set)

@@ -105,10 +105,10 @@ class NamedKeeping:
 
     # Nodes.
 
-    def registered(self, name: str, digest_id: bytes) -> None:
-        """By a node, under that name: what it has scanned."""
-        if (life := self._table.get(name)) is not None:
-            self._becomes(self._found.found(life, digest_id))
+    def registered(self, task_id: str, digest_id: bytes) -> None:
+        """By a node: what it has scanned for that task."""
+        if (life := self._table.of_task(task_id)) is not None:
+            self._becomes(self._found.found(life, task_id, digest_id))
 
     async def report(self, request: pb2.ReportTaskRequest) -> bool:
         """Whether that is still to be done."""
@@ -117,7 +117,7 @@ class NamedKeeping:
             await self._log.writable()
         life = self._doing(request)
         if life is not None and life.phase == SCANNING and request.over and request.digest_id in self._registry:
-            self._found.found(life, request.digest_id)
+            self._found.found(life, request.task_id, request.digest_id)
             await self._held.told(request.digest_id, request.node_id)
             life = self._doing(request)  # as it is after the wait
         if life is None:
@@ -143,7 +143,7 @@ class NamedKeeping:
         return True
 
     def _doing(self, request: pb2.ReportTaskRequest) -> Life | None:
-        life = self._table.of_life(request.task_id.partition("/")[0])
+        life = self._table.of_task(request.task_id)
         return life if life is not None and lifecycle.task_id(life) == request.task_id else None
 
     async def outdated(self, digest_id: bytes, why: str) -> None:
@@ -347,7 +347,7 @@ class NamedKeeping:
             self._ordered()
         made, scan_bytes, now = [], 0, self._clock.now()
         busy = list(self._overview.busy())
-        evicting = [life.spec.name for life in busy if life.phase == EVICTING]
+        evicting = sum(life.phase == EVICTING for life in busy)
         for life in busy:
             scanner = ""
             if life.phase == SCANNING:

@@ -56,9 +56,10 @@ class TaskProgress:
         if self.since_s is None:
             self.since_s = now
 
-    def holds_back(self, evicting: Sequence[str], now: float) -> bool:
-        """Whether room is made first, by these data sets. Nobody is asked before."""
-        self.held_back = f"room is made first: data set {some(evicting)} is being evicted" if evicting else ""
+    def holds_back(self, evicting: int, now: float) -> bool:
+        """Whether room is made first, by so many data sets. Nobody is asked before. They may be secret."""
+        which = "a data set is" if evicting == 1 else f"{evicting} data sets are"
+        self.held_back = f"room is made first: {which} being evicted" if evicting else ""
         if evicting:
             self.since_s = now
         return bool(evicting)
@@ -137,32 +138,40 @@ class TaskProgress:
 
 class FoundByScans:
     """What scans have registered, until the data sets that they are for have heard of it: nodes say a while later that
-    their task is over. What is deleted by then takes that along. `registered`: digest ids."""
+    their task is over. What is deleted by then takes that along. By the scan's task: trainers register what is theirs
+    under any name, and what an earlier scan has found is not this one's. `registered`: digest ids."""
 
     def __init__(self, registered: Container[bytes]) -> None:
         self._registered = registered
-        self._found: dict[str, bytes] = {}  # by life
-        self._deleted: set[str] = set()  # lives, while they were scanned
+        self._found: dict[str, tuple[str, bytes]] = {}  # its task, and what that has registered; by life
+        self._deleted: dict[str, str] = {}  # tasks of those that were deleted while they were scanned, by life
 
-    def found(self, life: Life, digest_id: bytes) -> Life:
-        """As the data set is now. Others may register something under its name when it is not scanned."""
-        if life.phase == lifecycle.SCANNING or life.life in self._deleted:
-            self._found[life.life] = digest_id
-        return self._taken_along(life)
+    def found(self, life: Life, task_id: str, digest_id: bytes) -> Life:
+        """What the data set, as it is now, becomes."""
+        if task_id == self._scan(life):
+            self._found[life.life] = task_id, digest_id
+        return self._taken_along(life, life)
 
-    def deleted(self, life: Life) -> Life:
-        """As it is then."""
+    def going(self, life: Life) -> Life:
+        """What it becomes when it is deleted now."""
+        return self._taken_along(life, lifecycle.delete(life))
+
+    def deleted(self, life: Life) -> None:
+        """As it was until then: what its scan registers from now on goes too."""
         if life.phase == lifecycle.SCANNING:
-            self._deleted.add(life.life)
-        return self._taken_along(lifecycle.delete(life))
+            self._deleted[life.life] = lifecycle.task_id(life)
 
-    def _taken_along(self, life: Life) -> Life:
-        found = self._found.get(life.life, b"")
-        return lifecycle.to_go_too(life, found) if found in self._registered else life
+    def _scan(self, life: Life) -> str:
+        """The task of the scan that is under way, or was when it was deleted."""
+        return lifecycle.task_id(life) if life.phase == lifecycle.SCANNING else self._deleted.get(life.life, "")
+
+    def _taken_along(self, now: Life, after: Life) -> Life:
+        task_id, found = self._found.get(now.life, ("", b""))
+        return lifecycle.to_go_too(after, found) if task_id == self._scan(now) and found in self._registered else after
 
     def forget(self, life: Life) -> None:
         self._found.pop(life.life, None)
-        self._deleted.discard(life.life)
+        self._deleted.pop(life.life, None)
 
 
 def some(names: Sequence[str]) -> str:

@@ -83,7 +83,7 @@ def next_step(life: Life, facts: Facts) -> Step | None:
         return Become(lifecycle.warmed(life, progress.trouble))
     if life.phase == EVICTING and facts.storing and over:
         away = progress.seen.difference(facts.storing)
-        return Become(lifecycle.evicted(life, progress.trouble or _shared(facts.shared) or _away(away)))
+        return Become(lifecycle.evicted(life, progress.trouble or _shared(len(facts.shared)) or _away(away)))
     unread = [old for old in life.old_digest_ids if not facts.readers.get(old)]
     # A job between two epochs finds what it had, unless somebody who is to have room goes without.
     given = [
@@ -114,6 +114,8 @@ def _away(node_ids: Collection[str]) -> str:
     return f"node {some(sorted(node_ids))} is away: what it keeps of it is there again when it comes back"
 
 
-def _shared(names: Sequence[str]) -> str:
-    """Why it is still there; "": it is nobody else's."""
-    return f"data set {some(names)} is of the same content: it is kept for that" if names else ""
+def _shared(others: int) -> str:
+    """Why it is still there; "": it is nobody else's. Without names: who reads this may not know the others."""
+    if others > 1:
+        return f"{others} other data sets are of the same content: it is kept for them"
+    return "another data set is of the same content: it is kept for that" if others else ""

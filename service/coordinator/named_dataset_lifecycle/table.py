@@ -68,6 +68,10 @@ class NamedTable:
     def of_life(self, life: str) -> NamedDatasetSet | None:
         return self._lives.get(self._names.get(life, ""))
 
+    def of_task(self, task_id: str) -> NamedDatasetSet | None:
+        """Whose task that is, or was."""
+        return self.of_life(task_id.partition("/")[0])
+
     def holding(self, digest_id: bytes, except_for: str = "") -> list[str]:
         """Names of the data sets of which that is a version, the newest or one before."""
         return sorted(self._holding.get(digest_id, set()) - {except_for}) if digest_id else []

@@ -135,10 +135,12 @@ class CoordinatorCalls:
         return found
 
     async def register_dataset(
-        self, name: str, listing_key: bytes, terms: ListingTerms, digest: bytes
+        self, name: str, listing_key: bytes, terms: ListingTerms, digest: bytes, task_id: str = ""
     ) -> types_pb2.Dataset:
+        first = pb.RegisterDatasetRequest(name=name, listing_key=listing_key, terms=terms.message(), task_id=task_id)
+
         async def parts() -> AsyncIterator[pb.RegisterDatasetRequest]:
-            yield pb.RegisterDatasetRequest(name=name, listing_key=listing_key, terms=terms.message())
+            yield first
             for at in range(0, len(digest), PART_BYTES):
                 yield pb.RegisterDatasetRequest(part=digest[at : at + PART_BYTES])
 

@@ -44,6 +44,7 @@ class Scan:
         self.records = 0
         self.trouble = ""
         self.waiting = 0  # who began or joined it
+        self.task_id = ""  # of the data set with a name that alone has asked for it
         self.task: asyncio.Task[types_pb2.Dataset]
 
     def report(self, done_bytes: int, records: int, trouble: str) -> None:
@@ -125,11 +126,12 @@ class DatasetScans:
         key: bytes,
         store_for: Callable[[str], ObjectStore],
         scanner: ScanFiles | None = None,
+        task_id: str = "",
     ) -> Scan:
         """The scan of a listing (its key), begun if it is not under way. Raises UnavailableError: too many are;
         InvalidArgumentError: there are no files so large.
 
-        `scanner`: instead of the one that all have.
+        `scanner`: instead of the one that all have; `task_id`: of the data set with a name that it is for.
         """
         scan = self._under_way.get(key)
         if scan is None:
@@ -142,6 +144,7 @@ class DatasetScans:
                 )
                 scan.task.add_done_callback(lambda task: self._done(key, task))
         scan.waiting += 1
+        scan.task_id = task_id if scan.waiting == 1 else ""  # what others wait for does not go with that one
         return scan
 
     def left(self, scan: Scan) -> None:
@@ -169,7 +172,7 @@ class DatasetScans:
         digest = await scanner(name, files, terms, scan.report, store_for)
         await self._digests.put(digest)
         data = await asyncio.to_thread(digest.to_bytes)
-        return await self._link.register_dataset(name, key, terms, data)
+        return await self._link.register_dataset(name, key, terms, data, scan.task_id)
 
     async def _is_of(self, found: types_pb2.Dataset, terms: ListingTerms, key: bytes) -> bool:
         """Whether a data set is what its listing says, by the digest's own file table."""

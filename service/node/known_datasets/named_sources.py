@@ -17,7 +17,7 @@ from tfquiver.proto.tfquiver.v1 import named_datasets_pb2 as pb
 from tfquiver.proto.tfquiver.v1 import types_pb2
 from tfquiver.scanning.cutting import CutPolicy
 from tfquiver.service.node.dataset_scans.scan import Scanner, ScanReport
-from tfquiver.service.node.known_datasets.ensure import MAX_FILES, DatasetScans, ScanFiles
+from tfquiver.service.node.known_datasets.ensure import MAX_FILES, DatasetScans
 from tfquiver.service.node.object_store.named_access import NamedAccess, Way
 from tfquiver.stores import ObjectStore
 
@@ -61,20 +61,20 @@ class NamedSources:
             return found
         if task.before_digest_id:
             await self._remember(task.before_digest_id, files, terms)
-        scan_files = functools.partial(self._scan_files, task_id)
-        return await self._scanned(task.name, files, terms, key, way, report, scan_files)
+        return await self._scanned(task_id, task.name, files, terms, key, way, report)
 
     async def _scanned(
         self,
+        task_id: str,
         name: str,
         files: list[FileEntry],
         terms: ListingTerms,
         key: bytes,
         way: Way,
         report: Report,
-        scan_files: ScanFiles,
     ) -> types_pb2.Dataset:
-        scan = self._scans.begun(name, files, terms, key, way.store_for, scan_files)
+        scan_files = functools.partial(self._scan_files, task_id)
+        scan = self._scans.begun(name, files, terms, key, way.store_for, scan_files, task_id)
         try:
             while not scan.task.done():
                 await asyncio.wait([scan.task], timeout=_PROGRESS_S)

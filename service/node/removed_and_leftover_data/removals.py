@@ -86,7 +86,8 @@ class Removals:
         kept = [digest_id for digest_id in self._here() if digest_id not in digest_ids]
         await self._still(digest_ids)
         for digest_id in digest_ids:
-            await self._give_up(await self._alone([await self._digest(digest_id)], kept))
+            digests = [await self._digest(digest_id)]
+            await self._give_up(await asyncio.to_thread(_hashes, digests, await self._alone(digests, kept)))
 
     async def carry_out(self) -> None:
         """What is done twice, or after a kill half-way, does no harm: the digest goes last."""
@@ -100,7 +101,7 @@ class Removals:
         kept = sorted(set(here).difference(gone))
         batch: list[bytes] = []
         digests: list[Digest] = []
-        for digest_id in gone:
+        for at, digest_id in enumerate(gone, 1):
             batch.append(digest_id)
             try:
                 digests.append(await self._digest(digest_id))
@@ -109,19 +110,25 @@ class Removals:
                     "digest %s of a removed data set: %s", digest_id.hex(), error, extra=about(digest=digest_id)
                 )
             if digest_id == gone[-1] or sum(digest.num_shards for digest in digests) >= _SHARDS_AT_ONCE:
-                alone = await self._alone(digests, kept) if digests else []
+                alone: list[bytes] = []
                 if digests:
+                    chosen = await self._alone(digests, kept)
+                    alone = await asyncio.to_thread(_hashes, digests, chosen)
                     await self._give_up(alone)
                     names = ", ".join(repr(digest.name) for digest in digests[:_NAMED])
                     logging.info("%d data sets were removed (%s): %d shards go", len(digests), names, len(alone))
                 for done in batch:
                     await self._drop(done)
                 if alone:  # who read them by force until their digests went has had some fetched again
+                    if new := sorted(set(self._here()).difference(kept, gone[at:])):  # of the same content, perhaps
+                        chosen &= await self._alone(digests, new)
+                        alone = await asyncio.to_thread(_hashes, digests, chosen)
                     await self._give_up(alone)
                 batch, digests = [], []
 
-    async def _alone(self, digests: Sequence[Digest], kept: Sequence[bytes]) -> list[bytes]:
-        """Their hashes that no digest of `kept` has. By a part of the hash: what is taken for another's stays.
+    async def _alone(self, digests: Sequence[Digest], kept: Sequence[bytes]) -> npt.NDArray[np.bool_]:
+        """Which of their shards, one digest after the other, no digest of `kept` has. By a part of the hash: what is
+        taken for another's stays.
 
         For all of them at a time: each of `kept`, of which there may be thousands, is read once.
         """
@@ -134,7 +141,8 @@ class Removals:
                 logging.warning("digest %s: %s", digest_id.hex(), error, extra=about(digest=digest_id))
                 continue
             await asyncio.to_thread(_strike_out, alone, parts, other)
-        return await asyncio.to_thread(_hashes, digests, alone[shard_of])
+        of_shards: npt.NDArray[np.bool_] = alone[shard_of]
+        return of_shards
 
 
 def _distinct_parts(digests: Sequence[Digest]) -> tuple[npt.NDArray[np.uint64], npt.NDArray[np.intp]]:

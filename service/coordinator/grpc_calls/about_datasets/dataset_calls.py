@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from typing import Any
 
 import numpy as np
@@ -46,6 +46,7 @@ class DatasetCalls(Callers):
             raise errors.InvalidArgumentError("part: the stream is empty")
         checks.name("name", first.name, required=False)
         checks.hash_("listing_key", first.listing_key, required=False)
+        checks.name("task_id", first.task_id, required=False)
         terms = ListingTerms.of(first.terms) if first.HasField("terms") else None
         check_owns_few(self._coordinator, who)
 
@@ -54,7 +55,7 @@ class DatasetCalls(Callers):
                 first.name, first.listing_key, terms, parts_of(first, request_iterator), who
             )
             if who.role is not Role.JOB:
-                self._coordinator.named.registered(first.name, dataset.digest_id)
+                self._coordinator.named.registered(first.task_id, dataset.digest_id)
             return self._coordinator.visible.told(dataset)
         except errors.CorruptDigestError as error:
             raise errors.InvalidArgumentError(f"part: {error}") from error
@@ -154,19 +155,23 @@ class DatasetCalls(Callers):
         who, unset = caller(), request.HasField("setting") and request.setting == types_pb2.CacheSetting()
         if not (unset and who.role is Role.ADMIN and request.digest_id in self._coordinator.caching.placement.settings):
             self._owned(who, request.digest_id)
-        self._coordinator.named.check_not_pinned(who, request.digest_id)
+        not_pinned = self._not_pinned(who, request.digest_id)
         if unset:
-            return await self._coordinator.catalogue.unset_cache(request.digest_id)
+            return await self._coordinator.catalogue.unset_cache(request.digest_id, not_pinned)
         rules.check_kept_once(self._coordinator.caching.placed.rules.find(request.digest_id), request.setting)
-        return await self._coordinator.catalogue.set_cache(request.digest_id, request.setting)
+        return await self._coordinator.catalogue.set_cache(request.digest_id, request.setting, check=not_pinned)
 
     @handled
     async def AllocateCacheSize(self, request: pb2.AllocateCacheSizeRequest, context: Any) -> types_pb2.CacheSetting:
         checks.hash_("digest_id", request.digest_id)
         checks.between("allocation_bytes", request.allocation_bytes, 0, checks.MAX_BYTES)
         self._owned(who := caller(), request.digest_id)
-        self._coordinator.named.check_not_pinned(who, request.digest_id)
-        return await self._coordinator.catalogue.allocate_cache(request.digest_id, request.allocation_bytes)
+        return await self._coordinator.catalogue.allocate_cache(
+            request.digest_id, request.allocation_bytes, self._not_pinned(who, request.digest_id)
+        )
+
+    def _not_pinned(self, who: Identity, digest_id: bytes) -> Callable[[], None]:
+        return lambda: self._coordinator.named.check_not_pinned(who, digest_id)
 
     @handled
     async def GetCache(self, request: pb2.GetCacheRequest, context: Any) -> types_pb2.CacheSetting:

@@ -54,11 +54,16 @@ class RegisterDatasetRequest(_message.Message):
     LISTING_KEY_FIELD_NUMBER: _builtins.int
     PART_FIELD_NUMBER: _builtins.int
     TERMS_FIELD_NUMBER: _builtins.int
+    TASK_ID_FIELD_NUMBER: _builtins.int
     name: _builtins.str
     """first message only"""
     listing_key: _builtins.bytes
     """first message only; 32 bytes or empty: lets FindDataset find it by listing"""
     part: _builtins.bytes
+    task_id: _builtins.str
+    """First message only. Of the ScanTask (named_datasets.proto) that the node has scanned it for: where that data set is
+    deleted before the node's report, this goes too. Unset: it is nobody's scan, or others wait for it as well.
+    """
     @_builtins.property
     def terms(self) -> _types_pb2.ListingTerms:
         """first message only; must be set with listing_key, which is computed from it and checked"""
@@ -70,10 +75,11 @@ class RegisterDatasetRequest(_message.Message):
         listing_key: _builtins.bytes = ...,
         part: _builtins.bytes = ...,
         terms: _types_pb2.ListingTerms | None = ...,
+        task_id: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["terms", b"terms"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["listing_key", b"listing_key", "name", b"name", "part", b"part", "terms", b"terms"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["listing_key", b"listing_key", "name", b"name", "part", b"part", "task_id", b"task_id", "terms", b"terms"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -1,0 +1,74 @@
+"""Scans for data sets that have names say which task they are of; what others wait for as well is nobody's alone."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import Any, cast
+
+from tests.support.aio import on_loop
+from tests.support.digests import digest_of
+from tfquiver import stores
+from tfquiver.digests.digest import Digest
+from tfquiver.digests.file_entry import FileEntry
+from tfquiver.listing.listing_terms import ListingTerms
+from tfquiver.proto.tfquiver.v1 import named_datasets_pb2 as pb
+from tfquiver.proto.tfquiver.v1 import types_pb2
+from tfquiver.service.node.known_datasets.ensure import DatasetScans, Scan
+from tfquiver.service.node.known_datasets.named_sources import NamedSources
+from tfquiver.service.node.object_store.named_access import NamedAccess
+
+DIGEST = digest_of([b"1" * 32])
+
+
+class Outside:
+    """A coordinator that knows nothing, and a scanner that ends when it may."""
+
+    def __init__(self) -> None:
+        self.may_end, self.task_ids = asyncio.Event(), list[str]()
+        nobody = cast("Any", None)
+        self.scans = DatasetScans(cast("Any", self), cast("Any", self), self.scan, nobody)
+        self.named = NamedSources(self.scans, nobody, nobody, NamedAccess(), cast("Any", self.scan))
+
+    async def find_dataset(self, request: object) -> None:
+        return None
+
+    async def put(self, digest: Digest) -> None:
+        pass
+
+    async def scan(self, *_: object) -> Digest:
+        await self.may_end.wait()
+        return DIGEST
+
+    async def register_dataset(
+        self, name: str, key: bytes, terms: ListingTerms, data: bytes, task_id: str = ""
+    ) -> types_pb2.Dataset:
+        self.task_ids.append(task_id)
+        return types_pb2.Dataset(digest_id=DIGEST.digest_id)
+
+    def begun(self, task_id: str = "") -> Scan:
+        files = [FileEntry("file:///x", 1, "1")]
+        return self.scans.begun("train", files, ListingTerms(), b"k" * 32, stores.for_uri, task_id=task_id)
+
+
+@on_loop
+async def test_what_a_data_set_with_a_name_alone_asks_for_is_registered_with_its_task(tmp_path: Path) -> None:
+    (tmp_path / "x-1").write_bytes(b"")
+    outside = Outside()
+    outside.may_end.set()
+    task = pb.ScanTask(name="train", sources=[f"{tmp_path}/x-*"])
+    found = await outside.named.scan("life/1", task, lambda done, total, trouble: None)
+    assert (found.digest_id, outside.task_ids) == (DIGEST.digest_id, ["life/1"])
+
+
+@on_loop
+async def test_what_trainers_wait_for_as_well_is_of_no_task() -> None:
+    for before, after in (("life/1", ""), ("", "life/1"), ("life/1", "life of another name/1")):
+        outside = Outside()
+        scan = outside.begun(before)
+        assert outside.begun(after) is scan
+        if before and not after:
+            outside.scans.left(scan)  # its data set was deleted: the trainer waits on
+        outside.may_end.set()
+        await scan.task
+        assert outside.task_ids == [""]
