@@ -16,7 +16,7 @@ class Fetched:
     """Each holds a place until it is let go."""
 
     def __init__(self, places: AheadPlaces) -> None:
-        self._places = places
+        self.places = places
         self.under_way: list[str] = []
         self.ends: dict[str, trio.Event] = {}
         self.scopes: dict[str, trio.CancelScope] = {}
@@ -24,7 +24,7 @@ class Fetched:
     async def fetch(self, name: str, size_bytes: int) -> None:
         self.ends[name] = trio.Event()
         with trio.CancelScope() as self.scopes[name]:
-            async with self._places.place(size_bytes):
+            async with self.places.place(size_bytes):
                 self.under_way.append(name)
                 try:
                     await self.ends[name].wait()
@@ -102,5 +102,16 @@ def test_who_gives_up_as_it_is_let_in_gives_its_place_back() -> None:
         fetched.ends["c"].set()
         await begin(fetched, nursery, d=10)
         assert fetched.under_way == ["d"], "no place was lost"
+
+    run(16, 10, test)
+
+
+def test_where_there_is_more_room_who_waits_is_let_in_at_once() -> None:
+    async def test(fetched: Fetched, nursery: trio.Nursery) -> None:
+        await begin(fetched, nursery, a=6, b=9, c=4)
+        assert fetched.under_way == ["a"]
+        fetched.places.resize(19)
+        await trio.testing.wait_all_tasks_blocked()
+        assert sorted(fetched.under_way) == ["a", "b", "c"]
 
     run(16, 10, test)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import os
 import random
+import sys
 
 import google_crc32c
 import numpy as np
@@ -63,7 +64,7 @@ def test_pieces_are_the_range(files: list[list[int]], data: st.DataObject) -> No
 
 @given(st.integers(1, 1 << 20), st.integers(1, 1 << 17), st.integers(1, 200))
 def test_a_sequential_reader_is_ahead_and_never_too_far(most: int, length: int, reads: int) -> None:
-    ahead, fetched = ReadAhead(most), 0
+    ahead, fetched = ReadAhead(most, lambda: sys.maxsize), 0
     for number in range(reads):
         at = number * length
         wanted = ahead.read(at, length)
@@ -77,14 +78,14 @@ def test_a_sequential_reader_is_ahead_and_never_too_far(most: int, length: int, 
 
 @given(st.lists(st.integers(0, 1000), min_size=1, max_size=200, unique=True))
 def test_reads_that_are_far_apart_fetch_nothing(places: list[int]) -> None:
-    ahead = ReadAhead(32 << 20)
+    ahead = ReadAhead(32 << 20, lambda: sys.maxsize)
     for place in places:
         assert not ahead.read(place * (4 << 20), 65536)
 
 
 @given(st.integers(1, 1 << 20), st.integers(1, 1 << 20), st.integers(0, 1 << 22))
 def test_who_begins_a_file_is_ahead_of_it_at_once_and_never_beyond_it(length: int, most: int, left: int) -> None:
-    ahead = ReadAhead(most)
+    ahead = ReadAhead(most, lambda: sys.maxsize)
     wanted = ahead.read(1 << 30, length, length + left)
     fetched = (1 << 30) + length + min(4 * length, most, left)
     assert len(wanted) == fetched - (1 << 30) - length
@@ -114,7 +115,7 @@ def test_a_name_with_a_newline_stands_where_names_end_otherwise(end: str, left_o
 
 
 def test_streams_do_not_disturb_one_another() -> None:
-    ahead = ReadAhead(1 << 20)
+    ahead = ReadAhead(1 << 20, lambda: sys.maxsize)
     far = [ahead.read(stream << 30, 1000) for stream in range(MOST_STREAMS)]
     assert not any(far)
     for step in range(1, 4):
@@ -123,11 +124,33 @@ def test_streams_do_not_disturb_one_another() -> None:
 
 
 def test_one_stream_too_many_forgets_the_one_that_read_longest_ago() -> None:
-    ahead = ReadAhead(1 << 20)
+    ahead = ReadAhead(1 << 20, lambda: sys.maxsize)
     for stream in range(MOST_STREAMS + 1):
         ahead.read(stream << 30, 1000)
     assert ahead.read((5 << 30) + 1000, 1000)
     assert not ahead.read(1000, 1000)
+
+
+def test_those_who_read_now_share_the_room() -> None:
+    mib = 1 << 20
+    ahead = ReadAhead(64 * mib, lambda: 128 * mib)
+
+    def read_on(streams: range, steps: range) -> int:
+        furthest = 0
+        for step in steps:
+            for stream in streams:
+                at = (stream << 30) + step * mib // 2
+                if wanted := ahead.read(at, mib // 2):
+                    furthest = max(furthest, wanted.stop - at - mib // 2)
+        return furthest
+
+    assert read_on(range(8), range(200)) < 17 * mib
+    assert ahead.under_way_bytes == 64 * mib, "half of each one's, of all"
+    for far in range(100):
+        ahead.read((1000 + far) << 30, mib)
+    assert read_on(range(8), range(200, 300)) == 16 * mib, "who reads here and there takes no share"
+    assert read_on(range(1), range(300, 900)) == 64 * mib, "nor does who has stopped"
+    assert ahead.under_way_bytes == 32 * mib
 
 
 @pytest.fixture

@@ -2,7 +2,8 @@
 
 A store shares its rate among all that is under way, so what was asked for first comes about when the last does. Were
 all that a reader may be ahead under way at once, it would wait for its next shard, find the rest there, and read
-through it while the store does nothing. With half of it under way the other half is there to be read meanwhile.
+through it while the store does nothing. With half of it under way the other half is there to be read meanwhile. That
+is so of each reader: half of one's, for all, would keep each of eight waiting for the others.
 """
 
 from __future__ import annotations
@@ -26,6 +27,10 @@ class AheadPlaces:
         self._most, self._most_bytes = most, most_bytes
         self._count = self._bytes = 0
         self._waiting: deque[tuple[int, trio.Event]] = deque()
+
+    def resize(self, most_bytes: int) -> None:
+        self._most_bytes = most_bytes
+        self._admit()
 
     @asynccontextmanager
     async def place(self, size_bytes: int) -> AsyncIterator[None]:

@@ -6,6 +6,7 @@ Needs trio. Lives on one trio loop. A shard that several reads want is asked for
 from __future__ import annotations
 
 import os
+import sys
 from collections import OrderedDict
 
 import trio
@@ -22,6 +23,9 @@ _SUMS_BYTES = 64 << 20  # of shards that are closed: what is asked for again nee
 _SUM_BYTES = 4
 _IDLE_S = 60.0
 _SCRATCH_BYTES = 2 << 20
+# From when a shard comes until it is read, all that its readers are ahead is read, and comes once more: with the shards
+# that they are in, that is to be less than what is open, or it is closed before it is read, and fetched again.
+_AHEAD_SHARE = 3
 
 
 class OpenShards:
@@ -43,6 +47,11 @@ class OpenShards:
 
     def __contains__(self, shard: int) -> bool:
         return shard in self._open or shard in self._coming
+
+    @property
+    def ahead_bytes(self) -> int:
+        """So much may come before somebody reads it. Descriptors alone take no memory."""
+        return self._most_memory_bytes // _AHEAD_SHARE if self._memory_bytes else sys.maxsize
 
     def ready(self, shard: int) -> CheckedShard | None:
         """Where it need not be waited for. Not kept open over an `await`."""

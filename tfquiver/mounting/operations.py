@@ -66,8 +66,8 @@ class Operations(pyfuse3.Operations):  # type: ignore[misc, unused-ignore]  # no
         self._opened = 0
         self._plan = ReadPlan(digest)
         self._read_last: dict[int, tuple[int, int, int, int]] = {}  # of files: a shard's range, the file's place, shard
-        self._ahead = ReadAhead(ahead_bytes)
-        self._ahead_places = AheadPlaces(_AHEAD_AT_ONCE, ahead_bytes // 2)
+        self._ahead = ReadAhead(ahead_bytes, lambda: shards.ahead_bytes)
+        self._ahead_places = AheadPlaces(_AHEAD_AT_ONCE, self._ahead.under_way_bytes)
         self._mounted_ns = time.time_ns()
         self._owner = os.getuid(), os.getgid()
         self._waiting = 0  # reads
@@ -193,6 +193,7 @@ class Operations(pyfuse3.Operations):  # type: ignore[misc, unused-ignore]  # no
         wanted = self._ahead.read(position, length_bytes, begun_bytes)
         if not wanted or self._line.gives_nothing:
             return
+        self._ahead_places.resize(self._ahead.under_way_bytes)
         last = min(self._plan.shard_at(wanted.stop - 1), self._digest.num_shards - 1)
         for shard in range(self._plan.shard_at(wanted.start), last + 1):
             if shard not in self._shards:
