@@ -5,8 +5,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from tests.support import numbered
-from tests.support.cluster import wait_until
+from tests.support import node_calls, numbered
+from tests.support.cluster import Server, wait_until
 from tests.support.disks import ext4
 from tests.support.named_place import Place, name
 from tests.support.privileges import needs_disks
@@ -20,6 +20,10 @@ def resident_bytes(place: Place) -> int:
     return named.resident_bytes
 
 
+def known(node: Server) -> bool:
+    return len(node_calls.peers(node.ready["control"])) == 1
+
+
 @needs_disks
 def test_what_stays_is_said_and_goes_when_it_can(tmp_path: Path) -> None:
     numbered.write(tmp_path / "data", 4, 100, 20_000)
@@ -29,9 +33,11 @@ def test_what_stays_is_said_and_goes_when_it_can(tmp_path: Path) -> None:
         (disk.path / "cache").mkdir(mode=0o700)
         place = Place(tmp_path / "cluster", nodes=2)
         try:
+            wait_until(lambda: all(map(known, place.nodes)), "each has a part of what either scans")
             place.call("Create", pb.DatasetSpec(name="train", sources=[f"{tmp_path / 'data'}/part-*"]))
             whole = place.until("train", READY)
             assert whole.resident_bytes == whole.dataset.size_bytes
+            assert all(int(node_calls.status(node.ready["control"]).entries) for node in place.nodes), "each has a part"
             digests = disk.path / "cache" / "digests"  # without it a node that is started again asks after an hour
             wait_until(lambda: any(digests.glob("*.tfqd")), "the node has kept what says whose its shards are")
             disk.fail()
