@@ -15,7 +15,7 @@ from tests.support.store_node import StoreNode, build, is_shard, write_files
 from tfquiver import errors
 from tfquiver.digests.digest import Digest, ShardRef
 from tfquiver.digests.file_entry import FileEntry
-from tfquiver.proto.tfquiver.v1 import coordinator_pb2
+from tfquiver.proto.tfquiver.v1 import coordinator_pb2, types_pb2
 from tfquiver.scanning.cutting import CutPolicy
 from tfquiver.service.node.client_requests.warming import Warming
 from tfquiver.service.node.object_store.fetcher import Fetcher
@@ -130,6 +130,33 @@ async def test_a_derived_shard_that_is_being_placed_is_waited_for() -> None:
     assert not was_done
     assert stood == [HASH], "it can be deleted now"
     await fetcher.close()
+
+
+@on_loop
+async def test_a_warm_up_of_what_is_removed_before_it_has_begun_to_load_loads_nothing(tmp_path: Path) -> None:
+    digest, store = build(write_files(tmp_path / "data"), CutPolicy(512, 1024, 4096)), Late()
+    asked, answers = asyncio.Event(), asyncio.Event()
+
+    async def missing(digest_id: bytes, shards: object) -> coordinator_pb2.MissingReply:
+        asked.set()
+        await answers.wait()
+        raise errors.NotFoundError("nobody has read it")
+
+    async with StoreNode(tmp_path / "cache", store_for=lambda _: store) as node, asyncio.timeout(60):
+        members = [*node.members, types_pb2.NodeInfo(node_id="zz", quota_bytes=1 << 30)]
+        warming = Warming(node.node_id, node.disk, node.source, lambda: members, missing)
+
+        async def warm() -> str:
+            return [told.trouble async for told in warming.warm(digest)][-1]
+
+        warmed = asyncio.ensure_future(warm())
+        await asked.wait()
+        warming.removed([digest.digest_id])
+        answers.set()
+        store.answers.set()
+        assert "removed" in await warmed
+        assert not store.asked.is_set()
+        assert len(node.disk) == 0
 
 
 @on_loop

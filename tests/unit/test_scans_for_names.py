@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any, cast
 
@@ -13,7 +14,8 @@ from tfquiver.digests.digest import Digest
 from tfquiver.digests.file_entry import FileEntry
 from tfquiver.listing.listing_terms import ListingTerms
 from tfquiver.proto.tfquiver.v1 import named_datasets_pb2 as pb
-from tfquiver.proto.tfquiver.v1 import types_pb2
+from tfquiver.proto.tfquiver.v1 import node_pb2, types_pb2
+from tfquiver.service.node.client_requests.servicer import NodeServicer
 from tfquiver.service.node.known_datasets.ensure import DatasetScans, Scan
 from tfquiver.service.node.known_datasets.named_sources import NamedSources
 from tfquiver.service.node.object_store.named_access import NamedAccess
@@ -59,6 +61,30 @@ async def test_what_a_data_set_with_a_name_alone_asks_for_is_registered_with_its
     task = pb.ScanTask(name="train", sources=[f"{tmp_path}/x-*"])
     found = await outside.named.scan("life/1", task, lambda done, total, trouble: None)
     assert (found.digest_id, outside.task_ids) == (DIGEST.digest_id, ["life/1"])
+
+
+@on_loop
+async def test_what_a_trainer_asks_a_node_for_while_it_is_scanned_is_of_no_task() -> None:
+    outside, nobody = Outside(), cast("Any", None)
+    node = NodeServicer(
+        nobody, outside.scans, nobody, lambda: None, nobody, nobody, nobody, nobody, nobody, nobody
+    )  # fmt: skip
+    scan = outside.begun("life/1")
+
+    async def asked() -> AsyncIterator[node_pb2.EnsureDatasetRequest]:
+        yield node_pb2.EnsureDatasetRequest(listing_key=b"k" * 32, terms=ListingTerms().message())
+
+    async def told() -> list[node_pb2.EnsureDatasetProgress]:
+        return [reply async for reply in node.EnsureDataset(asked(), nobody)]
+
+    trainer = asyncio.create_task(told())
+    while scan.waiting < 2 and not trainer.done():
+        await asyncio.sleep(0)
+    assert scan.waiting == 2
+    outside.scans.left(scan)  # its data set was deleted: the trainer waits on
+    outside.may_end.set()
+    assert (await trainer)[-1].dataset.digest_id == DIGEST.digest_id
+    assert outside.task_ids == [""]
 
 
 @on_loop

@@ -7,6 +7,7 @@ that are gone there may be thousands.
 from __future__ import annotations
 
 import contextlib
+import functools
 import socket
 import sys
 import threading
@@ -36,11 +37,11 @@ class RemoteEnds:
         with self._lock:
             self._found = {server: self._found.get(server, _NEVER) for server in servers}
             due = sorted((at, server) for server, (at, _) in self._found.items() if now >= at + _KNOWN_S)
-            names = self._due_names()
+            is_due = self._due_name() is not None
         for _, server in due:
             if _is_number(server):
                 self._look_up(server)
-        if names and (self._looking_up is None or not self._looking_up.is_alive()):
+        if is_due and (self._looking_up is None or not self._looking_up.is_alive()):
             self._looking_up = threading.Thread(target=self._look_up_names, name="look-ups", daemon=True)
             with contextlib.suppress(RuntimeError):  # no thread more: another time
                 self._looking_up.start()
@@ -49,20 +50,20 @@ class RemoteEnds:
         with self._lock:
             return frozenset[str]().union(*(ends for _, ends in self._found.values()))
 
-    def _due_names(self) -> list[str]:
-        """That are wanted now, those that were looked up longest ago first. Under the lock."""
+    def _due_name(self) -> str | None:
+        """That is wanted now, and was looked up longest ago. Under the lock."""
         latest = time.monotonic() - _KNOWN_S
-        due = sorted((at, server) for server, (at, _) in self._found.items() if at <= latest)
-        return [server for _, server in due if not _is_number(server)]
+        due = ((at, server) for server, (at, _) in self._found.items() if at <= latest and not _is_number(server))
+        return min(due, default=(0.0, None))[1]
 
     def _look_up_names(self) -> None:
         """One after the other, as long as there are some: who has left meanwhile holds up nobody."""
         while True:
             with self._lock:
-                names = self._due_names()
-            if not names:
+                name = self._due_name()
+            if name is None:
                 return
-            self._look_up(names[0])
+            self._look_up(name)
 
     def _look_up(self, server: str) -> None:
         found = frozenset[str]()
@@ -73,6 +74,7 @@ class RemoteEnds:
                 self._found[server] = time.monotonic(), found or known[1]
 
 
+@functools.lru_cache(1 << 14)
 def _is_number(server: str) -> bool:
     """Whether it needs no name server."""
     with contextlib.suppress(ValueError):

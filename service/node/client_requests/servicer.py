@@ -68,7 +68,7 @@ class NodeServicer(DerivedCalls):
             yield pb.EnsureDatasetProgress(need_files=True)
             scan = await self._scans.join(header, requests)
         else:
-            scan.waiting += 1
+            scan.joined()
         while not scan.task.done():
             await asyncio.wait([scan.task], timeout=PROGRESS_S)
             yield scan.progress()

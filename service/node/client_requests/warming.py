@@ -76,21 +76,23 @@ class Warming:
         places = self._known.of(digest.digest_id)
         owned = await asyncio.to_thread(_owned, digest, self._node_id, storing, places)
         run = _Run(digest, owned, self._disk, self._source)
-        lacking = await asyncio.to_thread(run.count)
-        if storing[1:]:
-            run.elsewhere = await self._held_elsewhere(digest, lacking)
-            lacking = await asyncio.to_thread(run.count)
-        work = asyncio.create_task(run.work(lacking))
-        self._runs.add(run)
+        self._runs.add(run)  # before anything is waited for: what is removed meanwhile is not loaded
+        work: asyncio.Task[None] | None = None
         try:
+            lacking = await asyncio.to_thread(run.count)
+            if storing[1:]:
+                run.elsewhere = await self._held_elsewhere(digest, lacking)
+                lacking = await asyncio.to_thread(run.count)
+            work = asyncio.create_task(run.work(lacking))
             while not work.done():
                 await asyncio.wait([work], timeout=_PROGRESS_S)
                 yield run.progress()
             await work
         finally:
             self._runs.discard(run)
-            work.cancel()
-            await asyncio.gather(work, return_exceptions=True)
+            if work is not None:
+                work.cancel()
+                await asyncio.gather(work, return_exceptions=True)
         await asyncio.to_thread(run.count)  # evictions may have taken some of it meanwhile
         told = run.progress()
         told.over = True

@@ -47,6 +47,11 @@ class Scan:
         self.task_id = ""  # of the data set with a name that alone has asked for it
         self.task: asyncio.Task[types_pb2.Dataset]
 
+    def joined(self, task_id: str = "") -> None:
+        """By one more; `task_id`: of a data set with a name."""
+        self.waiting += 1
+        self.task_id = task_id if self.waiting == 1 else ""  # what others wait for does not go with that one
+
     def report(self, done_bytes: int, records: int, trouble: str) -> None:
         self.done_bytes, self.records, self.trouble = min(done_bytes, self.total_bytes), records, trouble
 
@@ -143,8 +148,7 @@ class DatasetScans:
                     self._scan(scan, name, files, terms, key, store_for, scanner or self._scanner)
                 )
                 scan.task.add_done_callback(lambda task: self._done(key, task))
-        scan.waiting += 1
-        scan.task_id = task_id if scan.waiting == 1 else ""  # what others wait for does not go with that one
+        scan.joined(task_id)
         return scan
 
     def left(self, scan: Scan) -> None:
