@@ -39,7 +39,7 @@ demo: $(VENV)/.demo
 test-all test-%: export TFQUIVER_TEST_EXAMPLES = $(EXAMPLES)
 test test-quick: export TFQUIVER_TEST_EXAMPLES = $(or $(EXAMPLES),0.3)
 
-# What needs no servers, and little of TensorFlow: three minutes and a quarter on two cores.
+# What needs no servers, and little of TensorFlow: three minutes on two cores.
 test-quick: $(VENV)/.test
 	$(PYTEST) $(SIDE_BY_SIDE) $(QUICK:%=tests/%) $(ARGS)
 

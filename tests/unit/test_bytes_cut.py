@@ -55,7 +55,7 @@ def test_a_change_costs_a_few_shards(seed: int, at: int, inserted: bytes) -> Non
     content = random.Random(seed).randbytes(200_000)
     before = {shard.hash for shard in cut(content, [])}
     after = cut(content[:at] + inserted + content[at:], [])
-    assert sum(shard.hash not in before for shard in after) <= 8
+    assert sum(shard.hash not in before for shard in after) <= 24, "of 160; each one more is half as likely"
 
 
 def test_a_stream_of_another_length_is_named() -> None:
