@@ -18,6 +18,7 @@ from tfquiver.digests.file_entry import FileEntry
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2, types_pb2
 from tfquiver.scanning.cutting import CutPolicy
 from tfquiver.service.node.client_requests.warming import Warming
+from tfquiver.service.node.disk.disk_cache import DiskCache
 from tfquiver.service.node.object_store.fetcher import Fetcher
 from tfquiver.service.node.object_store.metered_store import Meter
 from tfquiver.service.node.shard_memory.verified import VerifiedShard
@@ -41,6 +42,30 @@ class Late(LocalStore):
         self.asked.set()
         self.answers.wait(60)
         return super().read(uri, offset, length, generation, deadline_s)
+
+
+@on_loop
+async def test_what_a_slow_disk_keeps_though_nobody_waits_any_more_is_waited_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begun, goes_on, insert = threading.Event(), threading.Event(), DiskCache.insert
+
+    def slowly(self: DiskCache, shard: VerifiedShard) -> None:
+        begun.set()
+        goes_on.wait(60)
+        insert(self, shard)
+
+    monkeypatch.setattr(DiskCache, "insert", slowly)
+    async with StoreNode(tmp_path / "cache") as node, asyncio.timeout(60):
+        keeping = asyncio.ensure_future(node.source._inserts.insert(VerifiedShard.check(HASH, BODY, "f")))
+        await asyncio.to_thread(begun.wait, 60)
+        keeping.cancel()
+        given_up = asyncio.ensure_future(node.source.give_up([HASH]))
+        asyncio.get_running_loop().call_later(0.2, goes_on.set)
+        await given_up
+        while node.source._inserts.running():
+            await asyncio.sleep(0.01)
+        assert len(node.disk) == 0
 
 
 @pytest.mark.parametrize("cancelled", [True, False])

@@ -53,6 +53,10 @@ class Inserts:
         """Returns when it stands. Raises ResourceExhaustedError: it does not."""
         await self._start(shard, None)
 
+    def running(self) -> set[bytes]:
+        """Hashes of what is on its way, though nobody may wait for it any more."""
+        return set(self._running)
+
     async def still(self, hashes: Iterable[bytes]) -> None:
         """Returns when of these none is on its way that is now."""
         if running := [self._running[hash] for hash in hashes if hash in self._running]:

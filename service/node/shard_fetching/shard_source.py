@@ -184,7 +184,7 @@ class ShardSource:
         Raises ResourceExhaustedError: the disk did not let all of them go.
         """
         self._handing_over.forget(hashes)
-        if coming := self._unkept.getting() | self._fetcher.passing():
+        if coming := self._unkept.getting() | self._fetcher.passing() | self._inserts.running():
             coming = await asyncio.to_thread(_among, coming, hashes)
             self._unkept.mark(coming)
             await self._fetcher.keep_none(coming)
