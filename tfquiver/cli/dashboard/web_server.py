@@ -127,8 +127,8 @@ def _plain(told: str) -> bytes:
 
 @lru_cache(maxsize=1)
 def _packed(told: str) -> bytes:
-    """The same in a gzip stream, anywhere behind its header: of thousands of data sets a tenth of it. It refers to
-    nothing before it, and what comes behind it to nothing in it."""
+    """The same in a gzip stream, anywhere behind its header: of thousands of data sets less than an eighth of it. It
+    refers to nothing before it, and what comes behind it to nothing in it."""
     packing = zlib.compressobj(1, wbits=-zlib.MAX_WBITS)
     return packing.compress(_plain(told)) + packing.flush(zlib.Z_FULL_FLUSH)
 
