@@ -24,7 +24,8 @@ def built(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Path:
     (tmp_path / "train-2").write_bytes(gzip.compress(stream(PAYLOADS)))
     output = tmp_path / "train.tfqd"
     assert main(["digest", "build", str(tmp_path / "train-?"), "-o", str(output), *SIZES]) == 0
-    assert "digest id" in capsys.readouterr().out
+    said = capsys.readouterr()
+    assert "digest id" in said.out and said.err == "", "a bar is for terminals"
     return output
 
 

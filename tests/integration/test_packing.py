@@ -5,9 +5,12 @@ from __future__ import annotations
 import io
 import multiprocessing
 import os
+import pty
 import shutil
 import signal
 import struct
+import subprocess
+import sys
 import tarfile
 import tempfile
 import threading
@@ -76,6 +79,24 @@ def test_images_have_their_folders_as_classes_spread_over_files(tmp_path: Path) 
     assert {(e["image/filename"][0], int(e["image/class/label"][0]), e["image/encoded"][0][0]) for e in found} == {
         (f"{'cat' if n % 3 else 'ant'}/{n}.png".encode(), int(n % 3 > 0), n) for n in range(9)
     }
+
+
+def test_the_bar_is_for_who_looks_and_what_was_made_for_whom_it_is_piped_to(tmp_path: Path) -> None:
+    def ran(out: str, stderr: int) -> str:
+        command = [sys.executable, "-m", "tfquiver.cli.main", "pack", str(images(tmp_path / "in")), "-o", out]
+        environment = {**os.environ, "TERM": "xterm", "COLUMNS": "80"}
+        done = subprocess.run(command, stdout=subprocess.PIPE, stderr=stderr, text=True, check=True, env=environment)
+        return f"{done.stdout}{done.stderr or ''}"
+
+    quiet, looked = str(tmp_path / "quiet"), str(tmp_path / "looked")
+    assert ran(quiet, subprocess.PIPE) == f"{quiet}: 1 file made, 0 were there\n"
+    ours, its = pty.openpty()
+    try:
+        assert ran(looked, its) == f"{looked}: 1 file made, 0 were there\n"
+        assert b"packing" in os.read(ours, 4096)
+    finally:
+        os.close(ours)
+        os.close(its)
 
 
 def test_files_of_a_tar_that_share_a_stem_are_one_record(tmp_path: Path) -> None:

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import argparse
 import os
+import sys
 from pathlib import Path
 from typing import Any
 
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from tfquiver import sizes
+from tfquiver.cli import calls
 from tfquiver.dataset_arguments.checks import check_integer, check_name
 from tfquiver.packing import pack, sources, targets
 
@@ -35,7 +37,9 @@ def _run(arguments: argparse.Namespace) -> int:
     check_integer("--workers", arguments.workers, 1, _MOST_WORKERS)
     parts = sources.parts([Path(source) for source in arguments.source], sizes.parse_bytes(arguments.part_bytes))
     columns = TextColumn("packing"), BarColumn(), MofNCompleteColumn(), TextColumn("files"), TimeRemainingColumn()
-    with Progress(*columns) as progress:
+    with Progress(
+        *columns, console=calls.console(stderr=True), transient=True, disable=not sys.stderr.isatty()
+    ) as progress:
         task = progress.add_task("", total=len(parts))
         made = pack.pack(
             parts, targets.target(arguments.output), arguments.name, arguments.workers,

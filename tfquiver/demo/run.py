@@ -30,13 +30,13 @@ def add_parser(subparsers: Any) -> None:
 
 
 def _run(arguments: argparse.Namespace) -> int:
-    console = Console()
+    console, meanwhile = Console(), Console(stderr=True)
     scale = rounds.QUICK if arguments.quick else rounds.FULL
     try:
         with tempfile.TemporaryDirectory(prefix="tfquiver-demo-") as scratch:
-            result = asyncio.run(_until_stopped(scale, Path(scratch), Show(console)))
+            result = asyncio.run(_until_stopped(scale, Path(scratch), Show(meanwhile)))
     except KeyboardInterrupt:
-        console.print("interrupted; everything has been stopped and removed")
+        meanwhile.print("interrupted; everything has been stopped and removed")
         return _INTERRUPTED
     if arguments.json:
         arguments.json.write_text(json.dumps(result.as_json(), indent=2) + "\n")

@@ -114,6 +114,7 @@ def _bar(console: Console, *more: ProgressColumn) -> Progress:
         TimeRemainingColumn(),
         *more,
         console=console,
+        disable=not console.is_terminal,
     )
 
 
