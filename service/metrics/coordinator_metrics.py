@@ -52,7 +52,7 @@ def _workers(coordinator: Coordinator) -> Iterable[Metric]:
     workers = [worker for dispatcher in dispatchers for worker in dispatcher.workers]
     silent = sum(is_missed(worker.silent_ms, worker.idle_ms) for worker in workers)
     yield _gauge("dispatchers", "tf.data service dispatchers heard of within 30 s.", len(dispatchers))
-    about = f"Silent for {SILENT_DISPATCHER_S:g} s, and no longer than ten minutes; not those that left."
+    about = f"Silent for {SILENT_DISPATCHER_S:g} s, for a day; not those that left, or were replaced."
     yield _gauge("lost_dispatchers", about, len(coordinator.dispatchers.lost()))
     yield _gauge("workers", "Workers that these count on.", len(workers))
     yield _gauge(

@@ -42,11 +42,11 @@ def lost(kept: Dispatchers) -> list[tuple[str, int]]:
     return [(one.address, one.silent_ms) for one in kept.lost()]
 
 
-def test_who_is_silent_is_missed_for_ten_minutes_and_who_left_or_is_back_is_not() -> None:
+def test_who_is_silent_is_missed_for_a_day_and_who_left_or_is_back_is_not() -> None:
     clock = ManualClock()
     kept = Dispatchers(clock)
     for number in range(3):
-        kept.report(info(f"d:{number}"))
+        kept.report(info(f"d:{number}", workers=0))
     clock.advance(SILENT_DISPATCHER_S - 1)
     before = kept.told()
     assert lost(kept) == []
@@ -56,12 +56,26 @@ def test_who_is_silent_is_missed_for_ten_minutes_and_who_left_or_is_back_is_not(
     assert kept.told() != before, "who waits for a change is told of it"
     kept.leave("d:0")
     clock.advance(60)
-    kept.report(info("d:1"))
+    kept.report(info("d:1", workers=0))
     assert lost(kept) == [("d:2", silent_ms + 60_000)]
     assert [one.address for one in kept.live()] == ["d:1"]
-    clock.advance(599)
-    assert lost(kept) == [("d:1", 599_000)]
+    clock.advance(86_399)
+    assert lost(kept) == [("d:1", 86_399_000)]
     kept.leave("d:1")
+    assert lost(kept) == []
+    kept.report(info("d:3"))
+    clock.advance(86_400)
+    assert lost(kept) == []
+
+
+def test_who_has_started_again_at_another_address_with_the_same_workers_is_not_missed() -> None:
+    clock = ManualClock()
+    kept = Dispatchers(clock)
+    kept.report(DispatcherInfo(address="d:1", workers=[ServiceWorker(address="w:1"), ServiceWorker(address="w:2")]))
+    clock.advance(FORGOTTEN_S)
+    kept.report(DispatcherInfo(address="d:2", workers=[ServiceWorker(address="w:3")]))
+    assert [address for address, _ in lost(kept)] == ["d:1"], "others' workers say nothing of it"
+    kept.report(DispatcherInfo(address="d:3", workers=[ServiceWorker(address="w:2")]))
     assert lost(kept) == []
 
 
@@ -69,7 +83,7 @@ def test_of_those_that_are_missed_only_so_many_are_kept_and_nobody_is_refused_fo
     clock = ManualClock()
     kept = Dispatchers(clock)
     for number in range(2 * MAX_DISPATCHERS):
-        kept.report(info(f"d:{number}"))
+        kept.report(info(f"d:{number}", workers=0))
         clock.advance(1)
     clock.advance(FORGOTTEN_S)
     assert len(lost(kept)) == MAX_DISPATCHERS

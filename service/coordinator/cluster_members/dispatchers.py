@@ -18,6 +18,7 @@ FORGOTTEN_S = 30.0
 SILENT_WORKER_S = 5.0  # two questions that it did not answer, and a busy machine
 SILENT_DISPATCHER_S = 8.0  # three reports that did not come, the last of which may have waited for its workers
 _GIVEN_UP_S = 600.0
+_MISSED_S = 24 * 3600.0  # a dispatcher: what it is needed for does not end by itself
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,6 +26,13 @@ class _Report:
     at: float
     info: DispatcherInfo
     left_keys: frozenset[str]
+
+
+@dataclass(frozen=True, slots=True)
+class _Lost:
+    at: float  # when it was heard of last
+    version: str
+    workers: frozenset[str]  # addresses
 
 
 def is_silent(silent_ms: int) -> bool:
@@ -44,8 +52,8 @@ class Dispatchers:
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
         self._told: dict[str, _Report] = {}  # by address, the last one
-        # By address, longest first: when it was heard of last, and its version. Not those of which much is still told.
-        self._lost: OrderedDict[str, tuple[float, str]] = OrderedDict()
+        # By address, longest first; not those of which much is still told.
+        self._lost: OrderedDict[str, _Lost] = OrderedDict()
         # Of workers, by address: when it was said, and what. In the order of that: thousands tell each ten seconds, and
         # to look at all of them for each took most of the loop's time.
         self._versions: OrderedDict[str, tuple[float, str]] = OrderedDict()
@@ -67,12 +75,18 @@ class Dispatchers:
         for worker in info.workers:
             worker.version = self._versions.get(worker.address, (0.0, ""))[1]
         self._lost.pop(info.address, None)
+        self._replaced(frozenset(worker.address for worker in info.workers))
         self._told[info.address] = _Report(self._clock.now(), info, frozenset(left_keys))
 
     def leave(self, address: str) -> None:
         """It stops: it is there no more, and not missed."""
         self._told.pop(address, None)
         self._lost.pop(address, None)
+
+    def _replaced(self, workers: frozenset[str]) -> None:
+        """Of those that are lost, by one that these have gone to: started again at another address."""
+        for address in [address for address, lost in self._lost.items() if lost.workers & workers]:
+            del self._lost[address]
 
     def report_worker(self, address: str, version: str) -> None:
         """It is told with the next report of its dispatcher. Raises ResourceExhaustedError."""
@@ -91,11 +105,11 @@ class Dispatchers:
         """By address: those that are silent, and have not left."""
         self._forget()
         now = self._clock.now()
-        heard = {address: (told.at, told.info.version) for address, told in self._told.items()}
+        heard = {address: _lost(told) for address, told in self._told.items()}
         return [
-            LostDispatcher(address=address, version=version, silent_ms=int(1000 * (now - at)))
-            for address, (at, version) in sorted({**self._lost, **heard}.items())
-            if now - at >= SILENT_DISPATCHER_S
+            LostDispatcher(address=address, version=its.version, silent_ms=int(1000 * (now - its.at)))
+            for address, its in sorted({**self._lost, **heard}.items())
+            if now - its.at >= SILENT_DISPATCHER_S
         ]
 
     def told(self) -> Hashable:
@@ -119,11 +133,15 @@ class Dispatchers:
         gone = [its for its in self._told.items() if its[1].at <= too_old]
         for address, told in sorted(gone, key=lambda its: its[1].at):
             del self._told[address]
-            self._lost[address] = told.at, told.info.version
-        while self._lost and (len(self._lost) > MAX_DISPATCHERS or self._first_lost_at() <= now - _GIVEN_UP_S):
+            self._lost[address] = _lost(told)
+        while self._lost and (len(self._lost) > MAX_DISPATCHERS or self._first_lost_at() <= now - _MISSED_S):
             self._lost.popitem(last=False)
         while self._versions and self._versions[oldest := next(iter(self._versions))][0] <= too_old:
             del self._versions[oldest]
 
     def _first_lost_at(self) -> float:
-        return next(iter(self._lost.values()))[0]
+        return next(iter(self._lost.values())).at
+
+
+def _lost(told: _Report) -> _Lost:
+    return _Lost(told.at, told.info.version, frozenset(worker.address for worker in told.info.workers))

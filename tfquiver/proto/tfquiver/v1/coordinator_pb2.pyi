@@ -1918,7 +1918,7 @@ Global___ListDispatchersReply: _TypeAlias = ListDispatchersReply  # noqa: Y015
 
 @_typing.final
 class LostDispatcher(_message.Message):
-    """A dispatcher that tells of itself no more, and did not say that it leaves; for ten minutes. It may be one of
+    """A dispatcher that tells of itself no more, and did not say that it leaves; for a day. It may be one of
     `dispatchers`, too, for as long as what it said last is shown.
     """
 
