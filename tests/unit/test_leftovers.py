@@ -75,6 +75,36 @@ async def test_what_nobody_names_goes_an_hour_later(node: Node) -> None:
 
 
 @on_loop
+async def test_a_clock_that_ran_ahead_keeps_nothing_longer_than_an_hour(node: Node) -> None:
+    right_s, node.now_s = node.now_s, node.now_s + 1e6
+    node.scanning = True
+    for hash in NOBODYS[:2]:  # of later than the others
+        node.log.settle([hash])
+        node.log.note(hash)
+    await node.left.look()
+    node.now_s, node.scanning = right_s + 120, False
+    await node.left.look()
+    assert node.disk == set(HASHES)
+    node.now_s += KEPT_S
+    await node.left.look()
+    assert node.disk == {*MINE, *OTHERS}
+
+
+@on_loop
+async def test_a_deletion_while_the_clock_ran_ahead_was_just_now(node: Node) -> None:
+    right_s, node.now_s = node.now_s, node.now_s + 1e6
+    node.left.abandoned()
+    node.now_s = right_s
+    await node.left.look()
+    assert node.disk == {*MINE, *OTHERS}
+    node.now_s += 61
+    node.log.note(NOBODYS[0])
+    node.disk.add(NOBODYS[0])
+    await node.left.look()
+    assert NOBODYS[0] in node.disk, "it is another scan's"
+
+
+@on_loop
 async def test_nothing_goes_while_something_is_scanned_nor_for_an_hour_after_it(node: Node) -> None:
     node.scanning = True
     node.now_s += 10 * KEPT_S

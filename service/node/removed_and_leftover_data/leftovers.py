@@ -78,6 +78,9 @@ class Leftovers:
     async def look(self) -> bool:
         """Lets go of what is nobody's; whether nothing is left that is to go soon. Raises TfquiverError."""
         async with self._looking:
+            now_s = self._now_s()  # earlier than what it was before, where the clock was set back
+            self._quiet_since_s = min(self._quiet_since_s, now_s)
+            self._abandoned_s = min(self._abandoned_s, now_s)
             noted = await asyncio.to_thread(self._log.noted)
             left = await asyncio.to_thread(self._standing, noted)
             if left and (await self._unclaimed(b""))[0]:

@@ -73,8 +73,10 @@ class PlacedLog:
         return True
 
     def noted(self) -> Mapping[bytes, int]:
-        """Unix seconds by hash."""
+        """Unix seconds by hash; none is later than now: a clock that ran ahead would else have them stay until then."""
         with self._lock:
+            if self._noted and max(self._noted.values()) > (now_s := int(self._now_s())):
+                self._noted.update({hash: now_s for hash, at_s in self._noted.items() if at_s > now_s})
             return dict(self._noted)
 
     def settle(self, hashes: Iterable[bytes]) -> None:
