@@ -4,8 +4,8 @@
 #include <utility>
 
 #include "ops/c_interface/python_zlib.h"
+#include "ops/core/asking_for_tickets/ticket_client.h"
 #include "ops/core/clock.h"
-#include "ops/core/node_session/ticket_client.h"
 #include "ops/core/process/process.h"
 #include "ops/core/random.h"
 #include "ops/core/record_format/crc32c.h"

@@ -16,9 +16,9 @@ from tfquiver.clock import Clock
 from tfquiver.logs import about
 from tfquiver.rare_lines import every_n_seconds
 from tfquiver.service.coordinator.bandwidth_budgets.budgets import Budgets
-from tfquiver.service.coordinator.cluster_members.membership import Membership
 from tfquiver.service.coordinator.commit_log.work_dir import WorkDir
 from tfquiver.service.coordinator.dataset_caching.caching import Caching
+from tfquiver.service.coordinator.nodes_mounts_dispatchers.membership import Membership
 from tfquiver.service.coordinator.sessions.sessions import Sessions
 
 _LATE_S, _LATE_WARNING_S = 0.1, 1.0

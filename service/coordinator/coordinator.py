@@ -22,9 +22,6 @@ from tfquiver.logs import about
 from tfquiver.proto.tfquiver.v1.commit_log_pb2 import CommitRecord
 from tfquiver.service.coordinator.bandwidth_budgets.budgets import Budgets
 from tfquiver.service.coordinator.caretaker import Caretaker
-from tfquiver.service.coordinator.cluster_members.dispatchers import Dispatchers
-from tfquiver.service.coordinator.cluster_members.heartbeats import Heartbeats
-from tfquiver.service.coordinator.cluster_members.membership import Membership
 from tfquiver.service.coordinator.commit_log.commit_log import CommitLog
 from tfquiver.service.coordinator.commit_log.work_dir import WorkDir
 from tfquiver.service.coordinator.dataset_caching.caching import Caching
@@ -44,6 +41,9 @@ from tfquiver.service.coordinator.measuring.step_meters import StepMeters
 from tfquiver.service.coordinator.measuring.store_meter import StoreMeter
 from tfquiver.service.coordinator.named_dataset_lifecycle.named_requests import NamedRequests
 from tfquiver.service.coordinator.named_dataset_lifecycle.table import NamedTable
+from tfquiver.service.coordinator.nodes_mounts_dispatchers.dispatchers import Dispatchers
+from tfquiver.service.coordinator.nodes_mounts_dispatchers.heartbeats import Heartbeats
+from tfquiver.service.coordinator.nodes_mounts_dispatchers.membership import Membership
 from tfquiver.service.coordinator.options import CoordinatorOptions
 from tfquiver.service.coordinator.past.keeping_past import KeepingPast
 from tfquiver.service.coordinator.planning.cluster_view import ClusterViews, allocation_of

@@ -13,9 +13,13 @@ from collections.abc import AsyncIterator, Iterable
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 
 from tfquiver.plain_text import plain
-from tfquiver.service.coordinator.cluster_members.dispatchers import SILENT_DISPATCHER_S, SILENT_WORKER_S, is_missed
 from tfquiver.service.coordinator.coordinator import Coordinator
 from tfquiver.service.coordinator.measuring.job_meter import Measured
+from tfquiver.service.coordinator.nodes_mounts_dispatchers.dispatchers import (
+    SILENT_DISPATCHER_S,
+    SILENT_WORKER_S,
+    is_missed,
+)
 
 MOST_DATASETS = 100
 MOST_JOBS = 100

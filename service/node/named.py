@@ -9,7 +9,6 @@ from pathlib import Path
 
 from tfquiver.proto.tfquiver.v1 import named_datasets_pb2 as pb
 from tfquiver.proto.tfquiver.v1 import node_pb2
-from tfquiver.service.node.client_requests.warming import Warming
 from tfquiver.service.node.coordinator_link.coordinator_link import CoordinatorLink
 from tfquiver.service.node.coordinator_orders.dataset_tasks import DatasetTasks
 from tfquiver.service.node.coordinator_orders.named_orders import NamedOrders, NamedWork
@@ -18,6 +17,7 @@ from tfquiver.service.node.dataset_scans.helping import Helping
 from tfquiver.service.node.dataset_scans.scan import Scanner
 from tfquiver.service.node.dataset_scans.shared_scans import SharedScans
 from tfquiver.service.node.disk.disk_cache import DiskCache
+from tfquiver.service.node.grpc_calls_warm_clear.warming import Warming
 from tfquiver.service.node.known_datasets.digest_cache import DigestCache
 from tfquiver.service.node.known_datasets.ensure import DatasetScans
 from tfquiver.service.node.known_datasets.named_sources import NamedSources

@@ -21,9 +21,6 @@ from tfquiver.proto.tfquiver.v1 import coordinator_pb2, node_pb2, node_pb2_grpc,
 from tfquiver.roles_and_tokens.identity import READERS, Always, Authority, Open
 from tfquiver.roles_and_tokens.tokens import SharedToken
 from tfquiver.service.node import named
-from tfquiver.service.node.client_requests.clear import clear
-from tfquiver.service.node.client_requests.servicer import NodeServicer
-from tfquiver.service.node.client_requests.warming import Warming
 from tfquiver.service.node.coordinator_link.callers import Callers
 from tfquiver.service.node.coordinator_link.coordinator_link import CoordinatorLink, CoordinatorPatience
 from tfquiver.service.node.coordinator_link.inventory_reports import InventoryReports
@@ -35,6 +32,9 @@ from tfquiver.service.node.dataset_scans.scan import Scanner
 from tfquiver.service.node.derived_shards.derived_shards import DerivedShards
 from tfquiver.service.node.disk.disk_cache import DiskCache
 from tfquiver.service.node.disk.free_room import Room
+from tfquiver.service.node.grpc_calls_warm_clear.clear import clear
+from tfquiver.service.node.grpc_calls_warm_clear.servicer import NodeServicer
+from tfquiver.service.node.grpc_calls_warm_clear.warming import Warming
 from tfquiver.service.node.known_datasets.digest_cache import DigestCache
 from tfquiver.service.node.known_datasets.ensure import DatasetScans
 from tfquiver.service.node.moving_shards.moves import Moves

@@ -24,7 +24,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from tests.bench.bars import Bar, finish, run_bench
-from tfquiver.digests.prefixes import Prefixes
+from tfquiver.hash_prefixes_and_sorted_numbers.prefixes import Prefixes
 from tfquiver.service.coordinator.dataset_placement import suggestions
 from tfquiver.service.coordinator.dataset_placement.suggestions import Held, Machine
 from tfquiver.shard_owners_and_chunks.labels import RACK

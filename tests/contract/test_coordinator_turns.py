@@ -14,7 +14,7 @@ from tests.support.aio import on_loop
 from tests.support.coordinator_here import DIGEST, beat, parts, read_first, started
 from tests.support.digests import numbered_digest
 from tests.support.planning import FIRST, FIRST_BYTES, coordinating, reads
-from tfquiver.digests.prefixes import of_rows
+from tfquiver.hash_prefixes_and_sorted_numbers.prefixes import of_rows
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2 as pb
 from tfquiver.proto.tfquiver.v1 import types_pb2
 from tfquiver.service.coordinator import coordinator as coordinator_module

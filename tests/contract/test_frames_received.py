@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from tfquiver import errors
-from tfquiver.node_daemon import frames_received
+from tfquiver.socket_frames import frames_received
 from tfquiver.socket_frames import reader_frames as frames
 
 HELLO = frames.Hello(frames.ROLE_STREAM, 7, "")

@@ -17,8 +17,8 @@ from tfquiver.digests.digest import Digest, ShardRef
 from tfquiver.digests.file_entry import FileEntry
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2, types_pb2
 from tfquiver.scanning.cutting import CutPolicy
-from tfquiver.service.node.client_requests.warming import Warming
 from tfquiver.service.node.disk.disk_cache import DiskCache
+from tfquiver.service.node.grpc_calls_warm_clear.warming import Warming
 from tfquiver.service.node.object_store.fetcher import Fetcher
 from tfquiver.service.node.object_store.metered_store import Meter
 from tfquiver.service.node.shard_memory.verified import VerifiedShard

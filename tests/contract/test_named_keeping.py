@@ -16,8 +16,8 @@ from tests.support.steps import steps
 from tfquiver import errors
 from tfquiver.clock import ManualClock
 from tfquiver.digests.digest import Digest
-from tfquiver.digests.prefixes import of_hashes
 from tfquiver.grpc_plumbing.rpc import MAX_MESSAGE_BYTES
+from tfquiver.hash_prefixes_and_sorted_numbers.prefixes import of_hashes
 from tfquiver.proto.tfquiver.v1 import named_datasets_pb2 as pb
 from tfquiver.proto.tfquiver.v1 import types_pb2
 from tfquiver.roles_and_tokens.identity import EVERYBODY, Identity, Role

@@ -17,9 +17,9 @@ from tfquiver.digests.digest import Digest
 from tfquiver.proto.tfquiver.v1 import named_datasets_pb2 as pb
 from tfquiver.proto.tfquiver.v1.coordinator_pb2 import MountReport
 from tfquiver.roles_and_tokens.identity import EVERYBODY
-from tfquiver.service.coordinator.cluster_members.mounts import KEPT_S
 from tfquiver.service.coordinator.coordinator import Coordinator
 from tfquiver.service.coordinator.dataset_caching.placement import Placement
+from tfquiver.service.coordinator.nodes_mounts_dispatchers.mounts import KEPT_S
 from tfquiver.service.coordinator.options import CoordinatorOptions
 from tfquiver.service.coordinator.sessions.lease import LeaseState
 

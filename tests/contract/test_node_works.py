@@ -14,7 +14,7 @@ from tfquiver.grpc_plumbing import rpc
 from tfquiver.proto.tfquiver.v1 import node_pb2 as pb
 from tfquiver.proto.tfquiver.v1 import node_pb2_grpc
 from tfquiver.roles_and_tokens.identity import Always, Identity, Role
-from tfquiver.service.node.client_requests.servicer import NodeServicer
+from tfquiver.service.node.grpc_calls_warm_clear.servicer import NodeServicer
 
 WORK = pb.Work(kind=pb.WORK_KIND_SCAN, name="secret", done_bytes=1, total_bytes=2)
 

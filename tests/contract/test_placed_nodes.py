@@ -13,11 +13,11 @@ import pytest
 from tests.support.aio import on_loop
 from tests.support.store_node import Members, StoreNode, build, is_shard, write_files
 from tfquiver import errors
-from tfquiver.digests import prefixes
 from tfquiver.digests.digest import Digest
+from tfquiver.hash_prefixes_and_sorted_numbers import prefixes
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2 as pb
 from tfquiver.proto.tfquiver.v1 import types_pb2
-from tfquiver.service.node.client_requests.warming import Warming
+from tfquiver.service.node.grpc_calls_warm_clear.warming import Warming
 from tfquiver.service.node.moving_shards import look_again
 from tfquiver.service.node.moving_shards import moves as moves_module
 from tfquiver.service.node.moving_shards.moves import Moves

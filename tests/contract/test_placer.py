@@ -11,7 +11,7 @@ import pytest
 
 from tests.support.digests import numbered_digest
 from tfquiver import errors
-from tfquiver.digests.prefixes import of_hashes
+from tfquiver.hash_prefixes_and_sorted_numbers.prefixes import of_hashes
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2 as pb
 from tfquiver.proto.tfquiver.v1 import types_pb2
 from tfquiver.service.node.disk.disk_cache import DiskCache

@@ -17,10 +17,10 @@ from tests.support.cluster import wait_until
 from tfquiver.client.step_times import step_reports
 from tfquiver.client.step_times.step_reports import Reporter, Subject
 from tfquiver.client.step_times.steps import step
+from tfquiver.datasets_of_this_process import made_datasets
+from tfquiver.datasets_of_this_process.made_datasets import MadeDataset
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2 as pb
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2_grpc
-from tfquiver.registering_datasets import made_datasets
-from tfquiver.registering_datasets.made_datasets import MadeDataset
 
 
 class Newer(coordinator_pb2_grpc.CoordinatorServicer):

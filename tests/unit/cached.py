@@ -8,17 +8,17 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from tfquiver.clock import Clock
-from tfquiver.digests import prefixes
 from tfquiver.digests.digest import Digest
 from tfquiver.digests.entry_size import most_disk_bytes
 from tfquiver.digests.file_entry import FileEntry
+from tfquiver.hash_prefixes_and_sorted_numbers import prefixes
 from tfquiver.proto.tfquiver.v1 import commit_log_pb2 as log_pb2
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2 as pb2
 from tfquiver.proto.tfquiver.v1 import types_pb2
 from tfquiver.service.coordinator.bandwidth_budgets.budgets import Budgets
-from tfquiver.service.coordinator.cluster_members.membership import Membership
 from tfquiver.service.coordinator.dataset_caching.caching import Caching
 from tfquiver.service.coordinator.dataset_caching.view import View
+from tfquiver.service.coordinator.nodes_mounts_dispatchers.membership import Membership
 from tfquiver.service.coordinator.sessions.sessions import Sessions
 from tfquiver.service.node.coordinator_orders.chunk_map import ChunkMap
 

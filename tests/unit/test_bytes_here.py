@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 import tfquiver
 from tests.support.digests import digest_of
-from tfquiver.digests.prefixes import of_hashes
+from tfquiver.hash_prefixes_and_sorted_numbers.prefixes import of_hashes
 from tfquiver.service.coordinator.resident_shards import here
 from tfquiver.service.coordinator.resident_shards.here import bytes_here
 from tfquiver.service.coordinator.resident_shards.residency import Residency, Table

@@ -7,7 +7,7 @@ import pytest
 from tfquiver import errors
 from tfquiver.clock import ManualClock
 from tfquiver.proto.tfquiver.v1.coordinator_pb2 import DispatcherInfo, ServiceWorker
-from tfquiver.service.coordinator.cluster_members.dispatchers import (
+from tfquiver.service.coordinator.nodes_mounts_dispatchers.dispatchers import (
     FORGOTTEN_S,
     MAX_DISPATCHERS,
     MAX_WORKERS,

@@ -10,9 +10,9 @@ from types import SimpleNamespace
 
 import pytest
 
+from tfquiver.datasets_of_this_process import made_datasets
+from tfquiver.datasets_of_this_process.made_datasets import MadeDataset
 from tfquiver.node_daemon import endpoints
-from tfquiver.registering_datasets import made_datasets
-from tfquiver.registering_datasets.made_datasets import MadeDataset
 
 _LONG_S = 20
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from tfquiver.clock import ManualClock
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2 as pb
-from tfquiver.service.coordinator.cluster_members.heartbeats import Heartbeats
-from tfquiver.service.coordinator.cluster_members.membership import Membership
+from tfquiver.service.coordinator.nodes_mounts_dispatchers.heartbeats import Heartbeats
+from tfquiver.service.coordinator.nodes_mounts_dispatchers.membership import Membership
 from tfquiver.service.coordinator.resident_shards.residency import Residency
 
 

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.support.digests import numbered_digest
-from tfquiver.digests.prefixes import of_rows
+from tfquiver.hash_prefixes_and_sorted_numbers.prefixes import of_rows
 from tfquiver.service.coordinator.dataset_placement.held_bytes import held_of
 
 DIGEST = numbered_digest(30)

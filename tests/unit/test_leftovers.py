@@ -14,7 +14,7 @@ from hypothesis import given
 from tests.support.aio import on_loop
 from tests.support.digests import digest_of
 from tfquiver.digests.digest import Digest
-from tfquiver.digests.prefixes import of_hashes, strike
+from tfquiver.hash_prefixes_and_sorted_numbers.prefixes import of_hashes, strike
 from tfquiver.service.node.removed_and_leftover_data.leftovers import KEPT_S, Leftovers
 from tfquiver.service.node.removed_and_leftover_data.placed_log import PlacedLog
 

@@ -7,8 +7,8 @@ from typing import Any
 from tfquiver.cli.status_tables import nodes_view
 from tfquiver.clock import ManualClock
 from tfquiver.proto.tfquiver.v1.types_pb2 import NodeInfo
-from tfquiver.service.coordinator.cluster_members.lost_nodes import FORGOTTEN_S, MOST, LostNodes
-from tfquiver.service.coordinator.cluster_members.membership import Membership
+from tfquiver.service.coordinator.nodes_mounts_dispatchers.lost_nodes import FORGOTTEN_S, MOST, LostNodes
+from tfquiver.service.coordinator.nodes_mounts_dispatchers.membership import Membership
 
 TIMEOUT_S = 10.0
 

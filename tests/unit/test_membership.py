@@ -9,8 +9,8 @@ from tfquiver import errors
 from tfquiver.clock import ManualClock
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2 as pb
 from tfquiver.proto.tfquiver.v1 import types_pb2
-from tfquiver.service.coordinator.cluster_members import membership
-from tfquiver.service.coordinator.cluster_members.membership import InventoryVerdict, Membership, Sighting
+from tfquiver.service.coordinator.nodes_mounts_dispatchers import membership
+from tfquiver.service.coordinator.nodes_mounts_dispatchers.membership import InventoryVerdict, Membership, Sighting
 
 TIMEOUT_S = 10.0
 APPLY, REPEATED, GAP = InventoryVerdict.APPLY, InventoryVerdict.REPEATED, InventoryVerdict.GAP

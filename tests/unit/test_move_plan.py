@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from tests.support.digests import numbered_digest
 from tests.support.steps import steps
-from tfquiver.digests.prefixes import of_rows
+from tfquiver.hash_prefixes_and_sorted_numbers.prefixes import of_rows
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2 as pb
 from tfquiver.proto.tfquiver.v1 import types_pb2
 from tfquiver.service.node.moving_shards import move_plan

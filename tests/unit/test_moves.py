@@ -18,8 +18,8 @@ from tests.support.aio import on_loop
 from tests.support.digests import digest_of
 from tfquiver import errors
 from tfquiver.clock import ManualClock
-from tfquiver.digests import prefixes
 from tfquiver.digests.digest import Digest, ShardRef
+from tfquiver.hash_prefixes_and_sorted_numbers import prefixes
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2 as pb
 from tfquiver.proto.tfquiver.v1 import types_pb2
 from tfquiver.service.node.disk.disk_cache import DiskCache

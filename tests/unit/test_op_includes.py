@@ -14,8 +14,8 @@ NAMELESS = re.compile(r"^namespace \{\n.*?^\}  // namespace\n", re.MULTILINE | r
 # From low to high: a folder includes those before it and itself. ops/core/README.md has the same list.
 CORE = (
     "", "process", "record_format", "example_parsing", "node_socket", "element_wire", "element_transfer",
-    "progress_and_checkpoints", "record_memory", "record_order", "shuffle_pool", "shard_loading", "node_session",
-    "exactly_once", "reader",
+    "progress_and_checkpoints", "record_memory", "record_order", "shuffle_pool", "shard_loading", "asking_for_tickets",
+    "node_session", "exactly_once", "reader",
 )  # fmt: skip
 
 

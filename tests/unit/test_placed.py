@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from tests.support.placed_world import CONTENTS, ID, RACKS, World
 from tfquiver import errors
-from tfquiver.digests.prefixes import Prefixes
+from tfquiver.hash_prefixes_and_sorted_numbers.prefixes import Prefixes
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2 as pb2
 from tfquiver.proto.tfquiver.v1 import types_pb2
 from tfquiver.proto.tfquiver.v1.commit_log_pb2 import PlacementSet

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tfquiver.digests.prefixes import Prefixes
+from tfquiver.hash_prefixes_and_sorted_numbers.prefixes import Prefixes
 from tfquiver.shard_owners_and_chunks import rendezvous
 from tfquiver.shard_owners_and_chunks.places import Places, Regrouped, chosen, grouped, striped
 

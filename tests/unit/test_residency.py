@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.support.digests import digest_of
-from tfquiver.digests.prefixes import Prefixes, of_hashes
+from tfquiver.hash_prefixes_and_sorted_numbers.prefixes import Prefixes, of_hashes
 from tfquiver.service.coordinator.resident_shards import holdings, residency
 from tfquiver.service.coordinator.resident_shards.holdings import Holdings
 from tfquiver.service.coordinator.resident_shards.residency import Residency, Table

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tfquiver import errors
-from tfquiver.reader.share import Share, beginning, order_seed
+from tfquiver.grain.share import Share, beginning, order_seed
 from tfquiver.service.coordinator.shard_order import block_order
 
 

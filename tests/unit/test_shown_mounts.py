@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from tfquiver.clock import ManualClock
 from tfquiver.proto.tfquiver.v1 import types_pb2
 from tfquiver.proto.tfquiver.v1.coordinator_pb2 import MountReport
-from tfquiver.service.coordinator.cluster_members.membership import Membership
-from tfquiver.service.coordinator.cluster_members.mounts import KEPT_S, MAX_MOUNTS, MOST_KEPT, Mounts
+from tfquiver.service.coordinator.nodes_mounts_dispatchers.membership import Membership
+from tfquiver.service.coordinator.nodes_mounts_dispatchers.mounts import KEPT_S, MAX_MOUNTS, MOST_KEPT, Mounts
 
 ID, OTHER = b"i" * 32, b"o" * 32
 

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.support.digests import numbered_digest
-from tfquiver.digests.prefixes import Prefixes, of_rows
+from tfquiver.hash_prefixes_and_sorted_numbers.prefixes import Prefixes, of_rows
 from tfquiver.service.coordinator.resident_shards import table_index
 from tfquiver.service.coordinator.resident_shards.residency import Residency, Table
 from tfquiver.service.coordinator.resident_shards.table_index import Joint, TableIndex

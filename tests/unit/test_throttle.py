@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tfquiver import errors
-from tfquiver.service.node.object_store.throttle import TokenBucket
+from tfquiver.service.node.rate_limits.token_bucket import TokenBucket
 
 
 @given(st.lists(st.tuples(st.integers(0, 5000), st.floats(0, 10)), min_size=1, max_size=50))

@@ -12,11 +12,11 @@ import grain
 
 from tfquiver import errors
 from tfquiver.grain import state
+from tfquiver.grain.share import Share, beginning
 from tfquiver.reader.batch import Batch
 from tfquiver.reader.epoch import Epoch
 from tfquiver.reader.native import Opening
 from tfquiver.reader.records import Records
-from tfquiver.reader.share import Share, beginning
 
 _MOST_EMPTY = 1000  # epochs in a row: who repeats for ever would wait for ever for an element, and say nothing
 

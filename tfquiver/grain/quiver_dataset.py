@@ -12,10 +12,10 @@ from tfquiver import errors
 from tfquiver.dataset_arguments.option_groups import Connection, FirstUse, Reading
 from tfquiver.dataset_arguments.orders import Order, Replay, Shuffled
 from tfquiver.grain.iterator import QuiverIterator
+from tfquiver.grain.share import Share
 from tfquiver.listing.listing import Source
 from tfquiver.reader.batch import Batch
 from tfquiver.reader.records import records
-from tfquiver.reader.share import Share
 
 
 class QuiverDataset(grain.IterDataset[Any]):

@@ -9,7 +9,7 @@ import numpy as np
 
 from tfquiver import errors
 from tfquiver.digests.digest import Digest
-from tfquiver.digests.sorted_numbers import distinct
+from tfquiver.hash_prefixes_and_sorted_numbers.sorted_numbers import distinct
 
 
 class Derivation:

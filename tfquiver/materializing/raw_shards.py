@@ -11,8 +11,8 @@ from collections.abc import Callable, Sequence
 
 from tfquiver import errors
 from tfquiver.digests.digest import Digest
-from tfquiver.node_daemon import frames_received
 from tfquiver.node_daemon.greeting import greeted
+from tfquiver.socket_frames import frames_received
 from tfquiver.socket_frames import reader_frames as frames
 
 _CONNECT_S, _ANSWER_S = 10.0, 150.0  # a node gives a shard up after two minutes

@@ -17,7 +17,7 @@ from absl import logging
 
 from tfquiver import errors
 from tfquiver.digests.digest import Digest
-from tfquiver.node_daemon import frames_received
+from tfquiver.socket_frames import frames_received
 from tfquiver.socket_frames import reader_frames as frames
 
 MOST_ASKED = 128  # half of what a node takes

@@ -16,14 +16,15 @@ from tfquiver.dataset_arguments.checks import directory, size
 from tfquiver.dataset_arguments.dataset_options import SourceOptions, checked_options
 from tfquiver.dataset_arguments.option_groups import Connection, FirstUse, Reading, check_group
 from tfquiver.dataset_arguments.orders import Order, Shuffled
+from tfquiver.datasets_of_this_process import made_datasets
+from tfquiver.datasets_of_this_process.made_datasets import MadeDataset
 from tfquiver.listing.listing import Source
 from tfquiver.node_daemon import endpoints
 from tfquiver.reader import native
 from tfquiver.reader.batch import Batch
 from tfquiver.reader.epoch import Epoch
-from tfquiver.registering_datasets import made_datasets, store_access
+from tfquiver.registering_datasets import store_access
 from tfquiver.registering_datasets.described import describe
-from tfquiver.registering_datasets.made_datasets import MadeDataset
 from tfquiver.registering_datasets.progress_bar import ProgressBar
 from tfquiver.registering_datasets.registration import Registrar
 from tfquiver.roles_and_tokens import own_token

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 
-from tfquiver.digests.prefixes import Prefixes, of_hash, of_rows
+from tfquiver.hash_prefixes_and_sorted_numbers.prefixes import Prefixes, of_hash, of_rows
 
 _MULTIPLIER_1 = np.uint64(0xBF58476D1CE4E5B9)  # splitmix64's finaliser
 _MULTIPLIER_2 = np.uint64(0x94D049BB133111EB)

@@ -4,8 +4,8 @@
 #include <cstddef>
 #include <utility>
 
+#include "ops/core/asking_for_tickets/ticket_client.h"
 #include "ops/core/clock.h"
-#include "ops/core/node_session/ticket_client.h"
 #include "ops/core/node_socket/frame.h"
 #include "ops/core/process/process.h"
 #include "ops/core/reader/reader.h"

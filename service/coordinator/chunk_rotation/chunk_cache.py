@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Sequence
 import numpy as np
 import numpy.typing as npt
 
-from tfquiver.digests.sorted_numbers import distinct
+from tfquiver.hash_prefixes_and_sorted_numbers.sorted_numbers import distinct
 from tfquiver.service.coordinator.chunk_rotation.board import Board
 from tfquiver.service.coordinator.chunk_rotation.interface import Decision, Rotation
 from tfquiver.service.coordinator.shard_order.chunk_layout import ChunkLayout, ResidentSlots

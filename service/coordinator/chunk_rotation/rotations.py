@@ -14,9 +14,9 @@ import numpy as np
 import numpy.typing as npt
 
 from tfquiver.clock import Clock
-from tfquiver.digests import prefixes
 from tfquiver.digests.digest import Digest
 from tfquiver.digests.entry_size import most_disk_bytes
+from tfquiver.hash_prefixes_and_sorted_numbers import prefixes
 from tfquiver.proto.tfquiver.v1 import types_pb2
 from tfquiver.service.coordinator.chunk_rotation.board import Board
 from tfquiver.service.coordinator.chunk_rotation.chunk_cache import ChunkCache

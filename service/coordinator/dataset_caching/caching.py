@@ -19,11 +19,11 @@ from tfquiver.proto.tfquiver.v1.commit_log_pb2 import CacheSet, PlacementSet
 from tfquiver.proto.tfquiver.v1.coordinator_pb2 import MoveReport
 from tfquiver.service.coordinator.bandwidth_budgets.budgets import Budgets
 from tfquiver.service.coordinator.chunk_rotation.rotations import ChunkPlan, Rotations
-from tfquiver.service.coordinator.cluster_members.membership import Membership
 from tfquiver.service.coordinator.dataset_caching.placement import COOPERATIVE, NONE, Placement
 from tfquiver.service.coordinator.dataset_caching.resident_share import LastShares, ResidentShare
 from tfquiver.service.coordinator.dataset_caching.view import View
 from tfquiver.service.coordinator.dataset_placement.placed import Placed
+from tfquiver.service.coordinator.nodes_mounts_dispatchers.membership import Membership
 from tfquiver.service.coordinator.resident_shards.residency import Change, Opening, Residency, Table
 from tfquiver.service.coordinator.sessions.sessions import Sessions
 from tfquiver.service.coordinator.shard_order.made_orders import MadeOrders, Run

@@ -8,8 +8,8 @@ import numpy as np
 import numpy.typing as npt
 
 from tfquiver.digests.digest import Digest
-from tfquiver.digests.prefixes import Prefixes, of_rows
-from tfquiver.digests.sorted_numbers import distinct
+from tfquiver.hash_prefixes_and_sorted_numbers.prefixes import Prefixes, of_rows
+from tfquiver.hash_prefixes_and_sorted_numbers.sorted_numbers import distinct
 from tfquiver.service.coordinator.dataset_placement.suggestions import Held
 from tfquiver.shard_owners_and_chunks.places import Places
 

@@ -10,13 +10,13 @@ import numpy as np
 import numpy.typing as npt
 
 from tfquiver import errors
-from tfquiver.digests.prefixes import Prefixes
+from tfquiver.hash_prefixes_and_sorted_numbers.prefixes import Prefixes
 from tfquiver.proto.tfquiver.v1 import types_pb2
 from tfquiver.proto.tfquiver.v1.coordinator_pb2 import MoveReport
-from tfquiver.service.coordinator.cluster_members.membership import Membership
 from tfquiver.service.coordinator.dataset_placement.move_reports import MAX_STANDING, MoveReports
 from tfquiver.service.coordinator.dataset_placement.names_told import NamesTold
 from tfquiver.service.coordinator.dataset_placement.rules import Labels, Rules
+from tfquiver.service.coordinator.nodes_mounts_dispatchers.membership import Membership
 from tfquiver.service.coordinator.resident_shards.residency import Residency
 from tfquiver.shard_owners_and_chunks import labels
 from tfquiver.shard_owners_and_chunks.places import Groups, Places

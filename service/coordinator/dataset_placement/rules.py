@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Set
 from dataclasses import dataclass
 
 from tfquiver import errors
-from tfquiver.digests.prefixes import of_hash
+from tfquiver.hash_prefixes_and_sorted_numbers.prefixes import of_hash
 from tfquiver.proto.tfquiver.v1.commit_log_pb2 import CommitRecord, PlacementSet
 from tfquiver.proto.tfquiver.v1.types_pb2 import CACHE_MODE_COOPERATIVE, CacheSetting, PlacementRule
 from tfquiver.shard_owners_and_chunks import labels

@@ -16,7 +16,6 @@ from tfquiver.proto.tfquiver.v1 import types_pb2
 from tfquiver.proto.tfquiver.v1.commit_log_pb2 import CacheSet, CommitRecord, DatasetRemoved, PlacementSet
 from tfquiver.rare_lines import every_n_seconds
 from tfquiver.roles_and_tokens.identity import EVERYBODY, Identity, Role
-from tfquiver.service.coordinator.cluster_members.membership import Membership
 from tfquiver.service.coordinator.commit_log.commit_log import CommitLog
 from tfquiver.service.coordinator.dataset_caching.caching import LONGEST_MEETING_S, Caching
 from tfquiver.service.coordinator.dataset_caching.placement import COOPERATIVE, NONE, UNIFORM
@@ -24,6 +23,7 @@ from tfquiver.service.coordinator.dataset_placement import rules
 from tfquiver.service.coordinator.dataset_registry.ownership import Ownership
 from tfquiver.service.coordinator.dataset_registry.registry import Registry
 from tfquiver.service.coordinator.long_polls.readers import Waiting
+from tfquiver.service.coordinator.nodes_mounts_dispatchers.membership import Membership
 from tfquiver.service.coordinator.sessions.sessions import Sessions
 from tfquiver.service.coordinator.sessions.users import Users
 

@@ -11,13 +11,13 @@ import numpy.typing as npt
 from absl import logging
 
 from tfquiver import errors
-from tfquiver.digests.prefixes import Prefixes, strike
+from tfquiver.hash_prefixes_and_sorted_numbers.prefixes import Prefixes, strike
 from tfquiver.rare_lines import every_n_seconds
-from tfquiver.service.coordinator.cluster_members.membership import Membership
 from tfquiver.service.coordinator.dataset_caching.caching import Caching
 from tfquiver.service.coordinator.dataset_registry.registry import Registry
 from tfquiver.service.coordinator.named_dataset_lifecycle.lifecycle import SCANNING
 from tfquiver.service.coordinator.named_dataset_lifecycle.table import NamedTable
+from tfquiver.service.coordinator.nodes_mounts_dispatchers.membership import Membership
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,8 +10,6 @@ from tfquiver.grpc_plumbing.rpc import handled
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2 as pb2
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2_grpc
 from tfquiver.roles_and_tokens.identity import Role
-from tfquiver.service.coordinator.cluster_members.dispatchers import MAX_LEFT, MAX_WORKERS
-from tfquiver.service.coordinator.cluster_members.mounts import MAX_MOUNTS
 from tfquiver.service.coordinator.coordinator import Coordinator
 from tfquiver.service.coordinator.dataset_placement.move_reports import MAX_REPORTS
 from tfquiver.service.coordinator.grpc_calls import checks
@@ -27,6 +25,8 @@ from tfquiver.service.coordinator.grpc_calls.callers import Tokens
 from tfquiver.service.coordinator.grpc_calls.change_calls import ChangeCalls
 from tfquiver.service.coordinator.grpc_calls.past_calls import PastCalls
 from tfquiver.service.coordinator.grpc_calls.planning_calls import PlanningCalls
+from tfquiver.service.coordinator.nodes_mounts_dispatchers.dispatchers import MAX_LEFT, MAX_WORKERS
+from tfquiver.service.coordinator.nodes_mounts_dispatchers.mounts import MAX_MOUNTS
 from tfquiver.shard_owners_and_chunks import labels
 from tfquiver.version import VERSION
 

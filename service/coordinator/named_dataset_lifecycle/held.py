@@ -5,9 +5,9 @@ from __future__ import annotations
 import asyncio
 import contextlib
 
-from tfquiver.service.coordinator.cluster_members.membership import Membership
 from tfquiver.service.coordinator.dataset_caching.caching import Caching
 from tfquiver.service.coordinator.dataset_registry.registry import Registry
+from tfquiver.service.coordinator.nodes_mounts_dispatchers.membership import Membership
 from tfquiver.service.coordinator.resident_shards.here import bytes_here
 
 # Two heartbeats of every node, as far apart as those of a thousand are; less than nodes wait for an answer.

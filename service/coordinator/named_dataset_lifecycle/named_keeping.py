@@ -22,7 +22,6 @@ from tfquiver.proto.tfquiver.v1 import named_datasets_pb2 as pb2
 from tfquiver.proto.tfquiver.v1 import types_pb2
 from tfquiver.rare_lines import every_n_seconds
 from tfquiver.roles_and_tokens.identity import Identity, Role
-from tfquiver.service.coordinator.cluster_members.membership import Membership
 from tfquiver.service.coordinator.commit_log.commit_log import CommitLog
 from tfquiver.service.coordinator.dataset_caching.caching import Caching
 from tfquiver.service.coordinator.dataset_caching.placement import UNIFORM
@@ -48,6 +47,7 @@ from tfquiver.service.coordinator.named_dataset_lifecycle.steps import (
     next_step,
 )
 from tfquiver.service.coordinator.named_dataset_lifecycle.table import NamedTable
+from tfquiver.service.coordinator.nodes_mounts_dispatchers.membership import Membership
 from tfquiver.service.coordinator.sessions.sessions import Sessions
 
 _LOOK_S = 1.0

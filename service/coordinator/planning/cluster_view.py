@@ -11,21 +11,21 @@ from absl import logging
 
 from tfquiver import errors
 from tfquiver.clock import Clock
-from tfquiver.digests import prefixes
 from tfquiver.digests.digest import Digest
 from tfquiver.digests.entry_size import most_disk_bytes
+from tfquiver.hash_prefixes_and_sorted_numbers import prefixes
 from tfquiver.logs import about
 from tfquiver.proto.tfquiver.v1 import types_pb2
 from tfquiver.proto.tfquiver.v1.derived_datasets_pb2 import DerivedCost
 from tfquiver.rare_lines import every_n_seconds
 from tfquiver.service.coordinator.bandwidth_budgets.budgets import Budgets
 from tfquiver.service.coordinator.chunk_rotation import chunk_counts
-from tfquiver.service.coordinator.cluster_members.membership import Membership
 from tfquiver.service.coordinator.dataset_caching.caching import Caching
 from tfquiver.service.coordinator.dataset_caching.placement import COOPERATIVE, LRU, NONE, UNEVEN_SHARE, UNIFORM
 from tfquiver.service.coordinator.dataset_registry.registry import Registry
 from tfquiver.service.coordinator.long_work.in_parts import InParts
 from tfquiver.service.coordinator.measuring.meters import GONE_S
+from tfquiver.service.coordinator.nodes_mounts_dispatchers.membership import Membership
 from tfquiver.service.coordinator.planning.names import Names, names_of
 from tfquiver.service.coordinator.policies.interface import (
     Allocation,

@@ -12,8 +12,8 @@ import numpy.typing as npt
 
 from tfquiver.digests.digest import Digest
 from tfquiver.digests.entry_size import most_disk_bytes
-from tfquiver.digests.prefixes import Prefixes, of_rows
-from tfquiver.digests.sorted_numbers import among, distinct
+from tfquiver.hash_prefixes_and_sorted_numbers.prefixes import Prefixes, of_rows
+from tfquiver.hash_prefixes_and_sorted_numbers.sorted_numbers import among, distinct
 from tfquiver.service.coordinator.resident_shards.holdings import Holdings
 from tfquiver.service.coordinator.resident_shards.table_index import Joint, TableIndex
 from tfquiver.shard_owners_and_chunks.rendezvous import Owners

@@ -7,7 +7,7 @@ from array import array
 import numpy as np
 import numpy.typing as npt
 
-from tfquiver.digests.sorted_numbers import distinct
+from tfquiver.hash_prefixes_and_sorted_numbers.sorted_numbers import distinct
 from tfquiver.service.coordinator.shard_order.slots import Bits
 from tfquiver.shard_owners_and_chunks.striping import Striping
 

@@ -13,7 +13,7 @@ from typing import TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from tfquiver.digests.sorted_numbers import distinct
+from tfquiver.hash_prefixes_and_sorted_numbers.sorted_numbers import distinct
 
 Bits = npt.NDArray[np.uint8]  # number i is bit i % 8, least significant first, of byte i / 8
 _ONES = np.array([value.bit_count() for value in range(256)], np.uint8)

@@ -11,8 +11,8 @@ from collections.abc import Iterable, Sequence
 import numpy as np
 import numpy.typing as npt
 
-from tfquiver.digests.sorted_numbers import distinct
 from tfquiver.draws_and_weights.drawn_shards import DrawnShards
+from tfquiver.hash_prefixes_and_sorted_numbers.sorted_numbers import distinct
 from tfquiver.service.coordinator.shard_order.sampler import NOWHERE, Place, ResidentFirst
 from tfquiver.service.coordinator.shard_order.slots import Slots
 

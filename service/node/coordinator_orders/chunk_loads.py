@@ -18,7 +18,7 @@ from tfquiver.rare_lines import every_n_seconds
 from tfquiver.service.node.coordinator_orders.chunk_map import ChunkMap
 from tfquiver.service.node.coordinator_orders.load_plan import PARALLEL_LOADS, ChunkLoad, Load, LoadPlan
 from tfquiver.service.node.disk.disk_cache import DiskCache
-from tfquiver.service.node.object_store.throttle import TokenBucket
+from tfquiver.service.node.rate_limits.token_bucket import TokenBucket
 from tfquiver.service.node.shard_fetching.shard_source import ShardSource
 
 _BURST_S = 0.5

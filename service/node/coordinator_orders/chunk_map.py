@@ -7,9 +7,9 @@ from collections.abc import Callable, Sequence
 import numpy as np
 import numpy.typing as npt
 
-from tfquiver.digests import prefixes
 from tfquiver.digests.digest import Digest
 from tfquiver.digests.entry_size import most_disk_bytes
+from tfquiver.hash_prefixes_and_sorted_numbers import prefixes
 from tfquiver.shard_owners_and_chunks import rendezvous, striping
 
 NO_CHUNK = 0

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from tfquiver.digests.prefixes import Prefixes
+from tfquiver.hash_prefixes_and_sorted_numbers.prefixes import Prefixes
 from tfquiver.shard_owners_and_chunks.places import Places
 
 Shards = npt.NDArray[np.int64]  # indices in the digest, ascending

@@ -17,9 +17,9 @@ from absl import logging
 
 from tfquiver import errors
 from tfquiver.clock import Clock, SystemClock
-from tfquiver.digests import prefixes
 from tfquiver.digests.digest import Digest
-from tfquiver.digests.prefixes import Prefixes
+from tfquiver.hash_prefixes_and_sorted_numbers import prefixes
+from tfquiver.hash_prefixes_and_sorted_numbers.prefixes import Prefixes
 from tfquiver.logs import about
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2 as pb
 from tfquiver.proto.tfquiver.v1 import types_pb2
@@ -29,7 +29,7 @@ from tfquiver.service.node.disk import entry
 from tfquiver.service.node.disk.disk_cache import DiskCache
 from tfquiver.service.node.moving_shards import move_plan
 from tfquiver.service.node.moving_shards.look_again import LookAgain, lookups
-from tfquiver.service.node.object_store.throttle import TokenBucket
+from tfquiver.service.node.rate_limits.token_bucket import TokenBucket
 from tfquiver.service.node.shard_fetching.shard_source import ShardSource
 from tfquiver.service.node.shard_placement.known_places import KeptSet, KnownPlaces
 from tfquiver.shard_owners_and_chunks.places import Places

@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 from tfquiver import errors
 from tfquiver.clock import Clock, SystemClock
-from tfquiver.service.node.object_store.throttle import TokenBucket
+from tfquiver.service.node.rate_limits.token_bucket import TokenBucket
 from tfquiver.stores import CountedStore, ObjectStore
 
 _BURST_S = 0.25

@@ -18,7 +18,7 @@ from absl import logging
 
 from tfquiver import errors
 from tfquiver.digests.digest import Digest
-from tfquiver.digests.prefixes import of_hashes, strike
+from tfquiver.hash_prefixes_and_sorted_numbers.prefixes import of_hashes, strike
 from tfquiver.rare_lines import every_n_seconds
 from tfquiver.service.node.removed_and_leftover_data.placed_log import PlacedLog
 

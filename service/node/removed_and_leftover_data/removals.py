@@ -15,7 +15,7 @@ from absl import logging
 
 from tfquiver import errors
 from tfquiver.digests.digest import Digest
-from tfquiver.digests.prefixes import of_rows
+from tfquiver.hash_prefixes_and_sorted_numbers.prefixes import of_rows
 from tfquiver.logs import about
 
 _ASKED_AT_ONCE = 16_384

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from tfquiver.digests import prefixes
 from tfquiver.digests.digest import Digest
-from tfquiver.digests.prefixes import Prefixes
+from tfquiver.hash_prefixes_and_sorted_numbers import prefixes
+from tfquiver.hash_prefixes_and_sorted_numbers.prefixes import Prefixes
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2 as pb
 from tfquiver.proto.tfquiver.v1 import types_pb2
 from tfquiver.service.node.shard_placement.of_members import OfMembers

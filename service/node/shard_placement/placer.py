@@ -9,7 +9,7 @@ import google_crc32c
 from absl import logging
 
 from tfquiver import errors
-from tfquiver.digests.prefixes import of_hashes
+from tfquiver.hash_prefixes_and_sorted_numbers.prefixes import of_hashes
 from tfquiver.logs import about
 from tfquiver.proto.tfquiver.v1 import types_pb2
 from tfquiver.rare_lines import every_n_seconds

@@ -14,7 +14,7 @@ from math import isnan
 
 import numpy as np
 
-from tfquiver.digests.sorted_numbers import distinct
+from tfquiver.hash_prefixes_and_sorted_numbers.sorted_numbers import distinct
 from tfquiver.service.coordinator.chunk_rotation.chunk_counts import CYCLIC_BYTES, CYCLIC_SHARE
 from tfquiver.service.coordinator.policies.interface import (
     MODES,

@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from tests.bench.thousand.scale import SHARD_BYTES, Scale, node_of, read_hashes
 from tfquiver.digests.entry_size import most_disk_bytes
-from tfquiver.digests.prefixes import of_rows
+from tfquiver.hash_prefixes_and_sorted_numbers.prefixes import of_rows
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2 as pb
 from tfquiver.proto.tfquiver.v1 import types_pb2
 from tfquiver.shard_owners_and_chunks import striping

@@ -9,7 +9,7 @@ from tfquiver.cli.doctor.finding import Finding, ok, warn
 from tfquiver.cli.status_tables import workers_view
 from tfquiver.plain_text import plain
 from tfquiver.proto.tfquiver.v1.coordinator_pb2 import DispatcherInfo
-from tfquiver.service.coordinator.cluster_members import dispatchers as kept
+from tfquiver.service.coordinator.nodes_mounts_dispatchers import dispatchers as kept
 from tfquiver.version import VERSION
 
 _MOST_NAMED = 5

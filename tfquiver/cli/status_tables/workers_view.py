@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from tfquiver.plain_text import plain
-from tfquiver.service.coordinator.cluster_members import dispatchers as kept
+from tfquiver.service.coordinator.nodes_mounts_dispatchers import dispatchers as kept
 
 
 def problems(dispatchers: list[dict[str, Any]]) -> Iterator[str]:

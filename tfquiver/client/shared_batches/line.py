@@ -11,9 +11,9 @@ import weakref
 from typing import NoReturn
 
 from tfquiver import errors
-from tfquiver.node_daemon import endpoints, frames_received
+from tfquiver.node_daemon import endpoints
+from tfquiver.socket_frames import frames_received, stream_frames
 from tfquiver.socket_frames import reader_frames as frames
-from tfquiver.socket_frames import stream_frames
 
 _HELLO_S = 10.0
 

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 
 from tfquiver import errors
-from tfquiver.digests.prefixes import PREFIX_BYTES
 from tfquiver.grpc_plumbing.rpc import caller, handled, handled_stream
+from tfquiver.hash_prefixes_and_sorted_numbers.prefixes import PREFIX_BYTES
 from tfquiver.listing.listing_terms import ListingTerms
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2 as pb2
 from tfquiver.proto.tfquiver.v1 import types_pb2

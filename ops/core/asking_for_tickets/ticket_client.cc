@@ -1,4 +1,4 @@
-#include "ops/core/node_session/ticket_client.h"
+#include "ops/core/asking_for_tickets/ticket_client.h"
 
 #include <poll.h>
 #include <unistd.h>

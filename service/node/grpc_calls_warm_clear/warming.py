@@ -12,7 +12,7 @@ from rich.filesize import decimal
 
 from tfquiver import errors
 from tfquiver.digests.digest import Digest
-from tfquiver.digests.prefixes import of_rows
+from tfquiver.hash_prefixes_and_sorted_numbers.prefixes import of_rows
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2, node_pb2, types_pb2
 from tfquiver.service.node.disk import entry
 from tfquiver.service.node.disk.disk_cache import DiskCache

@@ -11,8 +11,8 @@ from dataclasses import dataclass, field
 from tfquiver import errors
 from tfquiver.clock import Clock
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2, types_pb2
-from tfquiver.service.coordinator.cluster_members.lost_nodes import LostNodes
-from tfquiver.service.coordinator.cluster_members.mounts import Mounts
+from tfquiver.service.coordinator.nodes_mounts_dispatchers.lost_nodes import LostNodes
+from tfquiver.service.coordinator.nodes_mounts_dispatchers.mounts import Mounts
 
 MAX_NODES = 10_000
 _FEW_NODES = 100

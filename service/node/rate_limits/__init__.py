@@ -1,0 +1,4 @@
+"""How many bytes per second may pass: of reads from the store, chunks loaded ahead, shards that move. Pure.
+
+Called by whoever has such a limit, with the time. Never waits: it says how long to.
+"""
