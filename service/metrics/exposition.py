@@ -18,7 +18,7 @@ from prometheus_client.core import InfoMetricFamily, Metric
 from prometheus_client.registry import Collector
 
 from tfquiver import errors
-from tfquiver.grpc_plumbing import addresses, rpc
+from tfquiver.grpc_plumbing import addresses, fair_places, rpc
 from tfquiver.rare_lines import every_n_seconds
 from tfquiver.service.metrics.instruments import CALLS, FAULTS, LOOP_LAG
 from tfquiver.service.metrics.loop_lag import measured_lag
@@ -26,7 +26,7 @@ from tfquiver.version import VERSION
 
 Families = Callable[[], AsyncIterable[Metric]]
 
-MOST_AT_ONCE = 8  # scrapes; the next ones are hung up on
+MOST_AT_ONCE = 8  # scrapes; of who has the most the last one is hung up on
 _SILENT_S = 5.0
 _ACCEPT_PAUSE_S = 0.1
 ANSWER_S = 5.0
@@ -91,6 +91,7 @@ class _Server(socketserver.ThreadingMixIn, simple_server.WSGIServer):
         self.server_name, self.server_port = "", listening.getsockname()[1]
         self._lock = threading.Lock()
         self._begun: dict[socket.socket, float] = {}
+        self._of: dict[socket.socket, str] = {}  # who has begun them
         self.setup_environ()
 
     def service_actions(self) -> None:
@@ -111,9 +112,10 @@ class _Server(socketserver.ThreadingMixIn, simple_server.WSGIServer):
             raise
 
     def process_request(self, request, client_address) -> None:  # type: ignore[no-untyped-def]
+        comer = fair_places.caller(client_address[0])
         with self._lock:
-            if has_place := len(self._begun) < MOST_AT_ONCE:
-                self._begun[request] = time.monotonic()
+            if has_place := len(self._begun) < MOST_AT_ONCE or self._made_room(comer):
+                self._begun[request], self._of[request] = time.monotonic(), comer
         if not has_place:
             self.shutdown_request(request)
             return
@@ -122,6 +124,15 @@ class _Server(socketserver.ThreadingMixIn, simple_server.WSGIServer):
         except BaseException:  # there is no thread for it
             self._over(request)
             raise
+
+    def _made_room(self, comer: str) -> bool:
+        """By hanging up on somebody else. Under the lock; its thread ends with that."""
+        if (leaving := fair_places.to_leave(self._of, comer)) is None:
+            return False
+        del self._begun[leaving], self._of[leaving]
+        with contextlib.suppress(OSError):
+            leaving.shutdown(socket.SHUT_RDWR)
+        return True
 
     def process_request_thread(self, request, client_address) -> None:  # type: ignore[no-untyped-def]
         try:
@@ -132,6 +143,7 @@ class _Server(socketserver.ThreadingMixIn, simple_server.WSGIServer):
     def _over(self, request: socket.socket) -> None:
         with self._lock:
             self._begun.pop(request, None)
+            self._of.pop(request, None)
 
     def handle_error(self, request: object, client_address: object) -> None:
         every_n_seconds(logging.WARNING, "a scrape of the metrics broke off", 60, exc_info=True)

@@ -16,6 +16,7 @@ from aiohttp import web
 
 from tests.support.aio import on_loop
 from tests.unit.test_status_tables import told
+from tfquiver.cli.dashboard import admission as admission_module
 from tfquiver.cli.dashboard import feed as feed_module
 from tfquiver.cli.dashboard.feed import Feed
 from tfquiver.cli.dashboard.web_server import Log, application
@@ -69,6 +70,69 @@ async def test_a_page_for_which_there_is_no_place_says_so_and_has_one_later(monk
                 async with browser.get(events) as later:
                     if b"coordinator" in await later.content.readline():
                         break
+
+
+@on_loop
+async def test_who_has_all_places_for_pages_makes_room_for_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(feed_module, "MOST_LOOKERS", 3)
+    monkeypatch.setattr(feed_module, "REPEATED_EVERY_S", 0.0)
+    monkeypatch.setattr(feed_module, "EVERY_S", 0.05)
+    async with served() as (browser, port):
+        events = f"http://127.0.0.1:{port}/events"
+        held = [await browser.get(events) for _ in range(3)]
+        for one in held:
+            await one.content.readline()
+        async with browser.get(events) as fourth:
+            assert "3 pages look" in await fourth.text()
+        elsewhere = aiohttp.TCPConnector(local_addr=("127.0.0.2", 0))
+        cookies = {f"tfquiver_key_{port}": KEY}
+        jar = aiohttp.CookieJar(unsafe=True)
+        async with (
+            aiohttp.ClientSession(cookies=cookies, cookie_jar=jar, connector=elsewhere) as other,
+            other.get(events) as page,
+        ):
+            assert b"coordinator" in await page.content.readline()
+            assert "more of yours than of others" in await held[2].text(), "the last one, which asks again later"
+            assert b"coordinator" in await held[0].content.readline() + await held[0].content.readline()
+        for one in held:
+            one.close()
+
+
+@on_loop
+async def test_one_address_with_all_connections_makes_room_for_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(admission_module, "MOST_CONNECTIONS", 4)
+    admission = admission_module.Admission()
+    runner = web.AppRunner(application(Feed(lambda: STATUS), past, KEY, admission.asked), logger=Log())
+    await runner.setup()
+    server = runner.server
+    assert server is not None
+    listening = await asyncio.get_running_loop().create_server(lambda: admission.of(server), "127.0.0.1", 0)
+    port = listening.sockets[0].getsockname()[1]
+
+    async def asked(from_where: str) -> bytes:
+        """Keeps its connection, if it has one."""
+        reader, writer = await asyncio.open_connection("127.0.0.1", port, local_addr=(from_where, 0))
+        held.append(writer)
+        writer.write(b"GET / HTTP/1.1\r\nHost: a:1\r\n")
+        try:
+            return await asyncio.wait_for(reader.read(1), 0.3)
+        except TimeoutError:
+            return b"waits"
+        except ConnectionError:
+            return b""
+
+    held = list[asyncio.StreamWriter]()
+    try:
+        assert [await asked("127.0.0.2") for _ in range(5)] == [b"waits"] * 4 + [b""]
+        assert [await asked("127.0.0.3") for _ in range(3)] == [b"waits"] * 2 + [b""], "half is its, and no more"
+        assert await asked("127.0.0.2") == b"", "nobody takes turns"
+        assert await asked("127.0.0.4") == b"waits"
+        assert len(server.connections) == 4
+    finally:
+        for writer in held:
+            writer.close()
+        listening.close()
+        await runner.cleanup()
 
 
 @on_loop

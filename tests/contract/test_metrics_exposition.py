@@ -119,6 +119,17 @@ async def test_callers_that_say_nothing_or_nonsense_hold_nobody_up() -> None:
 
 
 @on_loop
+async def test_one_caller_with_all_places_makes_room_for_another() -> None:
+    with exposition.exposed("127.0.0.1:0", "node", one_gauge) as where, contextlib.ExitStack() as held:
+        for _ in range(2 * exposition.MOST_AT_ONCE):
+            greedy = socket.create_connection(addresses.split(where), source_address=("127.0.0.2", 0))
+            held.enter_context(greedy).sendall(b"GET /metrics HTTP/1.1\r\n")
+        began_s = time.monotonic()
+        assert (await asyncio.to_thread(scraped, where))["tfquiver_answer"] == 42
+        assert time.monotonic() - began_s < exposition._SILENT_S, "before these are hung up on for their silence"
+
+
+@on_loop
 async def test_callers_that_are_never_silent_and_never_done_are_hung_up_on(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(exposition, "LONGEST_S", 1.0)
     with exposition.exposed(ANYWHERE, "node", one_gauge) as where, contextlib.ExitStack() as stack:

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import asyncio
+from typing import cast
 
 from aiohttp import web
+
+from tfquiver.grpc_plumbing import fair_places
 
 MOST_CONNECTIONS = 256  # a page that is open has two
 SILENT_S = 15.0
 
 
 class Admission:
-    """Called for each connection: a server of the application, or what hangs up where there are too many.
+    """Called for each connection: what becomes a server of the application, or hangs up where there are too many. One
+    address that has them all makes room for others.
 
     Those that have not asked within SILENT_S go, with half a request, too: whoever opens them would else keep all
     others away. (aiohttp's own limit of time begins with the first answer, in versions before 3.14.)
@@ -19,17 +23,36 @@ class Admission:
 
     def __init__(self) -> None:
         self._silent: dict[asyncio.BaseProtocol, asyncio.TimerHandle] = {}
+        self._of: dict[web.RequestHandler, str] = {}  # whose they are; who came last is last
 
     def of(self, server: web.Server) -> asyncio.Protocol:
-        if len(server.connections) >= MOST_CONNECTIONS:
-            return _HangUp()
+        return _Comer(self, server)
+
+    def admit(self, server: web.Server, transport: asyncio.Transport) -> None:
+        there = set(server.connections)
+        self._of = {handler: caller for handler, caller in self._of.items() if handler in there}
+        peer = transport.get_extra_info("peername")
+        comer = fair_places.caller(peer[0] if isinstance(peer, tuple) else "")
+        if len(self._of) >= MOST_CONNECTIONS:
+            leaving = fair_places.to_leave(self._of, comer)
+            if leaving is None:
+                transport.close()
+                return
+            del self._of[leaving]
+            self.asked_by(leaving)
+            leaving.force_close()
         handler = server()
+        self._of[handler] = comer
         self._silent[handler] = asyncio.get_running_loop().call_later(SILENT_S, self._end, handler)
-        return handler
+        transport.set_protocol(handler)
+        handler.connection_made(transport)
 
     def asked(self, request: web.BaseRequest) -> None:
         """It has, whatever the answer is."""
-        if (ending := self._silent.pop(request.protocol, None)) is not None:
+        self.asked_by(request.protocol)
+
+    def asked_by(self, handler: asyncio.BaseProtocol) -> None:
+        if (ending := self._silent.pop(handler, None)) is not None:
             ending.cancel()
 
     def _end(self, handler: web.RequestHandler) -> None:
@@ -37,6 +60,11 @@ class Admission:
         handler.force_close()
 
 
-class _HangUp(asyncio.Protocol):
+class _Comer(asyncio.Protocol):
+    """A connection of which it is not known yet from where it comes."""
+
+    def __init__(self, admission: Admission, server: web.Server) -> None:
+        self._admission, self._server = admission, server
+
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        transport.close()
+        self._admission.admit(self._server, cast(asyncio.Transport, transport))

@@ -12,6 +12,7 @@ from absl import logging
 
 from tfquiver import errors, plain_text
 from tfquiver.cli.dashboard.shown import shown
+from tfquiver.grpc_plumbing import fair_places
 
 EVERY_S = 2.0
 MOST_LOOKERS = 64
@@ -28,16 +29,22 @@ class Feed:
         self._ask = ask
         self._latest, self._number = "", 0
         self._news = asyncio.Condition()
-        self._lookers = 0
+        self._lookers: dict[object, str] = {}  # by a token of each, who it is; who came last is last
         self._task: asyncio.Task[None] | None = None
         self._told_at = float("-inf")
         self._cluster = ""  # as it was told last, a JSON object but for its end
 
-    async def follow(self) -> AsyncGenerator[str, None]:
-        """JSON objects, the newest there is whenever there is a newer one. Raises ResourceExhaustedError."""
-        if self._lookers >= MOST_LOOKERS:
-            raise errors.ResourceExhaustedError(f"{MOST_LOOKERS} pages look at this dashboard already")
-        self._lookers += 1
+    async def follow(self, comer: str = "") -> AsyncGenerator[str, None]:
+        """JSON objects, the newest there is whenever there is a newer one. `comer`: who looks (`fair_places.caller`).
+
+        Raises ResourceExhaustedError, also later: one of those who have the most pages makes room for others.
+        """
+        if len(self._lookers) >= MOST_LOOKERS:
+            if (leaving := fair_places.to_leave(self._lookers, comer)) is None:
+                raise errors.ResourceExhaustedError(f"{MOST_LOOKERS} pages look at this dashboard already")
+            del self._lookers[leaving]
+        place = object()
+        self._lookers[place] = comer
         seen = 0
         if self._task is None:
             seen = self._number  # what was told to those before may be of yesterday
@@ -48,9 +55,13 @@ class Feed:
                     while self._number == seen:
                         await self._news.wait()
                     latest, seen = self._latest, self._number
+                if place not in self._lookers:
+                    raise errors.ResourceExhaustedError(
+                        f"{MOST_LOOKERS} pages look at this dashboard, and more of yours than of others"
+                    )
                 yield latest
         finally:
-            self._lookers -= 1
+            self._lookers.pop(place, None)
 
     async def close(self) -> None:
         if self._task is not None:

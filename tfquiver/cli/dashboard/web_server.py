@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import hmac
 import zlib
 from collections.abc import Awaitable, Callable
-from contextlib import aclosing
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -18,6 +18,7 @@ from tfquiver import errors, plain_text
 from tfquiver.cli.dashboard import feed
 from tfquiver.cli.dashboard.feed import Feed
 from tfquiver.cli.dashboard.past_answers import AskPast, PastAnswers
+from tfquiver.grpc_plumbing import fair_places
 from tfquiver.rare_lines import every_n_seconds
 
 PAGE = Path(__file__).with_name("page")
@@ -129,18 +130,22 @@ def _plain(told: str) -> bytes:
 def _packed(told: str) -> bytes:
     """The same in a gzip stream, anywhere behind its header: of thousands of data sets less than an eighth of it. It
     refers to nothing before it, and what comes behind it to nothing in it."""
+    return _deflated(_plain(told))
+
+
+def _deflated(event: bytes) -> bytes:
     packing = zlib.compressobj(1, wbits=-zlib.MAX_WBITS)
-    return packing.compress(_plain(told)) + packing.flush(zlib.Z_FULL_FLUSH)
+    return packing.compress(event) + packing.flush(zlib.Z_FULL_FLUSH)
 
 
 async def _events(request: web.Request) -> web.StreamResponse:
     packed = "gzip" in request.headers.get("Accept-Encoding", "")
     answer = web.StreamResponse(headers=HEADERS | _EVENTS | ({"Content-Encoding": "gzip"} if packed else {}))
-    async with aclosing(request.app[_FEED].follow()) as news:
+    async with contextlib.aclosing(request.app[_FEED].follow(fair_places.caller(request.remote or ""))) as news:
         try:
             told = await anext(news)
         except errors.TfquiverError as error:  # browsers ask again after an event, and never after an error
-            return web.Response(headers=HEADERS | _EVENTS, text=f"data: {feed.trouble(error)}\nretry: {_RETRY_MS}\n\n")
+            return web.Response(headers=HEADERS | _EVENTS, text=_asks_later(error))
         await answer.prepare(request)
         begin = _GZIP_HEADER if packed else b""
         while True:
@@ -149,7 +154,18 @@ async def _events(request: web.Request) -> web.StreamResponse:
                 await asyncio.wait_for(answer.write(event), _SEND_S)
             except (ConnectionError, TimeoutError):
                 return answer
-            told, begin = await anext(news), b""
+            begin = b""
+            try:
+                told = await anext(news)
+            except errors.TfquiverError as error:  # others have its place
+                last = _asks_later(error).encode()
+                with contextlib.suppress(ConnectionError, TimeoutError):
+                    await asyncio.wait_for(answer.write(_deflated(last) if packed else last), _SEND_S)
+                return answer
+
+
+def _asks_later(error: errors.TfquiverError) -> str:
+    return f"data: {feed.trouble(error)}\nretry: {_RETRY_MS}\n\n"
 
 
 async def _past(request: web.Request) -> web.StreamResponse:
