@@ -100,6 +100,26 @@ async def test_what_was_being_prefetched_does_not_come_to_stand(
         assert hashes[0] in node.disk, "who asks for it later has it kept"
 
 
+@pytest.mark.parametrize("compressed", [False, True])
+@on_loop
+async def test_what_is_prefetched_again_while_it_is_on_its_way_still_is_kept(tmp_path: Path, compressed: bool) -> None:
+    """The later one is given what the store was asked for before, which the first of them must not keep."""
+    pattern = write_files(tmp_path / "data", files=1)
+    if compressed:
+        path = tmp_path / "data" / "0.tfrecord"
+        path.write_bytes(gzip.compress(path.read_bytes()))
+    digest, store = build(pattern), Late()
+    async with StoreNode(tmp_path / "cache", store_for=lambda _: store) as node, asyncio.timeout(60):
+        loads = [asyncio.ensure_future(node.source.load(digest, index)) for index in range(digest.num_shards)]
+        await asyncio.to_thread(store.asked.wait, 60)
+        await node.source.give_up([row.tobytes() for row in digest.hashes])
+        again = [asyncio.ensure_future(node.source.load(digest, index)) for index in range(digest.num_shards)]
+        await asyncio.sleep(0)
+        store.answers.set()
+        await asyncio.gather(*loads, *again)
+        assert len(node.disk) == len({row.tobytes() for row in digest.hashes})
+
+
 @on_loop
 async def test_a_derived_shard_that_is_computed_twice_is_kept_by_neither(tmp_path: Path) -> None:
     """An owner that waits for this node asks it back: two flights of one shard."""
@@ -205,3 +225,25 @@ async def test_a_warm_up_of_what_was_removed_ends(tmp_path: Path) -> None:
         store.answers.set()
         assert "removed" in await warmed
         assert len(node.disk) == 0
+
+
+@on_loop
+async def test_a_warm_up_says_what_was_given_up_again_meanwhile(tmp_path: Path) -> None:
+    """As by `tfquiver clear`. It said that it was over, and of what was not there nothing."""
+    digest, store = build(write_files(tmp_path / "data"), CutPolicy(512, 1024, 4096)), Late()
+
+    async def missing(digest_id: bytes, shards: object) -> coordinator_pb2.MissingReply:
+        raise errors.NotFoundError("nobody has read it")
+
+    async with StoreNode(tmp_path / "cache", store_for=lambda _: store) as node, asyncio.timeout(60):
+        warming = Warming(node.node_id, node.disk, node.source, lambda: node.members, missing)
+
+        async def warm() -> str:
+            return [told.trouble async for told in warming.warm(digest)][-1]
+
+        warmed = asyncio.ensure_future(warm())
+        await asyncio.to_thread(store.asked.wait, 60)
+        await node.source.give_up([digest.hashes[0].tobytes()])
+        store.answers.set()
+        assert await warmed == "1 shards of it went again meanwhile"
+        assert await warm() == ""

@@ -57,3 +57,28 @@ def test_what_is_on_its_way_is_not_kept(tmp_path: Path, store: EmulatedStore, ho
         assert place.total("entries") == 0, "no bytes without an owner"
     finally:
         place.stop()
+
+
+def test_what_is_prefetched_again_at_once_is_kept(tmp_path: Path, store: EmulatedStore) -> None:
+    """What the store was asked for before it was emptied is on its way still, and the second prefetch is given that."""
+    place = Place(tmp_path, nodes=2, env={"STORAGE_EMULATOR_HOST": store.url})
+    try:
+        place.call(
+            "Create",
+            pb.DatasetSpec(name="files", sources=["gs://bucket/file-*"], format=types_pb2.DATASET_FORMAT_BYTES),
+        )
+        place.until("files", READY)
+        place.call("Evict", name("files"))
+        place.until("files", READY)
+        store.change_rate(0.5e6)
+        place.call("Prefetch", name("files"))
+        wait_until(lambda: place.total("entries") >= 1, "some of it is there", 60)
+        place.call("Evict", name("files"))
+        place.until("files", READY)
+        place.call("Prefetch", name("files"))
+        wait_until(lambda: place.state("files") == WARMING, "it is read again", 60)
+        store.change_rate(0)
+        again = place.until("files", READY)
+        assert (again.resident_bytes, again.reason) == (FILES * FILE_BYTES, "")
+    finally:
+        place.stop()

@@ -93,9 +93,11 @@ class Warming:
             if work is not None:
                 work.cancel()
                 await asyncio.gather(work, return_exceptions=True)
-        await asyncio.to_thread(run.count)  # evictions may have taken some of it meanwhile
+        gone = await asyncio.to_thread(run.count)  # evictions may have taken some of it meanwhile
         told = run.progress()
         told.over = True
+        if gone and not told.trouble:
+            told.trouble = f"{len(gone)} shards of it went again meanwhile"
         yield told
 
     def _own(self) -> set[str]:

@@ -1,10 +1,19 @@
-"""Shards that are given up while somebody here gets them: nobody keeps them then, until nobody does any more."""
+"""Shards that are given up while somebody here gets them: who has begun before does not keep them; who begins later
+does, though it may be given what was under way then."""
 
 from __future__ import annotations
 
 import contextlib
-from collections import Counter
 from collections.abc import Callable, Iterator, Set
+from dataclasses import dataclass
+
+
+@dataclass(slots=True, eq=False)
+class Getting:
+    """What somebody gets, from its beginning until all is kept that is."""
+
+    hash: bytes
+    is_given_up: bool = False
 
 
 class GivenUp:
@@ -16,29 +25,31 @@ class GivenUp:
 
     def __init__(self, drop: Callable[[bytes], None]) -> None:
         self._drop = drop
-        self._getting: Counter[bytes] = Counter()
-        self._marked: set[bytes] = set()
+        self._getting: dict[bytes, set[Getting]] = {}
 
     def __contains__(self, hash: bytes) -> bool:
-        return hash in self._marked
+        """Somebody gets it still who had begun when it was given up."""
+        return any(one.is_given_up for one in self._getting.get(hash, ()))
 
     @contextlib.contextmanager
-    def until_here(self, hash: bytes) -> Iterator[None]:
+    def until_here(self, hash: bytes) -> Iterator[Getting]:
         """Around all of what gets a shard, and all of what keeps it."""
-        self._getting[hash] += 1
+        one = Getting(hash)
+        self._getting.setdefault(hash, set()).add(one)
         try:
-            yield
+            yield one
         finally:
-            self._getting[hash] -= 1
+            self._getting[hash].remove(one)
             if not self._getting[hash]:
                 del self._getting[hash]
-                if hash in self._marked:
-                    self._marked.remove(hash)
-                    self._drop(hash)
+            if one.is_given_up and hash not in self:
+                self._drop(hash)
 
     def getting(self) -> set[bytes]:
         return set(self._getting)
 
     def mark(self, hashes: Set[bytes]) -> None:
-        """Those of them that somebody gets now."""
-        self._marked |= hashes & self._getting.keys()
+        """For those who get them now."""
+        for hash in hashes & self._getting.keys():
+            for one in self._getting[hash]:
+                one.is_given_up = True

@@ -25,7 +25,7 @@ from tfquiver.service.node.disk.stored_body import StoredBody
 from tfquiver.service.node.disk_quota.rules import Why
 from tfquiver.service.node.object_store.fetcher import Fetcher
 from tfquiver.service.node.shard_fetching.flights import Flights
-from tfquiver.service.node.shard_fetching.given_up import GivenUp
+from tfquiver.service.node.shard_fetching.given_up import Getting, GivenUp
 from tfquiver.service.node.shard_fetching.other_nodes import OtherNodes, Owners, Peers
 from tfquiver.service.node.shard_fetching.reach import ON_DISK
 from tfquiver.service.node.shard_fetching.resident import bitmap
@@ -126,10 +126,10 @@ class ShardSource:
         has room to keep it. It is not kept, and that is no error, where it is not wanted any more.
         """
         ref = digest.shard(index)
-        with self._unkept.until_here(ref.hash):
-            await self._load(digest, ref)
+        with self._unkept.until_here(ref.hash) as getting:
+            await self._load(digest, ref, getting)
 
-    async def _load(self, digest: Digest, ref: ShardRef) -> None:
+    async def _load(self, digest: Digest, ref: ShardRef, getting: Getting) -> None:
         ready, fetched = self._hot.get(ref.hash), False
         if ready is None:
             fetched = ref.hash not in self._flights
@@ -140,7 +140,7 @@ class ShardSource:
             if fetched and ready.source == "store":
                 self._stats.loads += 1
                 self._stats.loaded_bytes += ref.length_bytes
-            await self._keep(ref, ready)
+            await self._keep(ref, ready, getting)
         finally:
             ready.close()
 
@@ -178,8 +178,8 @@ class ShardSource:
         return whole
 
     async def give_up(self, hashes: Sequence[bytes]) -> None:
-        """Deletes these, on the disk and in memory, whatever the rules keep; what is being fetched of them is not kept.
-        Readers keep their descriptors.
+        """Deletes these, on the disk and in memory, whatever the rules keep; what is being fetched of them is not kept,
+        but by who asks for it later. Readers keep their descriptors.
 
         Raises ResourceExhaustedError: the disk did not let all of them go.
         """
@@ -299,10 +299,12 @@ class ShardSource:
     async def _obtain(
         self, digest: Digest, ref: ShardRef, owner: str, for_reader: bool = True, ask_others: bool = True
     ) -> ReadyShard:
-        with self._unkept.until_here(ref.hash):
-            return await self._got(digest, ref, owner, for_reader, ask_others)
+        with self._unkept.until_here(ref.hash) as getting:
+            return await self._got(digest, ref, owner, for_reader, ask_others, getting)
 
-    async def _got(self, digest: Digest, ref: ShardRef, owner: str, for_reader: bool, ask_others: bool) -> ReadyShard:
+    async def _got(
+        self, digest: Digest, ref: ShardRef, owner: str, for_reader: bool, ask_others: bool, getting: Getting
+    ) -> ReadyShard:
         if ready := await self._here(ref):
             return ready
         instead = functools.partial(self._instead, digest, ref) if for_reader and _is_a_range(ref) else None
@@ -310,7 +312,7 @@ class ShardSource:
         if isinstance(found, ReadyShard):
             ready = found
             if owner == self._node_id:
-                await self._keep_copy(ref, ready)
+                await self._keep_copy(ref, ready, getting)
             return self._reads.kept_hot(ref.hash, ready)
         keep = owner == self._node_id
         with self._reader_waits() if for_reader else contextlib.nullcontext():
@@ -319,11 +321,11 @@ class ShardSource:
                 shard = await self._fetcher.fetch(digest, ref, keep=bool(owner), ask_others=ask_others)
                 if shard is None and (ready := await self._here(ref)):
                     return ready
-            if keep := keep and ref.hash not in self._unkept:
+            if keep := keep and not getting.is_given_up:
                 await self._inserts.keep(shard)
             ready = await self._reads.run(self._reads.fetched, ref, shard, keep)
             lands = ref.hash in self._disk or self._inserts.under_way(ref.hash)
-            keep = keep and ref.hash not in self._unkept
+            keep = keep and not getting.is_given_up
             if keep and not lands and not self._handing_over.full and self._disk.may_stand_in(ref.hash):
                 self._handing_over.start(shard)
             return ready
@@ -335,11 +337,11 @@ class ShardSource:
             raise errors.UnavailableError(f"{ref.file.uri}: it is read in passes")
         return shard
 
-    async def _keep_copy(self, ref: ShardRef, ready: ReadyShard) -> None:
+    async def _keep_copy(self, ref: ShardRef, ready: ReadyShard, getting: Getting) -> None:
         """On the disk, if there is room. Closes it where that fails."""
         try:
             shard = await self._reads.run(self._reads.copied, ref, ready)
-            if ref.hash not in self._unkept:
+            if not getting.is_given_up:
                 await self._inserts.keep(shard)
         except BaseException:
             ready.close()
@@ -361,21 +363,21 @@ class ShardSource:
             return self._reads.kept_hot(ref.hash, ready)
         return await self._reads.run(self._reads.here, ref)
 
-    async def _keep(self, ref: ShardRef, ready: ReadyShard) -> None:
+    async def _keep(self, ref: ShardRef, ready: ReadyShard, getting: Getting) -> None:
         """Here, or elsewhere. Raises ResourceExhaustedError."""
-        if ref.hash in self._disk or self._handing_over.taken(ref.hash) or ref.hash in self._unkept:
+        if ref.hash in self._disk or self._handing_over.taken(ref.hash) or getting.is_given_up:
             return
         handing = self._handing_over.under_way(ref.hash)
         if handing is None:
             shard = await self._reads.run(self._reads.copied, ref, ready)
-            if ref.hash in self._unkept:
+            if getting.is_given_up:
                 return
             try:
                 await self._inserts.insert(shard)
                 return
             except errors.ResourceExhaustedError as error:
                 trouble = error
-            if ref.hash in self._unkept:
+            if getting.is_given_up:
                 return
             handing = self._handing_over.start(shard)
             if not await asyncio.shield(handing):
