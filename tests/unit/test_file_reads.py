@@ -6,6 +6,7 @@ import hashlib
 import os
 import random
 import sys
+from collections import Counter
 
 import google_crc32c
 import numpy as np
@@ -19,7 +20,7 @@ from tfquiver.digests.file_entry import FileEntry
 from tfquiver.file_tree.tree import FileTree
 from tfquiver.mounting.checked_shard import BLOCK_BYTES, CheckedShard, block_sums
 from tfquiver.mounting.next_names import cached_files, lines
-from tfquiver.mounting.read_ahead import MOST_STREAMS, ReadAhead
+from tfquiver.mounting.read_ahead import LATELY_READS, MOST_STREAMS, ReadAhead
 from tfquiver.mounting.read_plan import ReadPlan
 
 files_of_shards = st.lists(st.lists(st.integers(16, 60), max_size=4), min_size=1, max_size=4)
@@ -151,6 +152,92 @@ def test_those_who_read_now_share_the_room() -> None:
     assert read_on(range(8), range(200, 300)) == 16 * mib, "who reads here and there takes no share"
     assert read_on(range(1), range(300, 900)) == 64 * mib, "nor does who has stopped"
     assert ahead.under_way_bytes == 32 * mib
+
+
+class Readers:
+    """Who reads where, and what was said to be fetched ahead of each and is not read yet. Each has a GiB of its own."""
+
+    def __init__(self, ahead: ReadAhead) -> None:
+        self._ahead, self._reads = ahead, 0
+        self.at, self.told, self._last = Counter[int](), dict[int, int](), dict[int, int]()
+
+    def read(self, reader: int, length_bytes: int, begun_bytes: int = 0) -> None:
+        self._reads += 1
+        if self._reads - self._last.get(reader, 0) > LATELY_READS:
+            self.told.pop(reader, None)
+        wanted = self._ahead.read((reader << 30) + self.at[reader], length_bytes, begun_bytes)
+        self.at[reader] += length_bytes
+        self._last[reader] = self._reads
+        if wanted:
+            begin, end = wanted.start - (reader << 30), wanted.stop - (reader << 30)
+            assert begin == max(self.told.get(reader, 0), self.at[reader]), "nothing twice, nothing left out"
+            self.told[reader] = end
+
+    def ahead_bytes(self, reader: int) -> int:
+        return max(0, self.told.get(reader, 0) - self.at[reader])
+
+    @property
+    def together_bytes(self) -> int:
+        return sum(
+            self.ahead_bytes(reader) for reader, last in self._last.items() if self._reads - last <= LATELY_READS
+        )
+
+
+_KIB = 1 << 10
+a_few_reads = st.tuples(st.integers(0, 60), st.sampled_from([4, 64, 512, 3000]), st.integers(1, 60), st.booleans())
+
+
+@given(st.integers(0, 1 << 18), st.integers(1, 1 << 17), st.lists(a_few_reads, max_size=60))
+def test_what_is_ahead_of_those_who_read_now_is_never_more_than_the_room(
+    room_kib: int, most_kib: int, turns: list[tuple[int, int, int, bool]]
+) -> None:
+    readers = Readers(ReadAhead(most_kib * _KIB, lambda: room_kib * _KIB))
+    for reader, length_kib, reads, begins in turns:
+        for _ in range(reads):
+            begun_bytes = 100 << 20 if begins and not readers.at[reader] else 0
+            readers.read(reader, length_kib * _KIB, begun_bytes)
+            assert readers.together_bytes <= room_kib * _KIB
+            assert readers.ahead_bytes(reader) <= most_kib * _KIB
+
+
+@pytest.mark.parametrize("part_kib", [128, 512])
+@pytest.mark.parametrize("others", [1, 4, 20])
+def test_who_reads_here_and_there_takes_little_from_who_reads_on(others: int, part_kib: int) -> None:
+    """Each of their reads takes several calls, as the kernel makes them of one of 1 MiB."""
+    mib = 1 << 20
+    readers, far = Readers(ReadAhead(64 * mib, lambda: 170 * mib)), 100
+    least = 64 * mib
+    for step in range(1200):
+        readers.read(0, mib // 2)
+        for _ in range(others):
+            far += 1
+            for _ in range(1024 // part_kib):
+                readers.read(far, part_kib * _KIB)
+        if step > 300:
+            least = min(least, readers.ahead_bytes(0))
+    assert least > 60 * mib
+
+
+def test_who_begins_beside_one_that_reads_on_has_as_much_in_the_end() -> None:
+    mib = 1 << 20
+    readers = Readers(ReadAhead(64 * mib, lambda: 64 * mib))
+    for _ in range(300):
+        readers.read(0, mib // 2)
+    assert readers.ahead_bytes(0) > 62 * mib
+    for _ in range(300):
+        readers.read(0, mib // 2)
+        readers.read(1, mib // 2)
+    assert 30 * mib < readers.ahead_bytes(0) <= 32 * mib
+    assert 30 * mib < readers.ahead_bytes(1) <= 32 * mib
+
+
+def test_many_reads_here_and_there_forget_nobody_who_reads_on() -> None:
+    ahead, mib = ReadAhead(64 << 20, lambda: sys.maxsize), 1 << 20
+    for step in range(40):
+        ahead.read(step * mib, mib)
+        for far in range(MOST_STREAMS + 1 if step > 4 else 0):
+            ahead.read((1000 + step * 1000 + far) << 30, 1000)
+    assert len(ahead.read(40 * mib, mib)) > mib
 
 
 @pytest.fixture
