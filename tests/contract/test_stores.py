@@ -239,6 +239,36 @@ def test_a_local_name_with_brackets_means_itself(local: Place, tmp_path: Path) -
     assert [info.uri for info in local.store.list(f"{tmp_path}/a[1].tfrecord")] == [f"file://{tmp_path}/a[1].tfrecord"]
 
 
+def test_a_local_file_has_one_name_however_it_is_spelled(
+    local: Place, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    local.put("x/d/a.tfrecord", b"x")
+    x = tmp_path / "x"
+    (x / "e").mkdir()
+    monkeypatch.chdir(x / "e")
+    for spelled in (
+        "../d/a.tfrecord", "../d/*", "../../*/d/a.tfrecord", f"file://{x}/e/.././d//a.tfrecord",
+        f"{x}/*/../d/a.tfrecord", "../d/../../*/d/*.tfrecord", f"{'../' * 40}{x}/d/a.tfrecord",
+    ):  # fmt: skip
+        found = [info.uri for info in local.store.list(spelled)]
+        assert found == [f"file://{x}/d/a.tfrecord"], spelled
+
+
+def test_what_is_above_a_link_is_above_what_it_leads_to(local: Place, tmp_path: Path) -> None:
+    local.put("far/d/a.tfrecord", b"right")
+    local.put("d/a.tfrecord", b"of another directory")
+    (tmp_path / "far" / "e").mkdir()
+    (tmp_path / "link").symlink_to(tmp_path / "far" / "e")
+    spelled = f"{tmp_path}/link/../d/a.tfrecord"
+    (found,) = local.store.list(spelled)
+    assert found.uri == f"file://{tmp_path}/far/d/a.tfrecord" and found.size_bytes == Path(spelled).stat().st_size
+    assert [info.uri for info in local.store.list(f"{tmp_path}/l*/../d/a.tfrecord")] == [found.uri]
+    (through,) = local.store.list(f"{tmp_path}/link/../../link/../d/a.tfrecord")
+    assert through.uri == found.uri
+    (tmp_path / "far" / "e" / "b.tfrecord").write_bytes(b"x")
+    assert [info.uri for info in local.store.list(f"{tmp_path}/link/b*")] == [f"file://{tmp_path}/link/b.tfrecord"]
+
+
 def test_a_local_link_to_nothing_is_named(local: Place, tmp_path: Path) -> None:
     local.put("a.tfrecord", b"x")
     (tmp_path / "b.tfrecord").symlink_to(tmp_path / "nowhere")

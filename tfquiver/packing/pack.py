@@ -17,6 +17,7 @@ from tfquiver.packing import examples
 from tfquiver.packing.sources import Part
 from tfquiver.packing.targets import Target
 from tfquiver.scanning import tfrecord
+from tfquiver.stores.local import whole_path
 
 _VERSION = 1
 _PR_SET_PDEATHSIG = 1
@@ -68,7 +69,7 @@ def _claim(parts: Sequence[Part], target: Target, name: str) -> None:
     for part in parts:
         for path in part.files:
             try:
-                said_of_it = f"{part.kind}\0{path.absolute()}\0{path.stat().st_size}\0"
+                said_of_it = f"{part.kind}\0{whole_path(str(path))}\0{path.stat().st_size}\0"
             except OSError as error:
                 raise errors.from_os_error(error, str(path)) from error
             digest.update(said_of_it.encode(errors="surrogateescape"))

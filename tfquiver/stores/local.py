@@ -28,6 +28,24 @@ def path_of(uri: str) -> str:
     return uri.removeprefix(_PREFIX)
 
 
+def whole_path(path: str) -> str:
+    """Absolute, without `.`, `..` and `//`: two spellings of a file are one. Behind a symbolic link `..` is what the
+    kernel takes it for, and behind a pattern it stays. Blocks on the disk where there is one."""
+    path = str(Path(path).absolute())
+    if ".." not in (parts := path.split("/")[1:]):
+        return path
+    at = ""
+    for part in parts:
+        above, name = os.path.split(at)
+        if part != "..":
+            at = f"{at}/{part}"
+        elif name == ".." or (glob.has_magic(name) and not os.path.lexists(at)):
+            at += "/.."
+        else:
+            at = (os.path.dirname(os.path.realpath(at)) if os.path.islink(at) else above).rstrip("/")  # noqa: PTH114, PTH120
+    return at or "/"
+
+
 class LocalStore:
     """The generation is `mtime_ns-size-inode`: rewriting a file changes it.
 
@@ -85,14 +103,15 @@ class LocalStore:
         pass
 
     def _listed(self, pattern: str) -> builtins.list[ObjectInfo]:
-        path = str(Path(path_of(pattern)).absolute())
+        path = whole_path(path_of(pattern))
         try:
             # A name with brackets in it that is there means itself.
             if (found := _found(path)) is not None:
                 if stat.S_ISDIR(found.st_mode):
                     raise errors.InvalidArgumentError(f"{pattern}: a directory; name its files, for example {path}/*")
                 return [_info(path, found)] if stat.S_ISREG(found.st_mode) else []
-            names = sorted(glob.glob(path, recursive=True))  # noqa: PTH207 - pathlib has no absolute patterns
+            names = glob.glob(path, recursive=True)  # noqa: PTH207 - pathlib has no absolute patterns
+            names = sorted({whole_path(name) for name in names} if "/../" in path else names)
         except OSError as error:  # longer than a path can be, for one
             raise errors.from_os_error(error, pattern) from error
         # `**` at the end has the directory itself among them, also one that is not there.

@@ -20,6 +20,7 @@ from tfquiver.listing.listing_terms import format_number
 from tfquiver.proto.tfquiver.v1 import named_datasets_pb2 as pb2
 from tfquiver.proto.tfquiver.v1 import named_datasets_pb2_grpc, types_pb2
 from tfquiver.registering_datasets.registration import Registrar
+from tfquiver.stores.local import path_of, whole_path
 
 NOT_ALL = 3
 _CHANGE_S = 60.0  # a pin of millions of shards takes a while
@@ -102,7 +103,7 @@ def _count(text: str) -> int:
 def _create(arguments: argparse.Namespace) -> int:
     spec = pb2.DatasetSpec(
         name=arguments.name,
-        sources=[_whole(source) for source in arguments.source],
+        sources=[whole_source(source) for source in arguments.source],
         credentials=arguments.credentials,
         pin=arguments.pin,
     )
@@ -214,12 +215,14 @@ def service(
         )
 
 
-def _whole(source: str) -> str:
+def whole_source(source: str) -> str:
     """Nodes have no current directory of ours. A slash at the end stays: it says that all files beneath are meant."""
-    if "://" in source:
+    prefix = "file://" if source.startswith("file:///") else ""
+    if "://" in source and not prefix:
         return source
-    whole = str(Path(source).expanduser().absolute())
-    return f"{whole.rstrip('/')}/" if source.endswith("/") else whole
+    path = path_of(source)
+    whole = whole_path(path if prefix else str(Path(path).expanduser()))
+    return f"{prefix}{whole.rstrip('/')}/" if source.endswith("/") else f"{prefix}{whole}"
 
 
 def _is_resident(named: pb2.NamedDataset) -> bool:
