@@ -25,6 +25,7 @@ from tfquiver.service.node.moving_shards.moves import Moves
 from tfquiver.service.node.object_store.fetcher import Fetcher
 from tfquiver.service.node.object_store.named_access import NamedAccess
 from tfquiver.service.node.removed_and_leftover_data.leftovers import Leftovers
+from tfquiver.service.node.removed_and_leftover_data.other_digests import OtherDigests
 from tfquiver.service.node.removed_and_leftover_data.placed_log import PlacedLog
 from tfquiver.service.node.removed_and_leftover_data.removals import Removals
 from tfquiver.service.node.shard_fetching.shard_source import ShardSource
@@ -72,21 +73,22 @@ async def cleaners(
     link: CoordinatorLink,
     moves: Moves,
     warming: Warming,
-) -> tuple[Removals, Leftovers]:
+) -> tuple[Removals, Leftovers, OtherDigests]:
     """Running; to be closed before what they are given. What comes by is noted from now on."""
 
     async def still(digest_ids: Sequence[bytes]) -> None:
         warming.removed(digest_ids)
         await moves.still(digest_ids)
 
-    removals = Removals(
-        digests.here, digests.get, digests.drop, link.removed_datasets, source.give_up, still
-    )  # fmt: skip
+    others = OtherDigests(digests.here, digests.peek, digests.get)
+    removals = Removals(digests.here, digests.get, others, digests.drop, link.removed_datasets, source.give_up, still)
     removals.start()
     noted = await asyncio.to_thread(PlacedLog, directory / "placed.log")
     disk.on_placed = noted.note
     leftovers = Leftovers(
-        noted, disk.__contains__, digests.here, digests.get, link.unclaimed, source.give_up, time.time
+        noted, disk.__contains__, lambda parts: others.named(parts, digests.here()), link.unclaimed, source.give_up,
+        time.time,
     )  # fmt: skip
     leftovers.start()
-    return removals, leftovers
+    others.start()
+    return removals, leftovers, others

@@ -216,10 +216,10 @@ class Node:
         self._link.moves = self._moves.reports
         self._undo.append(self._moves.close)
         self._moves.start()
-        removals, leftovers = await named.cleaners(
+        removals, leftovers, others = await named.cleaners(
             directory.path, self._disk, self._source, self._digests, self._link, self._moves, self._warming
         )  # fmt: skip
-        self._undo += [leftovers.close, removals.close]
+        self._undo += [others.close, leftovers.close, removals.close]
         tables = await asyncio.to_thread(file_tables.of_directory, directory.path)
         scanner = Scanner(meter, placer.place, tables)
         self._undo.append(scanner.close)

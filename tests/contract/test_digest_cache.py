@@ -107,6 +107,32 @@ async def test_what_is_damaged_or_unreadable_is_got_again(tmp_path: Path) -> Non
 
 
 @on_loop
+async def test_who_only_looks_into_many_uses_none_of_them(tmp_path: Path) -> None:
+    made = [digest(number) for number in range(100)]
+    coordinator = Coordinator(*made)
+    ids = [its.digest_id for its in made]
+
+    async def put_all(cache: DigestCache) -> None:
+        for its in made:
+            await cache.put(its)
+        while cache._saves:
+            await asyncio.sleep(0.01)
+
+    async def look(cache: DigestCache) -> None:
+        in_use = await cache.get(ids[7])
+        before = [*cache._files], [*cache._open]
+        found = [its async for some in cache.peek([bytes(32), *ids]) for its in some]
+        assert {its.digest_id for its in found} == {*ids} - {ids[3]}, "that one cannot be read"
+        assert any(its is in_use for its in found)
+        assert ([*cache._files], [*cache._open]) == before
+
+    await with_cache(tmp_path / "d", coordinator, put_all)
+    os.truncate(tmp_path / "d" / f"{ids[3].hex()}.tfqd", 5000)
+    await with_cache(tmp_path / "d", coordinator, look)
+    assert coordinator.asked == []
+
+
+@on_loop
 async def test_those_used_least_recently_go_and_those_in_use_stay(tmp_path: Path) -> None:
     made = [digest(number) for number in range(6)]
     size_bytes = len(made[0].to_bytes())

@@ -8,13 +8,13 @@ from pathlib import Path
 
 import hypothesis.strategies as st
 import numpy as np
+import numpy.typing as npt
 import pytest
 from hypothesis import given
 
 from tests.support.aio import on_loop
 from tests.support.digests import digest_of
-from tfquiver.digests.digest import Digest
-from tfquiver.hash_prefixes_and_sorted_numbers.prefixes import of_hashes, strike
+from tfquiver.hash_prefixes_and_sorted_numbers.prefixes import Prefixes, of_hashes, strike
 from tfquiver.service.node.removed_and_leftover_data.leftovers import KEPT_S, Leftovers
 from tfquiver.service.node.removed_and_leftover_data.placed_log import PlacedLog
 
@@ -32,12 +32,12 @@ class Node:
         for hash in HASHES:
             self.log.note(hash)
         self.left = Leftovers(
-            self.log, self.disk.__contains__, lambda: [b"mine"], self.digest, self.unclaimed, self.give_up,
-            lambda: self.now_s,
+            self.log, self.disk.__contains__, self.named_here, self.unclaimed, self.give_up, lambda: self.now_s
+
         )  # fmt: skip
 
-    async def digest(self, digest_id: bytes) -> Digest:
-        return digest_of(MINE)
+    async def named_here(self, parts: Prefixes) -> npt.NDArray[np.bool_]:
+        return np.isin(parts, of_hashes(MINE))
 
     async def unclaimed(self, prefixes: bytes) -> tuple[bool, bytes]:
         if self.scanning:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import asyncio
+from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
 
 import pytest
@@ -11,6 +12,7 @@ from tests.support.aio import on_loop
 from tests.support.digests import digest_of
 from tfquiver import errors
 from tfquiver.digests.digest import Digest
+from tfquiver.service.node.removed_and_leftover_data.other_digests import OtherDigests
 from tfquiver.service.node.removed_and_leftover_data.removals import Removals
 
 
@@ -26,8 +28,9 @@ class Node:
         self.stands, self.reads_until_dropped = set[bytes](), list[bytes]()
         self.comes: Digest | None = None  # when another goes, with its shards
         self.fails, self.read, self.waited_for = False, list[bytes](), list[bytes]()
+        self.others = others = OtherDigests(self.here, self.peek, self.digest)
         self.removals = Removals(
-            lambda: sorted(self.here()), self.digest, self.drop, self.removed, self.give_up, self.still
+            lambda: sorted(self.here()), self.digest, others, self.drop, self.removed, self.give_up, self.still
         )
 
     async def digest(self, digest_id: bytes) -> Digest:
@@ -35,6 +38,11 @@ class Node:
         if digest_id in self.damaged:
             raise errors.NotFoundError("gone")
         return self.digests[digest_id]
+
+    async def peek(self, digest_ids: Sequence[bytes]) -> AsyncIterator[list[Digest]]:
+        for digest_id in digest_ids:
+            if digest_id not in self.damaged:
+                yield [await self.digest(digest_id)]
 
     async def drop(self, digest_id: bytes) -> None:
         self.stands.update(self.reads_until_dropped)
@@ -144,3 +152,41 @@ async def test_each_digest_is_read_once_however_many_data_sets_go(tmp_path: Path
     assert sorted(node.read) == sorted(digest.digest_id for digest in many)
     assert sorted(hash[0] for hash in node.deleted) == list(range(1, 41)), "0 is in those that stay"
     assert node.here() == {digest.digest_id for digest in many[20:]}
+
+
+@on_loop
+async def test_what_one_eviction_has_read_the_next_does_not_read_again(tmp_path: Path) -> None:
+    many = [digest_of(hashes(0, number + 1), f"d{number}") for number in range(100)]
+    node = Node(tmp_path, *many)
+    await node.removals.give_up([many[0].digest_id])
+    node.read.clear()
+    new = digest_of(hashes(2, 200), "new")
+    node.digests[new.digest_id] = new
+    new.save(tmp_path / f"{new.digest_id.hex()}.tfqd")
+    await node.removals.give_up([many[1].digest_id])
+    await node.removals.give_up([many[2].digest_id])
+    assert [hash[0] for hash in node.deleted] == [1, 3], "2 is in the new one"
+    assert sorted(node.read) == sorted(one.digest_id for one in (new, *many[:3]))
+
+
+@on_loop
+async def test_a_digest_that_is_here_no_more_names_nothing(tmp_path: Path) -> None:
+    first, second = digest_of(hashes(1, 2)), digest_of(hashes(2, 3), "second")
+    node = Node(tmp_path, first, second)
+    await node.removals.give_up([first.digest_id])
+    await node.drop(second.digest_id)
+    await node.removals.give_up([first.digest_id])
+    assert [hash[0] for hash in node.deleted] == [1, 2]
+
+
+@on_loop
+async def test_digests_are_read_before_something_is_evicted(tmp_path: Path) -> None:
+    many = [digest_of(hashes(0, number + 1), f"d{number}") for number in range(100)]
+    node = Node(tmp_path, *many)
+    node.others.start()
+    while len(node.read) < 100:
+        await asyncio.sleep(0)
+    node.read.clear()
+    await node.removals.give_up([many[0].digest_id])
+    await node.others.close()
+    assert (node.read, [hash[0] for hash in node.deleted]) == ([many[0].digest_id], [1])

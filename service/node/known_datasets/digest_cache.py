@@ -11,7 +11,7 @@ import contextlib
 import os
 import weakref
 from collections import OrderedDict
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TypeVar
@@ -28,6 +28,7 @@ MAX_DIGEST_BYTES = 4 << 30
 _KEPT_OPEN = 64
 _OPEN_BYTES = 512 << 20
 _THREADS = 2
+_PEEKED_AT_ONCE, _PEEKED_BYTES = 64, 16 << 20  # or one digest
 _HEADER_BYTES = 4096  # and padding, at most
 _PATIENCE_S = 10.0  # with the disk, and the time that it takes at the slowest
 _SLOWEST_BYTES_PER_S = 20e6
@@ -91,6 +92,25 @@ class DigestCache:
             self._under_way[digest_id] = task
             task.add_done_callback(lambda _: self._under_way.pop(digest_id))
         return await asyncio.shield(task)
+
+    async def peek(self, digest_ids: Sequence[bytes]) -> AsyncIterator[list[Digest]]:
+        """Those of them that can be read here, some at a time; none counts as used, nor is it kept open.
+
+        Raises UnavailableError: the disk does not answer.
+        """
+        at = 0
+        while at < len(digest_ids):
+            found, paths, size_bytes = list[Digest](), dict[bytes, Path](), 0
+            while at < len(digest_ids) and len(found) + len(paths) < _PEEKED_AT_ONCE and size_bytes < _PEEKED_BYTES:
+                digest_id, at = digest_ids[at], at + 1
+                if digest := self._open.get(digest_id) or self._in_use.get(digest_id):
+                    found.append(digest)
+                elif digest_id in self._files:
+                    paths[digest_id] = self._path(digest_id)
+                    size_bytes += self._files[digest_id]
+            if paths:
+                found += await self._on_disk(size_bytes, _readable, paths)
+            yield found
 
     async def put(self, digest: Digest) -> None:
         """Keeps a digest that was made here: in memory, and on the disk as soon as it can."""
@@ -235,6 +255,14 @@ def _open_checked(path: Path, digest_id: bytes) -> Digest:
     with contextlib.suppress(OSError):
         os.utime(path)  # so that a restart knows which one was used last
     return digest
+
+
+def _readable(paths: Mapping[bytes, Path]) -> list[Digest]:
+    found = []
+    for digest_id, path in paths.items():
+        with contextlib.suppress(errors.TfquiverError, OSError):  # whoever needs it says so, and gets it again
+            found.append(_is(Digest.open(path), digest_id, str(path)))
+    return found
 
 
 def _checked(data: bytearray, digest_id: bytes) -> Digest:

@@ -11,14 +11,14 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import random
-from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 
 import numpy as np
+import numpy.typing as npt
 from absl import logging
 
 from tfquiver import errors
-from tfquiver.digests.digest import Digest
-from tfquiver.hash_prefixes_and_sorted_numbers.prefixes import of_hashes, strike
+from tfquiver.hash_prefixes_and_sorted_numbers.prefixes import Prefixes, of_hashes
 from tfquiver.rare_lines import every_n_seconds
 from tfquiver.service.node.removed_and_leftover_data.placed_log import PlacedLog
 
@@ -36,7 +36,7 @@ class Leftovers:
 
     Args:
       is_here: whether an entry with that hash stands.
-      here: ids of the digests that this node has; `digest`: one of them; raises TfquiverError.
+      named_here: which of these prefixes of hashes, sorted and distinct, a digest of this node names.
       unclaimed: of 8-byte prefixes of hashes, one after the other: whether a scan is under way anywhere, and if none is
         a byte for each, 1: no registered data set names it. Raises TfquiverError.
       give_up: deletes the shards with these hashes; raises TfquiverError where some of them stay.
@@ -47,13 +47,12 @@ class Leftovers:
         self,
         log: PlacedLog,
         is_here: Callable[[bytes], bool],
-        here: Callable[[], Collection[bytes]],
-        digest: Callable[[bytes], Awaitable[Digest]],
+        named_here: Callable[[Prefixes], Awaitable[npt.NDArray[np.bool_]]],
         unclaimed: Unclaimed,
         give_up: Callable[[Sequence[bytes]], Awaitable[None]],
         now_s: Callable[[], float],
     ) -> None:
-        self._log, self._is_here, self._here, self._digest = log, is_here, here, digest
+        self._log, self._is_here, self._named_here = log, is_here, named_here
         self._unclaimed, self._give_up, self._now_s = unclaimed, give_up, now_s
         self._quiet_since_s = now_s()
         self._abandoned_s = -np.inf
@@ -126,16 +125,7 @@ class Leftovers:
         if not hashes:
             return []
         distinct, shard_of = np.unique(of_hashes(hashes), return_inverse=True)
-        struck = np.zeros(len(distinct), np.bool_)
-        for digest_id in list(self._here()):
-            if struck.all():
-                break
-            try:
-                digest = await self._digest(digest_id)
-            except errors.TfquiverError:
-                continue  # then the coordinator says what is its
-            await asyncio.to_thread(strike, struck, distinct, digest.hashes)
-        named = struck[shard_of]
+        named = (await self._named_here(distinct))[shard_of]
         await asyncio.to_thread(self._log.settle, [hashes[at] for at in np.flatnonzero(named)])
         return [hashes[at] for at in np.flatnonzero(~named)]
 

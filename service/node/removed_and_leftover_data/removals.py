@@ -15,8 +15,8 @@ from absl import logging
 
 from tfquiver import errors
 from tfquiver.digests.digest import Digest
-from tfquiver.hash_prefixes_and_sorted_numbers.prefixes import of_rows
 from tfquiver.logs import about
+from tfquiver.service.node.removed_and_leftover_data.other_digests import OtherDigests
 
 _ASKED_AT_ONCE = 16_384
 _TRY_AGAIN_S = 5.0
@@ -30,6 +30,7 @@ class Removals:
     Args:
       here: ids of the digests that this node has, on the disk or in memory.
       digest: the digest with that id; raises TfquiverError.
+      others: which shards they name.
       drop: forgets a digest, on the disk too.
       removed: those of these digest ids whose data sets were removed; raises TfquiverError.
       give_up: deletes the shards with these hashes; raises TfquiverError where some of them stay.
@@ -40,6 +41,7 @@ class Removals:
         self,
         here: Callable[[], Sequence[bytes]],
         digest: Callable[[bytes], Awaitable[Digest]],
+        others: OtherDigests,
         drop: Callable[[bytes], Awaitable[None]],
         removed: Callable[[Sequence[bytes]], Awaitable[Sequence[bytes]]],
         give_up: Callable[[Sequence[bytes]], Awaitable[None]],
@@ -48,6 +50,7 @@ class Removals:
         self._still = still
         self._here, self._digest, self._drop = here, digest, drop
         self._removed, self._give_up = removed, give_up
+        self._others = others
         self._seen = 0
         self._news = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
@@ -83,11 +86,11 @@ class Removals:
 
     async def give_up(self, digest_ids: Sequence[bytes]) -> None:
         """What is kept of these alone; their data sets stay. Raises TfquiverError."""
-        kept = [digest_id for digest_id in self._here() if digest_id not in digest_ids]
+        kept = list(set(self._here()).difference(digest_ids))
         await self._still(digest_ids)
         for digest_id in digest_ids:
             digests = [await self._digest(digest_id)]
-            await self._give_up(await asyncio.to_thread(_hashes, digests, await self._alone(digests, kept)))
+            await self._give_up(await asyncio.to_thread(_hashes, digests, await self._others.alone(digests, kept)))
 
     async def carry_out(self) -> None:
         """What is done twice, or after a kill half-way, does no harm: the digest goes last."""
@@ -112,7 +115,7 @@ class Removals:
             if digest_id == gone[-1] or sum(digest.num_shards for digest in digests) >= _SHARDS_AT_ONCE:
                 alone: list[bytes] = []
                 if digests:
-                    chosen = await self._alone(digests, kept)
+                    chosen = await self._others.alone(digests, kept)
                     alone = await asyncio.to_thread(_hashes, digests, chosen)
                     await self._give_up(alone)
                     names = ", ".join(repr(digest.name) for digest in digests[:_NAMED])
@@ -121,42 +124,10 @@ class Removals:
                     await self._drop(done)
                 if alone:  # who read them by force until their digests went has had some fetched again
                     if new := sorted(set(self._here()).difference(kept, gone[at:])):  # of the same content, perhaps
-                        chosen &= await self._alone(digests, new)
+                        chosen &= await self._others.alone(digests, new)
                         alone = await asyncio.to_thread(_hashes, digests, chosen)
                     await self._give_up(alone)
                 batch, digests = [], []
-
-    async def _alone(self, digests: Sequence[Digest], kept: Sequence[bytes]) -> npt.NDArray[np.bool_]:
-        """Which of their shards, one digest after the other, no digest of `kept` has. By a part of the hash: what is
-        taken for another's stays.
-
-        For all of them at a time: each of `kept`, of which there may be thousands, is read once.
-        """
-        parts, shard_of = await asyncio.to_thread(_distinct_parts, digests)
-        alone = np.ones(len(parts), np.bool_)
-        for digest_id in kept:
-            try:
-                other = await self._digest(digest_id)
-            except errors.TfquiverError as error:  # it will be got again, and what it names is got again then
-                logging.warning("digest %s: %s", digest_id.hex(), error, extra=about(digest=digest_id))
-                continue
-            await asyncio.to_thread(_strike_out, alone, parts, other)
-        of_shards: npt.NDArray[np.bool_] = alone[shard_of]
-        return of_shards
-
-
-def _distinct_parts(digests: Sequence[Digest]) -> tuple[npt.NDArray[np.uint64], npt.NDArray[np.intp]]:
-    """Sorted; and of each shard of each digest where its part stands."""
-    parts, shard_of = np.unique(np.concatenate([of_rows(digest.hashes) for digest in digests]), return_inverse=True)
-    return parts, shard_of
-
-
-def _strike_out(alone: npt.NDArray[np.bool_], parts: npt.NDArray[np.uint64], other: Digest) -> None:
-    if not len(parts):
-        return
-    its = of_rows(other.hashes)
-    at = np.minimum(np.searchsorted(parts, its), len(parts) - 1)
-    alone[at[parts[at] == its]] = False
 
 
 def _hashes(digests: Sequence[Digest], chosen: npt.NDArray[np.bool_]) -> list[bytes]:
