@@ -24,6 +24,7 @@ from tfquiver.service.node.known_datasets.named_sources import NamedSources
 from tfquiver.service.node.moving_shards.moves import Moves
 from tfquiver.service.node.object_store.fetcher import Fetcher
 from tfquiver.service.node.object_store.named_access import NamedAccess
+from tfquiver.service.node.removed_and_leftover_data.late_evictions import LateEvictions
 from tfquiver.service.node.removed_and_leftover_data.leftovers import Leftovers
 from tfquiver.service.node.removed_and_leftover_data.other_digests import OtherDigests
 from tfquiver.service.node.removed_and_leftover_data.placed_log import PlacedLog
@@ -36,6 +37,7 @@ def wired(
     link: CoordinatorLink,
     digests: DigestCache,
     removals: Removals,
+    late: LateEvictions,
     scans: DatasetScans,
     scanner: Scanner,
     warm: Callable[[bytes], AsyncGenerator[node_pb2.WarmProgress, None]],
@@ -50,16 +52,18 @@ def wired(
     helping, asking = Helping(scanner, access), Asking(node_id, token)
     shared = SharedScans(node_id, scanner, asking, link.members, scan_share_bytes)
     sources = NamedSources(scans, scanner, digests.get, access, shared.scan)
-    work = NamedWork(sources.scan, warm, removals.give_up, leftovers.abandoned)
+    work = NamedWork(sources.scan, warm, removals.give_up, leftovers.abandoned, late.done)
     tasks = DatasetTasks(node_id, work.do, link.report_task)
 
     def ordered(all_tasks: Sequence[pb.DatasetTask]) -> None:
         helping.ordered(all_tasks)
         moves.emptied(digest_id for task in all_tasks for digest_id in task.evict.digest_ids)
 
-    made = NamedOrders(
-        tasks, digests.here, digests.get, removals.told, access.use, link.report_stale, ordered
-    )  # fmt: skip
+    def after_digests(number: int, named: Sequence[pb.NamedDigest]) -> None:
+        removals.told(number)
+        late.told(named)
+
+    made = NamedOrders(tasks, digests.here, digests.get, after_digests, access.use, link.report_stale, ordered)
     link.on_named, fetcher.on_stale = made.receive, made.stale
     link.scans = lambda: len(scans.works()) + len(helping.works())
     return made, helping
@@ -73,7 +77,7 @@ async def cleaners(
     link: CoordinatorLink,
     moves: Moves,
     warming: Warming,
-) -> tuple[Removals, Leftovers, OtherDigests]:
+) -> tuple[Removals, Leftovers, OtherDigests, LateEvictions]:
     """Running; to be closed before what they are given. What comes by is noted from now on."""
 
     async def still(digest_ids: Sequence[bytes]) -> None:
@@ -91,4 +95,6 @@ async def cleaners(
     )  # fmt: skip
     leftovers.start()
     others.start()
-    return removals, leftovers, others
+    late = LateEvictions(directory, removals.give_up)
+    await late.start()
+    return removals, leftovers, others, late

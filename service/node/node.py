@@ -216,18 +216,18 @@ class Node:
         self._link.moves = self._moves.reports
         self._undo.append(self._moves.close)
         self._moves.start()
-        removals, leftovers, others = await named.cleaners(
+        removals, leftovers, others, late = await named.cleaners(
             directory.path, self._disk, self._source, self._digests, self._link, self._moves, self._warming
         )  # fmt: skip
-        self._undo += [others.close, leftovers.close, removals.close]
+        self._undo += [others.close, leftovers.close, removals.close, late.close]
         tables = await asyncio.to_thread(file_tables.of_directory, directory.path)
         scanner = Scanner(meter, placer.place, tables)
         self._undo.append(scanner.close)
         self._scans = DatasetScans(self._link, self._digests, scanner.scan, client_stores.of_client)
         self._undo.append(self._scans.stop)
         self._named, self._helping = named.wired(
-            directory.node_id, self._link, self._digests, removals, self._scans, scanner, self._warm, named_access,
-            fetcher, leftovers, options.token, options.scan_share_bytes if options.coordinator else 0,
+            directory.node_id, self._link, self._digests, removals, late, self._scans, scanner, self._warm,
+            named_access, fetcher, leftovers, options.token, options.scan_share_bytes if options.coordinator else 0,
             self._moves,
         )  # fmt: skip
         self._undo.append(self._named.close)

@@ -131,5 +131,5 @@ async def test_why_something_is_there_after_an_evict_is_said(tmp_path: Path) -> 
             assert told.state == pb.NamedDataset.STATE_READY
             return str(told.reason)
 
-        assert await evicted("train") == "node lost is away: what it keeps of it is there again when it comes back"
+        assert await evicted("train") == "node lost is away: what it keeps of it goes when it comes back"
         assert await evicted("one") == "another data set is of the same content: it is kept for that"

@@ -246,6 +246,22 @@ def test_what_an_evict_leaves_is_said() -> None:
     assert next_step(lifecycle.evict(ready()), nobody) is None, "they come back with all of it"
     done = pb.ReportTaskRequest(node_id="a", over=True)
     assert evicted(done) == ""
-    assert evicted(done, away="b") == "node b is away: what it keeps of it is there again when it comes back"
+    assert evicted(done, away="b") == "node b is away: what it keeps of it goes when it comes back"
     refused = pb.ReportTaskRequest(node_id="a", over=True, error_code=8, trouble="its disk does not let go of 3 shards")
     assert evicted(refused, away="b") == "its disk does not let go of 3 shards"
+
+
+def test_nodes_that_were_away_are_told_of_an_evict_until_it_was_read_or_pinned_since() -> None:
+    def emptied(shared: bool = False) -> Life:
+        return lifecycle.evicted(lifecycle.evict(ready()), "", shared)
+
+    task = lifecycle.task_id(lifecycle.evict(ready()))
+    assert [one.evicted for one in tasks.named(emptied())] == [task]
+    assert [one.evicted for one in tasks.named(emptied(shared=True))] == [""], "nobody has done it"
+    assert not lifecycle.evict(emptied()).evicted, "they are given that task itself"
+    assert not lifecycle.prefetch(emptied()).evicted
+    assert not lifecycle.pin(emptied(), True).evicted
+    scanning = lifecycle.refresh(emptied())
+    assert scanning.evicted == task
+    assert lifecycle.scanned(scanning, scanning.digest_id, "n").evicted == task
+    assert not lifecycle.scanned(scanning, b"another".ljust(32), "n").evicted

@@ -23,10 +23,12 @@ class Node:
         self.here = {GOES.digest_id}
         self.may_get, self.over = asyncio.Event(), asyncio.Event()
         self.had: set[bytes] = set()
-        self.evicted = 0
+        self.evicted, self.carried_out = 0, list[tuple[str | bytes, ...]]()
         self.scanning, self.told = asyncio.Event(), list[pb.ReportTaskRequest]()
-        tasks = DatasetTasks("n", NamedWork(self.scan, self.warm, self.give_up, self.abandoned).do, self.tell)
-        self.orders = NamedOrders(tasks, lambda: self.here, self.digest, lambda _: None, lambda _: None, self.stale)
+        tasks = DatasetTasks(
+            "n", NamedWork(self.scan, self.warm, self.give_up, self.abandoned, self.noted).do, self.tell
+        )
+        self.orders = NamedOrders(tasks, lambda: self.here, self.digest, lambda *_: None, lambda _: None, self.stale)
 
     async def scan(self, task_id: str, task: pb.ScanTask, report: Report) -> types_pb2.Dataset:
         await self.scanning.wait()
@@ -38,6 +40,10 @@ class Node:
     async def give_up(self, digest_ids: Sequence[bytes]) -> None:
         self.had = set(self.here)
         self.evicted += 1
+
+    async def noted(self, task_id: str, digest_ids: Sequence[bytes]) -> None:
+        assert self.evicted, "it is noted when it is so"
+        self.carried_out.append((task_id, *digest_ids))
 
     def abandoned(self) -> None:
         raise NotImplementedError
@@ -65,16 +71,17 @@ async def test_nothing_is_evicted_before_the_digests_are_here_that_say_what_othe
     node.orders.receive(orders)
     for _ in range(10):
         await asyncio.sleep(0)
-    assert not node.evicted
+    assert not node.had
     node.may_get.set()
     async with asyncio.timeout(10):
         await node.over.wait()
-    assert (node.had, node.evicted) == ({GOES.digest_id, STAYS.digest_id}, 1)
+    assert node.had == {GOES.digest_id, STAYS.digest_id}
+    assert node.carried_out == [("x/1", GOES.digest_id)]
     node.over.clear()
     node.orders.receive(orders)  # told again, not done again
     async with asyncio.timeout(10):
         await node.over.wait()
-    assert node.evicted == 1
+    assert (node.evicted, len(node.carried_out)) == (1, 1)
     await node.orders.close()
 
 

@@ -97,6 +97,8 @@ def pin(life: Life, pinned: bool) -> Life:
     # What could not be had is no trouble to those who want it no more.
     changed = _with(life, trouble="") if life.trouble.startswith(NOT_PINNED) else _with(life)
     changed.spec.pin = pinned
+    if pinned:
+        changed.evicted = ""
     return changed
 
 
@@ -118,7 +120,7 @@ def scanned(life: Life, digest_id: bytes, node_id: str) -> Life:
         del after.old_digest_ids[:]
         after.old_digest_ids.extend(kept)
         after.digest_id, after.version = digest_id, life.version + 1
-        after.pinned = after.placed = False
+        after.pinned, after.placed, after.evicted = False, False, ""
     after.phase = READY
     # A scan caches on the way what nodes take just then; of what is pinned all is to be there.
     return _with(_stepped(after, WARMING), warm=False) if life.warm or life.spec.pin else after
@@ -139,8 +141,11 @@ def warm_again(life: Life) -> Life:
     return _stepped(life, WARMING) if life.phase == WARMING else life
 
 
-def evicted(life: Life, trouble: str) -> Life:
-    return _with(life, phase=READY, trouble=_said(trouble)) if life.phase == EVICTING else life
+def evicted(life: Life, trouble: str, shared: bool = False) -> Life:
+    """Nodes that were away do it when they are back, unless it is `shared`: then nobody does."""
+    if life.phase != EVICTING:
+        return life
+    return _with(life, phase=READY, trouble=_said(trouble), evicted="" if shared else task_id(life))
 
 
 def outdated(life: Life, digest_id: bytes, why: str) -> Life:
@@ -210,7 +215,8 @@ def _check_there(life: Life) -> None:
 
 
 def _stepped(life: Life, phase: Life.Phase.ValueType) -> Life:
-    return _with(life, phase=phase, step=life.step + 1, trouble="", warm=False)
+    evicted = life.evicted if phase == SCANNING else ""  # then it is to go again, or to come
+    return _with(life, phase=phase, step=life.step + 1, trouble="", warm=False, evicted=evicted)
 
 
 def _with(life: Life, **fields: object) -> Life:

@@ -83,7 +83,8 @@ def next_step(life: Life, facts: Facts) -> Step | None:
         return Become(lifecycle.warmed(life, progress.trouble))
     if life.phase == EVICTING and facts.storing and over:
         away = progress.seen.difference(facts.storing)
-        return Become(lifecycle.evicted(life, progress.trouble or _shared(len(facts.shared)) or _away(away)))
+        why = progress.trouble or _shared(len(facts.shared)) or _away(away)
+        return Become(lifecycle.evicted(life, why, bool(facts.shared)))
     unread = [old for old in life.old_digest_ids if not facts.readers.get(old)]
     # A job between two epochs finds what it had, unless somebody who is to have room goes without.
     given = [
@@ -108,10 +109,10 @@ def _deleting(life: Life, facts: Facts) -> Step | None:
 
 
 def _away(node_ids: Collection[str]) -> str:
-    """Why there may be something of it again soon; "": nobody is away."""
+    """Why there may be something of it again for a moment; "": nobody is away."""
     if not node_ids:
         return ""
-    return f"node {some(sorted(node_ids))} is away: what it keeps of it is there again when it comes back"
+    return f"node {some(sorted(node_ids))} is away: what it keeps of it goes when it comes back"
 
 
 def _shared(others: int) -> str:

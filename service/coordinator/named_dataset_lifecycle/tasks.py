@@ -45,5 +45,6 @@ def is_of_all_nodes(life: Life) -> bool:
 def named(life: Life) -> list[pb2.NamedDigest]:
     """What every node is to have at hand. Of one that is being scanned anew: the version before."""
     return [
-        pb2.NamedDigest(digest_id=one, credentials=life.spec.credentials, name=life.spec.name) for one in versions(life)
+        pb2.NamedDigest(digest_id=one, credentials=life.spec.credentials, name=life.spec.name, evicted=life.evicted)
+        for one in versions(life)
     ]

@@ -28,8 +28,10 @@ class NamedWork:
         warm: Callable[[bytes], AsyncGenerator[node_pb2.WarmProgress, None]],
         give_up: Callable[[Sequence[bytes]], Awaitable[None]],
         abandoned: Callable[[], None],
+        evicted: Callable[[str, Sequence[bytes]], Awaitable[None]],
     ) -> None:
         self._scan, self._warm, self._give_up, self._abandoned = scan, warm, give_up, abandoned
+        self._evicted = evicted
 
     async def do(self, task: pb.DatasetTask, report: Report) -> pb.ReportTaskRequest:
         match task.WhichOneof("work"):
@@ -48,6 +50,7 @@ class NamedWork:
                 if task.evict.abandoned:
                     self._abandoned()
                 await self._give_up(task.evict.digest_ids)
+                await self._evicted(task.task_id, task.evict.digest_ids)
         return pb.ReportTaskRequest()
 
 
@@ -57,7 +60,7 @@ class NamedOrders:
     Args:
       here: ids of the digests that this node has.
       digest: the digest with that id, got if it is not here; raises TfquiverError.
-      removals: told the coordinator's number of removals.
+      removals: told the coordinator's number of removals, and what `named` says.
       report_stale: tells the coordinator; raises TfquiverError.
       use: told the data sets that have names, and with what each is read.
       ordered: told the tasks of all nodes.
@@ -68,7 +71,7 @@ class NamedOrders:
         tasks: DatasetTasks,
         here: Callable[[], Collection[bytes]],
         digest: Callable[[bytes], Awaitable[Digest]],
-        removals: Callable[[int], None],
+        removals: Callable[[int, Sequence[pb.NamedDigest]], None],
         use: Callable[[Sequence[pb.NamedDigest]], None],
         report_stale: Callable[[bytes, str], Awaitable[None]],
         ordered: Callable[[Sequence[pb.DatasetTask]], None] = lambda tasks: None,
@@ -146,4 +149,4 @@ class NamedOrders:
                     break
         if any(task.HasField("evict") and not self.tasks.has(task) for task in orders.tasks):
             self.tasks.receive(orders.tasks)
-        self._removals(orders.removals)
+        self._removals(orders.removals, orders.named)

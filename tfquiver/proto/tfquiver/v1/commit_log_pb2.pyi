@@ -817,6 +817,7 @@ class NamedDatasetSet(_message.Message):
     CREATED_S_FIELD_NUMBER: _builtins.int
     USED_S_FIELD_NUMBER: _builtins.int
     PLACED_FIELD_NUMBER: _builtins.int
+    EVICTED_FIELD_NUMBER: _builtins.int
     life: _builtins.str
     """unlike that of every data set that had this name before"""
     owner: _builtins.str
@@ -841,6 +842,8 @@ class NamedDatasetSet(_message.Message):
     used_s: _builtins.int
     placed: _builtins.bool
     """its digest_id has the rule that spec.placement asks for"""
+    evicted: _builtins.str
+    """the task by which it was emptied last; empty: not, or it was read or pinned since"""
     @_builtins.property
     def spec(self) -> _named_datasets_pb2.DatasetSpec: ...
     @_builtins.property
@@ -867,10 +870,11 @@ class NamedDatasetSet(_message.Message):
         created_s: _builtins.int = ...,
         used_s: _builtins.int = ...,
         placed: _builtins.bool = ...,
+        evicted: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["spec", b"spec"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["by_job", b"by_job", "created_s", b"created_s", "digest_id", b"digest_id", "life", b"life", "old_digest_ids", b"old_digest_ids", "owner", b"owner", "phase", b"phase", "pinned", b"pinned", "placed", b"placed", "scanned_by", b"scanned_by", "spec", b"spec", "stale", b"stale", "step", b"step", "trouble", b"trouble", "used_s", b"used_s", "version", b"version", "warm", b"warm"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["by_job", b"by_job", "created_s", b"created_s", "digest_id", b"digest_id", "evicted", b"evicted", "life", b"life", "old_digest_ids", b"old_digest_ids", "owner", b"owner", "phase", b"phase", "pinned", b"pinned", "placed", b"placed", "scanned_by", b"scanned_by", "spec", b"spec", "stale", b"stale", "step", b"step", "trouble", b"trouble", "used_s", b"used_s", "version", b"version", "warm", b"warm"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -427,20 +427,26 @@ class NamedDigest(_message.Message):
     DIGEST_ID_FIELD_NUMBER: _builtins.int
     CREDENTIALS_FIELD_NUMBER: _builtins.int
     NAME_FIELD_NUMBER: _builtins.int
+    EVICTED_FIELD_NUMBER: _builtins.int
     digest_id: _builtins.bytes
     credentials: _builtins.str
     """as in DatasetSpec"""
     name: _builtins.str
+    evicted: _builtins.str
+    """The task by which it was emptied last. A node that has not carried that out, because it was away, does so now, once,
+    unless another name has this digest and was not emptied. Empty: nothing of it is to go.
+    """
     def __init__(
         self,
         *,
         digest_id: _builtins.bytes = ...,
         credentials: _builtins.str = ...,
         name: _builtins.str = ...,
+        evicted: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["credentials", b"credentials", "digest_id", b"digest_id", "name", b"name"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["credentials", b"credentials", "digest_id", b"digest_id", "evicted", b"evicted", "name", b"name"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
