@@ -1,7 +1,7 @@
 import { Canvas } from "./canvas";
 import { colour } from "../theme";
-import type { Epoch } from "../told";
-import { clock, percent } from "../words";
+import type { Epoch, Job } from "../told";
+import { clock, many, percent } from "../words";
 
 const ROW = 18;
 const MOST_ROWS = 60;
@@ -11,6 +11,13 @@ interface Props {
   now_s: number;
   span_s: number;
   onChoose: (job: string) => void;
+}
+
+/** The coordinator looks every ten seconds, and pages ask as seldom: what it has not seen yet is read from now on. */
+export function withOpen(epochs: Epoch[], jobs: Job[], now_s: number): Epoch[] {
+  const known = new Set(epochs.map((one) => JSON.stringify([one.job, one.dataset, one.epoch])));
+  const open = jobs.filter((one) => one.readers > 0 && !known.has(JSON.stringify([one.job, one.dataset, one.epoch])));
+  return [...epochs, ...open.map(({ job, dataset, epoch, done }) => ({ job, dataset, epoch, done, began_s: now_s, ended_s: now_s }))];
 }
 
 /** When each job read which epoch; the jobs that read last first. */
@@ -34,7 +41,7 @@ export function Gantt({ epochs, now_s, span_s, onChoose }: Props) {
   return (
     <Canvas
       height={rows.length * ROW}
-      label={`Epochs of ${rows.length} jobs. ${rows.slice(0, 5).map(([job, its]) => `${job}: epoch ${its[0]?.epoch}, ${percent(its[0]?.done)}`).join("; ")}`}
+      label={`Epochs of ${many(rows.length, "job")}. ${rows.slice(0, 5).map(([job, its]) => `${job}: epoch ${its[0]?.epoch}, ${percent(its[0]?.done)}`).join("; ")}`}
       onPoint={(x, y) => {
         const { row, epoch } = found(x, y);
         if (!row) return "";

@@ -1,7 +1,7 @@
 import { Canvas } from "./canvas";
 import { colour } from "../theme";
 import type { Past } from "../told";
-import { date } from "../words";
+import { date, many } from "../words";
 
 const NOTHING = 255;
 const FULL = 254;
@@ -29,7 +29,7 @@ export function Heat({ heat, now_s, name, span_s }: { heat: NonNullable<Past["he
   return (
     <Canvas
       height={height}
-      label={`What was cached of ${name}, ${heat.rows} rows of chunks over time: ${now}`}
+      label={`What was cached of ${name}, ${many(heat.rows, "row")} of chunks over time: ${now}`}
       onPoint={(x, y) => {
         const column = Math.floor((x / wide) * columns);
         const row = Math.floor((y / height) * heat.rows);

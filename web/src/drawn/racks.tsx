@@ -39,7 +39,7 @@ export function Racks({ nodes, width, onChoose }: { nodes: Node[]; width: number
   return (
     <Canvas
       height={Math.max(y, SIZE)}
-      label={`${nodes.length} nodes in ${names.length} racks; ${bad} do not answer. The table has the same.`}
+      label={`${many(nodes.length, "node")} in ${many(names.length, "rack")}, of which ${bad} answer nothing. The table has the same.`}
       onPoint={(x, top) => {
         const node = at(x, top)?.node;
         if (!node) return "";

@@ -1,8 +1,8 @@
 import { Chart } from "../drawn/chart";
-import { Gantt } from "../drawn/gantt";
+import { Gantt, withOpen } from "../drawn/gantt";
 import { go } from "../place";
 import type { Now, Past } from "../told";
-import { bytes, count, many, percent, rate } from "../words";
+import { bytes, many, percent, rate } from "../words";
 
 export function Overview({ now, past, span_s }: { now: Now; past: Past | null; span_s: number }) {
   const reading = now.jobs.filter((job) => job.readers > 0);
@@ -10,7 +10,7 @@ export function Overview({ now, past, span_s }: { now: Now; past: Past | null; s
   const quota = now.nodes.reduce((sum, node) => sum + (node.quota_bytes ?? 0), 0);
   const { saved } = now;
   const figures: [string, string, string][] = [
-    ["saved", bytes(saved.bytes), `${count(saved.requests)} requests to the store less; it gave ${bytes(saved.store_bytes)} of ${bytes(saved.served_bytes)}`],
+    ["saved", bytes(saved.bytes), `${many(saved.requests, "request")} to the store less; it gave ${bytes(saved.store_bytes)} of ${bytes(saved.served_bytes)}`],
     ["jobs read", rate(reading.reduce((sum, job) => sum + (job.bytes_per_s ?? 0), 0)), many(reading.length, "job")],
     ["from the cache", percent(now.hit_ratio), "of the shards since the nodes were started"],
     ["cache", percent(quota ? used / quota : 0), `${bytes(used)} of ${bytes(quota)}, ${many(now.nodes.length, "node")}`],
@@ -45,7 +45,7 @@ export function Overview({ now, past, span_s }: { now: Now; past: Past | null; s
           </section>
           <section>
             <h2>Epochs</h2>
-            <Gantt epochs={past.epochs} now_s={past.now_s} span_s={span_s} onChoose={(job) => go({ tab: "jobs", job })} />
+            <Gantt epochs={withOpen(past.epochs, reading, past.now_s)} now_s={past.now_s} span_s={span_s} onChoose={(job) => go({ tab: "jobs", job })} />
           </section>
         </>
       )}

@@ -1,5 +1,6 @@
 import type { ComponentChildren } from "preact";
 import { useEffect, useRef, useState } from "preact/hooks";
+import { many } from "../words";
 
 export interface Column<Row> {
   head: string;
@@ -51,7 +52,7 @@ export function Table<Row>({ label, rows, columns, id, chosen, onChoose }: Props
         ref={box}
         class="rows"
         tabIndex={0}
-        aria-label={`${label}, ${rows.length} rows`}
+        aria-label={`${label}, ${many(rows.length, "row")}`}
         style={{ height: `${Math.min(rows.length, SHOWN) * ROW}px` }}
         onScroll={() => setTop(box.current?.scrollTop ?? 0)}
       >
