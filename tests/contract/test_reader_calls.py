@@ -21,6 +21,9 @@ class Coordinator(coordinator_pb2_grpc.CoordinatorServicer):
     def __init__(self, reply: pb.LeaseReply) -> None:
         self._reply, self.acked = reply, list[list[int]]()
 
+    async def NodeCalls(self, request_iterator: Any, context: Any) -> None:  # type: ignore[override]
+        await context.abort(grpc.StatusCode.UNIMPLEMENTED, "")
+
     async def Lease(self, request: pb.LeaseRequest, context: Any) -> pb.LeaseReply:  # type: ignore[override]
         return self._reply
 

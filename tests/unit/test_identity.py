@@ -41,6 +41,7 @@ def test_a_job_token_is_no_node() -> None:
         "Heartbeat",
         "Leave",
         "Orders",
+        "NodeCalls",
         "Missing",
         "Identify",
         "Lease",

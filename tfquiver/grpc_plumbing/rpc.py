@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import errno
 import functools
+import inspect
 import random
 import socket
 import time
@@ -151,7 +152,7 @@ class _Gate(grpc.aio.ServerInterceptor):
         if handler is None or handler_call_details.method in ANYBODYS:
             return handler
         try:
-            caller = await self._authority.identify(_token(handler_call_details))
+            caller = await self._authority.identify(_among(handler_call_details.invocation_metadata))
             if getattr(handler, "is_unknown", False):
                 return handler
             check_call(caller, handler_call_details.method)
@@ -165,6 +166,16 @@ def caller() -> Identity:
     return _CALLER.get()
 
 
+def set_caller(who: Identity) -> None:
+    """Of what is served from here on in this task, and in those that it makes: for calls that come over a stream."""
+    _CALLER.set(who)
+
+
+def token_of(context: Any) -> str:
+    """What a call that is being served showed; empty: nothing."""
+    return _among(context.invocation_metadata())
+
+
 _CALLER: ContextVar[Identity] = ContextVar("caller", default=EVERYBODY)
 _HANDLERS = {
     (False, False): grpc.unary_unary_rpc_method_handler,
@@ -174,8 +185,8 @@ _HANDLERS = {
 }
 
 
-def _token(details: Any) -> str:
-    for key, value in details.invocation_metadata or ():
+def _among(metadata: Any) -> str:
+    for key, value in metadata or ():
         if key == TOKEN_KEY:
             return str(value)
     return ""
@@ -209,7 +220,8 @@ def _refusal(handler: Any, error: errors.TfquiverError) -> Any:
 
 def _remade(handler: Any, behaviour: Any, stream_behaviour: Any) -> Any:
     make = _HANDLERS[bool(handler.request_streaming), bool(handler.response_streaming)]
-    chosen = stream_behaviour if handler.response_streaming else behaviour
+    writes_itself = inspect.iscoroutinefunction(handler.stream_stream)  # what it replies it does not yield
+    chosen = stream_behaviour if handler.response_streaming and not writes_itself else behaviour
     return make(chosen, handler.request_deserializer, handler.response_serializer)
 
 
@@ -337,6 +349,19 @@ def handled_stream(method: Callable[..., AsyncIterator[T]]) -> Callable[..., Asy
             await context.abort(grpc.StatusCode.INTERNAL, f"{type(error).__name__}: {error}")
 
     return wrapper
+
+
+def failed(code: grpc.StatusCode, details: str) -> grpc.aio.AioRpcError:
+    """What a call that did not go by itself ends with, as if it had."""
+    return grpc.aio.AioRpcError(code, grpc.aio.Metadata(), grpc.aio.Metadata(), details)
+
+
+def code_of(number: int) -> grpc.StatusCode:
+    """UNKNOWN, as gRPC has it, for one that it does not have."""
+    return _CODES.get(number, grpc.StatusCode.UNKNOWN)
+
+
+_CODES: dict[int, grpc.StatusCode] = {code.value[0]: code for code in grpc.StatusCode}
 
 
 async def retry(

@@ -68,6 +68,7 @@ CALLS: dict[str, frozenset[Role]] = {
     "/tfquiver.v1.Coordinator/SetPolicy": _ADMINS,
     "/tfquiver.v1.Coordinator/Heartbeat": _NODES,
     "/tfquiver.v1.Coordinator/Orders": _NODES,
+    "/tfquiver.v1.Coordinator/NodeCalls": _NODES,
     "/tfquiver.v1.Coordinator/Missing": _NODES,
     "/tfquiver.v1.Coordinator/Holders": _NODES,
     "/tfquiver.v1.Coordinator/Leave": _NODES,

@@ -24,6 +24,7 @@ class CoordinatorServer:
 
     def __init__(self) -> None:
         self._coordinator: Coordinator | None = None
+        self._servicer: CoordinatorServicer | None = None
         self._servers: list[grpc.aio.Server] = []
         self._bound_port = 0
         self._health = HealthService(lambda: "" if self._coordinator else "it is stopping, or has not begun")
@@ -58,7 +59,7 @@ class CoordinatorServer:
         coordinator = Coordinator(work_dir, options or CoordinatorOptions())
         try:
             await coordinator.start()
-            servicer = CoordinatorServicer(coordinator, tokens)
+            servicer = self._servicer = CoordinatorServicer(coordinator, tokens)
             port = await self._listen(servicer, tokens or Open(), address)
             self._bound_port = 0 if address.startswith("unix:") else port
             if readers_address:
@@ -89,6 +90,8 @@ class CoordinatorServer:
         if coordinator is None:
             return
         coordinator.release_waiters()
+        if self._servicer:
+            self._servicer.release_streams()
         await asyncio.gather(*(server.stop(_STOP_GRACE_S) for server in servers))
         await coordinator.stop()
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import AsyncIterator
 from typing import Any
 
 from tfquiver import errors
@@ -25,6 +26,7 @@ from tfquiver.service.coordinator.grpc_calls.callers import Tokens
 from tfquiver.service.coordinator.grpc_calls.change_calls import ChangeCalls
 from tfquiver.service.coordinator.grpc_calls.past_calls import PastCalls
 from tfquiver.service.coordinator.grpc_calls.planning_calls import PlanningCalls
+from tfquiver.service.coordinator.grpc_calls.streamed_calls import StreamedCalls
 from tfquiver.service.coordinator.nodes_mounts_dispatchers.dispatchers import MAX_LEFT, MAX_WORKERS
 from tfquiver.service.coordinator.nodes_mounts_dispatchers.mounts import MAX_MOUNTS
 from tfquiver.shard_owners_and_chunks import labels
@@ -50,6 +52,17 @@ class CoordinatorServicer(
         # Other gRPC services, on the same port.
         self.named_datasets = NamedDatasetCalls(coordinator, tokens)
         self.derived_datasets = DerivedDatasetCalls(coordinator, tokens)
+        in_streams = {"Heartbeat": self.Heartbeat, "Orders": self.Orders, "Lease": self.Lease, "Ack": self.Ack}
+        self._streamed = StreamedCalls(in_streams, tokens)
+
+    def release_streams(self) -> None:
+        """No more calls come over them; they end when what they have is answered."""
+        self._streamed.release()
+
+    async def NodeCalls(  # type: ignore[override]
+        self, request_iterator: AsyncIterator[pb2.NodeCallsRequest], context: Any
+    ) -> None:
+        await self._streamed.serve(context)
 
     @handled
     async def Orders(self, request: pb2.OrdersRequest, context: Any) -> pb2.OrdersReply:

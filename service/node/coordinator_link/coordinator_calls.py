@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 import grpc
 from absl import logging
@@ -16,7 +16,9 @@ from tfquiver.listing.listing_terms import ListingTerms
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2 as pb
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2_grpc, named_datasets_pb2, named_datasets_pb2_grpc, types_pb2
 from tfquiver.service.metrics.instruments import LEASE
+from tfquiver.service.node.coordinator_link.call_stream import CallStream
 
+T = TypeVar("T")
 CALL_TIMEOUT_S = 10.0
 # Less than who asks waits (ops/tf/tickets/ticket_provider.cc): it would take this node for one that hangs, and not ask
 # it for two seconds, when it is the coordinator that is away.
@@ -39,6 +41,7 @@ class CoordinatorCalls:
         self._channel = rpc.aio_channel(address)
         self._stub: Any = coordinator_pb2_grpc.CoordinatorStub(self._channel)
         self._named: Any = named_datasets_pb2_grpc.NamedDatasetsStub(self._channel)
+        self._stream = CallStream(self._stub, self._metadata)
 
     # Calls for readers.
 
@@ -53,12 +56,12 @@ class CoordinatorCalls:
 
     async def lease(self, request: pb.LeaseRequest) -> pb.LeaseReply:
         with LEASE.time():
-            reply: pb.LeaseReply = await self._call(self._stub.Lease, request, CALL_TIMEOUT_S + request.wait_ms / 1000)
+            timeout_s = CALL_TIMEOUT_S + request.wait_ms / 1000
+            reply: pb.LeaseReply = await self._repeated(lambda: self._stream.lease(request, timeout_s))
         return reply
 
     async def ack(self, request: pb.AckRequest) -> pb.AckReply:
-        reply: pb.AckReply = await self._call(self._stub.Ack, request)
-        return reply
+        return await self._repeated(lambda: self._stream.ack(request, CALL_TIMEOUT_S))
 
     async def close_reader(self, request: pb.CloseReaderRequest) -> None:
         await self._call(self._stub.CloseReader, request)
@@ -178,4 +181,7 @@ class CoordinatorCalls:
         async def call() -> Any:
             return await method(request, timeout=timeout_s, metadata=self._metadata)
 
+        return await self._repeated(call, patience_s)
+
+    async def _repeated(self, call: Callable[[], Awaitable[T]], patience_s: float = 0.0) -> T:
         return await rpc.retry(call, f"coordinator {self.address}", patience_s or self._lost_s)

@@ -150,6 +150,7 @@ class CoordinatorLink(CoordinatorCalls):
     async def close(self) -> None:
         """Leaves, and hangs up."""
         await self.leave()
+        self._stream.close()
         await self._channel.close()
 
     def _ask_soon(self) -> int:
@@ -187,7 +188,7 @@ class CoordinatorLink(CoordinatorCalls):
             scans=self.scans(),
             mounts=self.mounts(),
         )
-        reply = await self._stub.Heartbeat(request, timeout=CALL_TIMEOUT_S, metadata=self._metadata)
+        reply = await self._stream.heartbeat(request, CALL_TIMEOUT_S)
         self._heard_s = asyncio.get_running_loop().time()
         self.inventory.arrived(reply.resend_inventory)
         self.reader_reports.arrived()
@@ -203,6 +204,7 @@ class CoordinatorLink(CoordinatorCalls):
         was, self._coordinator = self._coordinator, reply.coordinator_incarnation
         if was and was != self._coordinator:
             logging.warning("coordinator %s was restarted: opening the readers again", self.address)
+            self._stream.try_again()
             self._on_new()
 
     async def _beat_on(self) -> None:
@@ -233,9 +235,7 @@ class CoordinatorLink(CoordinatorCalls):
                 node_id=self._node().node_id, incarnation=self.incarnation, version=version, wait_ms=_ORDERS_WAIT_MS
             )
             try:
-                reply = await self._stub.Orders(
-                    request, timeout=CALL_TIMEOUT_S + _ORDERS_WAIT_MS / 1000, metadata=self._metadata
-                )
+                reply = await self._stream.orders(request, CALL_TIMEOUT_S + _ORDERS_WAIT_MS / 1000)
             except grpc.RpcError as error:
                 if error.code() is not grpc.StatusCode.UNAVAILABLE:  # of that heartbeats tell
                     every_n_seconds(logging.WARNING, "orders: %s: %s", 60, error.code(), error.details())

@@ -1,6 +1,6 @@
 """One process of fake nodes and jobs: a command a line on its standard input, a line of JSON for each when it is done.
 
-python -m tests.bench.thousand.client ADDRESS DIRECTORY INDEX NODES JOBS DATASETS SHARDS
+python -m tests.bench.thousand.client ADDRESS DIRECTORY INDEX NODES JOBS DATASETS SHARDS ONE_BY_ONE
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from tests.bench.thousand.calls import Calls, OneByOne
 from tests.bench.thousand.holdings import Holdings
 from tests.bench.thousand.jobs import Job, burst
 from tests.bench.thousand.nodes import Nodes, percentile
@@ -19,6 +20,7 @@ from tests.bench.thousand.scale import CLIENTS, Scale
 from tfquiver.grpc_plumbing import rpc
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2 as pb
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2_grpc
+from tfquiver.service.node.coordinator_link.call_stream import CallStream
 
 OPENED_AT_ONCE = 16
 BURST_AT_ONCE = 8
@@ -26,16 +28,20 @@ BURST_JOBS = 100
 
 
 class Client:
-    def __init__(self, stub: Any, scale: Scale, base: Path, index: int) -> None:
+    def __init__(self, stub: Any, scale: Scale, base: Path, index: int, one_by_one: bool) -> None:
         digest_ids = [bytes.fromhex(line) for line in (base / "digests").read_text().split()]
         nodes = range(index * scale.nodes // CLIENTS, (index + 1) * scale.nodes // CLIENTS)
         names = {node: f"node-{node:04}" for node in nodes}
+        self._calls: dict[str, Calls] = {
+            name: OneByOne(stub) if one_by_one else CallStream(stub, ()) for name in names.values()
+        }
         self._holdings = Holdings(scale, base, nodes, digest_ids)
         numbers = range(index * scale.jobs // CLIENTS, (index + 1) * scale.jobs // CLIENTS)
         self._first = max(0, scale.datasets - numbers.start)  # so many of these are the first of their data sets
         self._jobs = [
-            Job(stub, number, names[nodes[number % len(nodes)]], digest_ids[number % scale.datasets])
+            Job(stub, self._calls[name], number, name, digest_ids[number % scale.datasets])
             for number in numbers
+            for name in [names[nodes[number % len(nodes)]]]
         ]
         by_node: dict[str, list[Job]] = {}
         for job in self._jobs:
@@ -45,7 +51,7 @@ class Client:
         def reports(node: str) -> list[pb.ReaderReport]:
             return [job.report() for job in by_node.get(node, ()) if job in self._open]
 
-        self._nodes = Nodes(stub, scale, names, self._holdings, reports)
+        self._nodes = Nodes(self._calls, scale, names, self._holdings, reports)
         self._reading: dict[Job, asyncio.Task[None]] = {}
 
     async def join(self) -> dict[str, Any]:
@@ -96,6 +102,8 @@ class Client:
         for task in self._reading.values():
             task.cancel()
         await self._nodes.stop()
+        for calls in self._calls.values():
+            calls.close()
         return {}
 
     def _read_on(self, jobs: list[Job]) -> None:
@@ -113,10 +121,10 @@ class Client:
         return {}
 
 
-async def run(address: str, base: Path, index: int, scale: Scale) -> None:
+async def run(address: str, base: Path, index: int, scale: Scale, one_by_one: bool) -> None:
     loop = asyncio.get_running_loop()
     async with rpc.aio_channel(address) as channel:
-        client = Client(coordinator_pb2_grpc.CoordinatorStub(channel), scale, base, index)
+        client = Client(coordinator_pb2_grpc.CoordinatorStub(channel), scale, base, index, one_by_one)
         print(json.dumps({}), flush=True)
         while command := (await loop.run_in_executor(None, sys.stdin.readline)).split():
             told = await getattr(client, command[0])(*command[1:])
@@ -126,4 +134,6 @@ async def run(address: str, base: Path, index: int, scale: Scale) -> None:
 
 
 if __name__ == "__main__":
-    asyncio.run(run(sys.argv[1], Path(sys.argv[2]), int(sys.argv[3]), Scale(*map(int, sys.argv[4:8]))))
+    asyncio.run(
+        run(sys.argv[1], Path(sys.argv[2]), int(sys.argv[3]), Scale(*map(int, sys.argv[4:8])), sys.argv[8] == "True")
+    )

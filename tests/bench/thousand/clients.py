@@ -19,8 +19,8 @@ DEADLINE_S = 600.0
 class Clients:
     """`async with`; the processes end with it, whatever happens."""
 
-    def __init__(self, address: str, base: Path, scale: Scale) -> None:
-        self._arguments = [address, str(base)], [str(number) for number in astuple(scale)]
+    def __init__(self, address: str, base: Path, scale: Scale, one_by_one: bool) -> None:
+        self._arguments = [address, str(base)], [*map(str, astuple(scale)), str(one_by_one)]
         self.processes: list[Process] = []
 
     async def __aenter__(self) -> Clients:

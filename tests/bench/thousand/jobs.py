@@ -11,6 +11,7 @@ from typing import Any
 import grpc
 import numpy as np
 
+from tests.bench.thousand.calls import Calls
 from tests.bench.thousand.scale import RECORD_BYTES, SHARD_BYTES
 from tfquiver.grpc_plumbing import rpc
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2 as pb
@@ -26,8 +27,9 @@ class Job:
     """What it was leased it has read when the time for that has passed: `ideal_bytes_per_s`, or slower where the store
     is. Its report is of that moment."""
 
-    def __init__(self, stub: Any, number: int, node: str, digest_id: bytes) -> None:
-        self._stub, self.node, self._digest_id = stub, node, digest_id
+    def __init__(self, stub: Any, calls: Calls, number: int, node: str, digest_id: bytes) -> None:
+        """`calls`: its node's."""
+        self._stub, self._calls, self.node, self._digest_id = stub, calls, node, digest_id
         self.name = f"job-{number:04}"
         low, high = np.log(IDEAL_BYTES_PER_S)
         self._shard_s = SHARD_BYTES / float(np.exp(np.random.default_rng(number).uniform(low, high)))
@@ -75,7 +77,7 @@ class Job:
             session_id=self._session_id, reader_id=self.name, sequence=self._sequence + 1, max_shards=BATCH,
             max_bytes=1 << 40, wait_ms=wait_ms, acked=self._unacked,
         )  # fmt: skip
-        reply = await self._stub.Lease(request, timeout=CALL_TIMEOUT_S)
+        reply = await self._calls.lease(request, CALL_TIMEOUT_S)
         assert reply.acks_durable == bool(request.acked)
         self._ack_within_s = max(ACK_WITHIN_S, reply.ack_within_ms / 1000)
         self._sequence += 1
@@ -95,7 +97,7 @@ class Job:
         """The first so many of those it was leased and has not acknowledged."""
         if count > 0:
             request = pb.AckRequest(session_id=self._session_id, reader_id=self.name, shards=self._unacked[:count])
-            await self._stub.Ack(request, timeout=CALL_TIMEOUT_S)
+            await self._calls.ack(request, CALL_TIMEOUT_S)
             del self._unacked[:count]
 
     def report(self) -> pb.ReaderReport:

@@ -6,12 +6,12 @@ import asyncio
 import math
 import random
 import time
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Mapping
 
 import grpc
 import numpy as np
 
+from tests.bench.thousand.calls import Calls
 from tests.bench.thousand.holdings import Holdings
 from tests.bench.thousand.scale import SHARD_BYTES, Scale
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2 as pb
@@ -26,10 +26,12 @@ Reports = Callable[[str], list[pb.ReaderReport]]
 
 
 class Nodes:
-    """`reports`: what readers of a node say now."""
+    """`calls`: of each node, by its name. `reports`: what readers of a node say now."""
 
-    def __init__(self, stub: Any, scale: Scale, names: dict[int, str], holdings: Holdings, reports: Reports) -> None:
-        self._stub, self._scale, self._names, self._holdings, self._reports = stub, scale, names, holdings, reports
+    def __init__(
+        self, calls: Mapping[str, Calls], scale: Scale, names: dict[int, str], holdings: Holdings, reports: Reports
+    ) -> None:
+        self._calls, self._scale, self._names, self._holdings, self._reports = calls, scale, names, holdings, reports
         self._pause_s = SOONEST_S * max(1.0, scale.nodes / SOONEST_NODES)
         self._began_s = time.monotonic()
         self._loaded = dict.fromkeys(names, 0)  # shards
@@ -81,7 +83,7 @@ class Nodes:
 
     async def _beat(self, node: int, request: pb.HeartbeatRequest, timeout_s: float) -> None:
         began_s = time.perf_counter()
-        reply = await self._stub.Heartbeat(request, timeout=timeout_s)
+        reply = await self._calls[self._names[node]].heartbeat(request, timeout_s)
         self.took_ms.append(1000 * (time.perf_counter() - began_s))
         self._members[node], self._interval_s = reply.members_version, reply.heartbeat_interval_ms / 1000
         if reply.resend_inventory:
@@ -129,7 +131,7 @@ class Nodes:
                 node_id=self._names[node], incarnation="1", version=version, wait_ms=ORDERS_WAIT_MS
             )
             try:
-                reply = await self._stub.Orders(request, timeout=CALL_TIMEOUT_S + ORDERS_WAIT_MS / 1000)
+                reply = await self._calls[request.node_id].orders(request, CALL_TIMEOUT_S + ORDERS_WAIT_MS / 1000)
             except grpc.RpcError:
                 self.missed += 1
                 await asyncio.sleep(1.0)

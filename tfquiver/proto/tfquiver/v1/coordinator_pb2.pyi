@@ -2475,6 +2475,129 @@ class AckReply(_message.Message):
 Global___AckReply: _TypeAlias = AckReply  # noqa: Y015
 
 @_typing.final
+class NodeCallsRequest(_message.Message):
+    """At most 8 MiB, as any message: a request of more than 256 KiB is better made by itself, so that others need not wait
+    for it.
+    """
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    CALLS_FIELD_NUMBER: _builtins.int
+    GIVEN_UP_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def calls(self) -> _containers.RepeatedCompositeFieldContainer[Global___NodeCall]: ...
+    @_builtins.property
+    def given_up(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
+        """Numbers of calls that nobody waits for any more (their deadline has passed, their reader leaves): given up as a call
+        that is cancelled, without a reply, unless that is already under way. Others are ignored.
+        """
+
+    def __init__(
+        self,
+        *,
+        calls: _abc.Iterable[Global___NodeCall] | None = ...,
+        given_up: _abc.Iterable[_builtins.int] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["calls", b"calls", "given_up", b"given_up"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___NodeCallsRequest: _TypeAlias = NodeCallsRequest  # noqa: Y015
+
+@_typing.final
+class NodeCall(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    NUMBER_FIELD_NUMBER: _builtins.int
+    HEARTBEAT_FIELD_NUMBER: _builtins.int
+    ORDERS_FIELD_NUMBER: _builtins.int
+    LEASE_FIELD_NUMBER: _builtins.int
+    ACK_FIELD_NUMBER: _builtins.int
+    number: _builtins.int
+    """the caller's; none of two calls that are under way together"""
+    @_builtins.property
+    def heartbeat(self) -> Global___HeartbeatRequest: ...
+    @_builtins.property
+    def orders(self) -> Global___OrdersRequest: ...
+    @_builtins.property
+    def lease(self) -> Global___LeaseRequest: ...
+    @_builtins.property
+    def ack(self) -> Global___AckRequest: ...
+    def __init__(
+        self,
+        *,
+        number: _builtins.int = ...,
+        heartbeat: Global___HeartbeatRequest | None = ...,
+        orders: Global___OrdersRequest | None = ...,
+        lease: Global___LeaseRequest | None = ...,
+        ack: Global___AckRequest | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["ack", b"ack", "call", b"call", "heartbeat", b"heartbeat", "lease", b"lease", "orders", b"orders"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["ack", b"ack", "call", b"call", "heartbeat", b"heartbeat", "lease", b"lease", "number", b"number", "orders", b"orders"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType_call: _TypeAlias = _typing.Literal["heartbeat", "orders", "lease", "ack"]  # noqa: Y015
+    _WhichOneofArgType_call: _TypeAlias = _typing.Literal["call", b"call"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType_call) -> _WhichOneofReturnType_call | None: ...
+
+Global___NodeCall: _TypeAlias = NodeCall  # noqa: Y015
+
+@_typing.final
+class NodeCallsReply(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    REPLIES_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def replies(self) -> _containers.RepeatedCompositeFieldContainer[Global___NodeCallReply]: ...
+    def __init__(
+        self,
+        *,
+        replies: _abc.Iterable[Global___NodeCallReply] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["replies", b"replies"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___NodeCallsReply: _TypeAlias = NodeCallsReply  # noqa: Y015
+
+@_typing.final
+class NodeCallReply(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    NUMBER_FIELD_NUMBER: _builtins.int
+    CODE_FIELD_NUMBER: _builtins.int
+    DETAILS_FIELD_NUMBER: _builtins.int
+    REPLY_FIELD_NUMBER: _builtins.int
+    number: _builtins.int
+    code: _builtins.int
+    """0: it was done. Else the code of gRPC and the message that it would have ended with. UNIMPLEMENTED: not this way (an
+    unknown call, or a reply that is too large to come between others): make it by itself. UNAVAILABLE, too: 4096 calls
+    of this stream are under way.
+    """
+    details: _builtins.str
+    reply: _builtins.bytes
+    """what the call returns by itself, a HeartbeatReply after a heartbeat, as bytes"""
+    def __init__(
+        self,
+        *,
+        number: _builtins.int = ...,
+        code: _builtins.int = ...,
+        details: _builtins.str = ...,
+        reply: _builtins.bytes = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["code", b"code", "details", b"details", "number", b"number", "reply", b"reply"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___NodeCallReply: _TypeAlias = NodeCallReply  # noqa: Y015
+
+@_typing.final
 class CloseReaderRequest(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 

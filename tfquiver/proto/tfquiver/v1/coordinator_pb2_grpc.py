@@ -115,6 +115,11 @@ class CoordinatorStub(object):
                 request_serializer=tfquiver_dot_proto_dot_tfquiver_dot_v1_dot_coordinator__pb2.OrdersRequest.SerializeToString,
                 response_deserializer=tfquiver_dot_proto_dot_tfquiver_dot_v1_dot_coordinator__pb2.OrdersReply.FromString,
                 )
+        self.NodeCalls = channel.stream_stream(
+                '/tfquiver.v1.Coordinator/NodeCalls',
+                request_serializer=tfquiver_dot_proto_dot_tfquiver_dot_v1_dot_coordinator__pb2.NodeCallsRequest.SerializeToString,
+                response_deserializer=tfquiver_dot_proto_dot_tfquiver_dot_v1_dot_coordinator__pb2.NodeCallsReply.FromString,
+                )
         self.Missing = channel.unary_unary(
                 '/tfquiver.v1.Coordinator/Missing',
                 request_serializer=tfquiver_dot_proto_dot_tfquiver_dot_v1_dot_coordinator__pb2.MissingRequest.SerializeToString,
@@ -394,6 +399,20 @@ class CoordinatorServicer(object):
     def Orders(self, request, context):
         """What nodes are to load and evict now. Read-only. Waits up to wait_ms while the orders are those of `version`, and
         then says so. Each reply with orders replaces all before it: carrying them out twice, or late, does no harm.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def NodeCalls(self, request_iterator, context):
+        """The calls that a node makes all the time (Heartbeat, Orders, Lease, Ack), many at once over one stream for as long as
+        both live: a call of gRPC's own costs the coordinator four times as much. Each is what the call of its name is, with
+        its request, its reply, its errors, and is as safe to repeat; replies come as they are made, in any order. When the
+        stream ends, for whatever reason, nothing is known of calls that have no reply: repeat them, over a stream opened
+        anew, as after an UNAVAILABLE (a Lease with its sequence; the others as they are). A stream keeps nothing else alive
+        or known: whose readers and nodes they are is said in the calls. UNIMPLEMENTED, of the stream (an older coordinator)
+        or of one call (see NodeCallReply): make the call by itself. A token is looked at with each message, and each call
+        needs the role that it needs by itself; a wrong one ends the stream, with the error that the call would have.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -695,6 +714,11 @@ def add_CoordinatorServicer_to_server(servicer, server):
                     servicer.Orders,
                     request_deserializer=tfquiver_dot_proto_dot_tfquiver_dot_v1_dot_coordinator__pb2.OrdersRequest.FromString,
                     response_serializer=tfquiver_dot_proto_dot_tfquiver_dot_v1_dot_coordinator__pb2.OrdersReply.SerializeToString,
+            ),
+            'NodeCalls': grpc.stream_stream_rpc_method_handler(
+                    servicer.NodeCalls,
+                    request_deserializer=tfquiver_dot_proto_dot_tfquiver_dot_v1_dot_coordinator__pb2.NodeCallsRequest.FromString,
+                    response_serializer=tfquiver_dot_proto_dot_tfquiver_dot_v1_dot_coordinator__pb2.NodeCallsReply.SerializeToString,
             ),
             'Missing': grpc.unary_unary_rpc_method_handler(
                     servicer.Missing,
@@ -1158,6 +1182,23 @@ class Coordinator(object):
         return grpc.experimental.unary_unary(request, target, '/tfquiver.v1.Coordinator/Orders',
             tfquiver_dot_proto_dot_tfquiver_dot_v1_dot_coordinator__pb2.OrdersRequest.SerializeToString,
             tfquiver_dot_proto_dot_tfquiver_dot_v1_dot_coordinator__pb2.OrdersReply.FromString,
+            options, channel_credentials,
+            insecure, call_credentials, compression, wait_for_ready, timeout, metadata)
+
+    @staticmethod
+    def NodeCalls(request_iterator,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.stream_stream(request_iterator, target, '/tfquiver.v1.Coordinator/NodeCalls',
+            tfquiver_dot_proto_dot_tfquiver_dot_v1_dot_coordinator__pb2.NodeCallsRequest.SerializeToString,
+            tfquiver_dot_proto_dot_tfquiver_dot_v1_dot_coordinator__pb2.NodeCallsReply.FromString,
             options, channel_credentials,
             insecure, call_credentials, compression, wait_for_ready, timeout, metadata)
 

@@ -114,6 +114,16 @@ class CoordinatorStub:
     """What nodes are to load and evict now. Read-only. Waits up to wait_ms while the orders are those of `version`, and
     then says so. Each reply with orders replaces all before it: carrying them out twice, or late, does no harm.
     """
+    NodeCalls: _grpc.StreamStreamMultiCallable[_coordinator_pb2.NodeCallsRequest, _coordinator_pb2.NodeCallsReply]
+    """The calls that a node makes all the time (Heartbeat, Orders, Lease, Ack), many at once over one stream for as long as
+    both live: a call of gRPC's own costs the coordinator four times as much. Each is what the call of its name is, with
+    its request, its reply, its errors, and is as safe to repeat; replies come as they are made, in any order. When the
+    stream ends, for whatever reason, nothing is known of calls that have no reply: repeat them, over a stream opened
+    anew, as after an UNAVAILABLE (a Lease with its sequence; the others as they are). A stream keeps nothing else alive
+    or known: whose readers and nodes they are is said in the calls. UNIMPLEMENTED, of the stream (an older coordinator)
+    or of one call (see NodeCallReply): make the call by itself. A token is looked at with each message, and each call
+    needs the role that it needs by itself; a wrong one ends the stream, with the error that the call would have.
+    """
     Missing: _grpc.UnaryUnaryMultiCallable[_coordinator_pb2.MissingRequest, _coordinator_pb2.MissingReply]
     """Which of these shards no live node holds, and which another one than the caller does, as far as nodes have told. A
     node asks before it loads what it was ordered, where others may hold some of it; and which of its own entries it can
@@ -289,6 +299,16 @@ class CoordinatorAsyncStub(CoordinatorStub):
     Orders: _aio.UnaryUnaryMultiCallable[_coordinator_pb2.OrdersRequest, _coordinator_pb2.OrdersReply]  # type: ignore[assignment]
     """What nodes are to load and evict now. Read-only. Waits up to wait_ms while the orders are those of `version`, and
     then says so. Each reply with orders replaces all before it: carrying them out twice, or late, does no harm.
+    """
+    NodeCalls: _aio.StreamStreamMultiCallable[_coordinator_pb2.NodeCallsRequest, _coordinator_pb2.NodeCallsReply]  # type: ignore[assignment]
+    """The calls that a node makes all the time (Heartbeat, Orders, Lease, Ack), many at once over one stream for as long as
+    both live: a call of gRPC's own costs the coordinator four times as much. Each is what the call of its name is, with
+    its request, its reply, its errors, and is as safe to repeat; replies come as they are made, in any order. When the
+    stream ends, for whatever reason, nothing is known of calls that have no reply: repeat them, over a stream opened
+    anew, as after an UNAVAILABLE (a Lease with its sequence; the others as they are). A stream keeps nothing else alive
+    or known: whose readers and nodes they are is said in the calls. UNIMPLEMENTED, of the stream (an older coordinator)
+    or of one call (see NodeCallReply): make the call by itself. A token is looked at with each message, and each call
+    needs the role that it needs by itself; a wrong one ends the stream, with the error that the call would have.
     """
     Missing: _aio.UnaryUnaryMultiCallable[_coordinator_pb2.MissingRequest, _coordinator_pb2.MissingReply]  # type: ignore[assignment]
     """Which of these shards no live node holds, and which another one than the caller does, as far as nodes have told. A
@@ -582,6 +602,22 @@ class CoordinatorServicer(metaclass=_abc_1.ABCMeta):
     ) -> _typing.Union[_coordinator_pb2.OrdersReply, _abc.Awaitable[_coordinator_pb2.OrdersReply]]:
         """What nodes are to load and evict now. Read-only. Waits up to wait_ms while the orders are those of `version`, and
         then says so. Each reply with orders replaces all before it: carrying them out twice, or late, does no harm.
+        """
+
+    @_abc_1.abstractmethod
+    def NodeCalls(
+        self,
+        request_iterator: _MaybeAsyncIterator[_coordinator_pb2.NodeCallsRequest],
+        context: _ServicerContext,
+    ) -> _typing.Union[_abc.Iterator[_coordinator_pb2.NodeCallsReply], _abc.AsyncIterator[_coordinator_pb2.NodeCallsReply]]:
+        """The calls that a node makes all the time (Heartbeat, Orders, Lease, Ack), many at once over one stream for as long as
+        both live: a call of gRPC's own costs the coordinator four times as much. Each is what the call of its name is, with
+        its request, its reply, its errors, and is as safe to repeat; replies come as they are made, in any order. When the
+        stream ends, for whatever reason, nothing is known of calls that have no reply: repeat them, over a stream opened
+        anew, as after an UNAVAILABLE (a Lease with its sequence; the others as they are). A stream keeps nothing else alive
+        or known: whose readers and nodes they are is said in the calls. UNIMPLEMENTED, of the stream (an older coordinator)
+        or of one call (see NodeCallReply): make the call by itself. A token is looked at with each message, and each call
+        needs the role that it needs by itself; a wrong one ends the stream, with the error that the call would have.
         """
 
     @_abc_1.abstractmethod

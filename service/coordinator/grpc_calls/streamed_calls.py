@@ -1,0 +1,154 @@
+"""Calls that come over a stream instead of one by one: each is served as the call that it is, in a task of its own."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any, NoReturn
+
+import grpc
+import grpc.aio
+
+from tfquiver import errors
+from tfquiver.grpc_plumbing import bundles, rpc
+from tfquiver.proto.tfquiver.v1 import coordinator_pb2 as pb2
+from tfquiver.roles_and_tokens.identity import check_call
+from tfquiver.service.coordinator.grpc_calls.callers import Tokens
+
+MOST_UNDER_WAY = 4096
+_MOST_REPLY_BYTES = bundles.MOST_BYTES  # a larger one goes by itself, and holds up no others
+_SERVICE = "/tfquiver.v1.Coordinator"
+
+Method = Callable[[Any, Any], Awaitable[Any]]
+
+
+class StreamedCalls:
+    """Args:
+    methods: how a call is served, by its name.
+    tokens: None: nobody is asked for one.
+    """
+
+    def __init__(self, methods: Mapping[str, Method], tokens: Tokens | None) -> None:
+        self._methods, self._tokens = {name.lower(): (name, method) for name, method in methods.items()}, tokens
+        self._streams: set[_Stream] = set()
+
+    async def serve(self, context: Any) -> None:
+        """Until the caller hangs up, or `release`."""
+        stream = _Stream(self._methods, self._tokens, context)
+        self._streams.add(stream)
+        try:
+            await stream.serve()
+        except errors.TfquiverError as error:
+            await context.abort(error.code, str(error))
+        finally:
+            self._streams.discard(stream)
+            stream.close()
+
+    def release(self) -> None:
+        """Streams take no more calls, and end when those that they have are answered."""
+        for stream in self._streams:
+            stream.take_no_more()
+
+
+class _Stream:
+    def __init__(self, methods: Mapping[str, tuple[str, Method]], tokens: Tokens | None, context: Any) -> None:
+        self._methods, self._tokens, self._context = methods, tokens, context
+        self._token = rpc.token_of(context) if tokens else ""
+        self._running: dict[int, asyncio.Task[None]] = {}
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._replies: deque[tuple[pb2.NodeCallReply, int]] = deque()
+        self._writing = False
+        self._sent = asyncio.Event()
+        self._reading = asyncio.get_running_loop().create_task(self._read())
+
+    async def serve(self) -> None:
+        await asyncio.wait([self._reading])
+        if not self._reading.cancelled():
+            self._reading.result()
+        while self._tasks:
+            await asyncio.wait(self._tasks)
+
+    def take_no_more(self) -> None:
+        self._reading.cancel()
+
+    def close(self) -> None:
+        for task in (self._reading, *self._tasks):
+            task.cancel()
+
+    async def _read(self) -> None:
+        loop = asyncio.get_running_loop()
+        while (message := await self._context.read()) is not grpc.aio.EOF:
+            if self._tokens and message.calls:
+                who = await self._tokens.identify(self._token)
+                for call in message.calls:
+                    if kind := call.WhichOneof("call"):
+                        check_call(who, f"{_SERVICE}/{self._methods[kind][0]}")
+                rpc.set_caller(who)
+            for number in message.given_up:
+                if given_up := self._running.pop(number, None):
+                    given_up.cancel()
+            for call in message.calls:
+                if call.number in self._running:
+                    raise errors.InvalidArgumentError(f"calls.number: {call.number} is under way already")
+                task = self._running[call.number] = loop.create_task(self._serve(call))
+                self._tasks.add(task)
+                task.add_done_callback(self._tasks.discard)
+            while len(self._replies) >= MOST_UNDER_WAY:  # who takes no replies has no more made
+                self._sent.clear()
+                await self._sent.wait()
+
+    async def _serve(self, call: pb2.NodeCall) -> None:
+        reply = pb2.NodeCallReply(number=call.number)
+        kind = call.WhichOneof("call")
+        if kind is None:
+            _refuse(reply, grpc.StatusCode.UNIMPLEMENTED, "this coordinator does not know that call")
+        elif len(self._running) > MOST_UNDER_WAY:
+            _refuse(reply, grpc.StatusCode.UNAVAILABLE, f"{MOST_UNDER_WAY} calls of this stream are under way")
+        else:
+            try:
+                made = await self._methods[kind][1](getattr(call, kind), _CONTEXT)
+                body = made.SerializeToString()
+                if len(body) > _MOST_REPLY_BYTES:
+                    _refuse(reply, grpc.StatusCode.UNIMPLEMENTED, "the reply is too large to come between others")
+                else:
+                    reply.reply = body
+            except _Aborted as refused:
+                _refuse(reply, refused.code, refused.details)
+        if self._running.pop(call.number, None) is not None:  # else nobody waits for it any more
+            await self._send(reply)
+
+    async def _send(self, reply: pb2.NodeCallReply) -> None:
+        """Or has whoever is sending now send it, too."""
+        self._replies.append((reply, len(reply.reply) + len(reply.details)))
+        if self._writing:
+            return
+        self._writing = True
+        try:
+            while self._replies:
+                await self._context.write(pb2.NodeCallsReply(replies=bundles.some(self._replies)))
+                self._sent.set()
+        except Exception:  # noqa: BLE001 - gRPC has no one error for a caller that is gone
+            self._reading.cancel()  # `_writing` stays: nothing can be sent any more
+            return
+        self._writing = False
+
+
+class _Aborted(Exception):
+    def __init__(self, code: grpc.StatusCode, details: str) -> None:
+        super().__init__(details)
+        self.code, self.details = code, details
+
+
+class _Context:
+    """What of gRPC's context a unary call here may use."""
+
+    async def abort(self, code: grpc.StatusCode, details: str) -> NoReturn:
+        raise _Aborted(code, details)
+
+
+_CONTEXT = _Context()
+
+
+def _refuse(reply: pb2.NodeCallReply, code: grpc.StatusCode, details: str) -> None:
+    reply.code, reply.details = code.value[0], details

@@ -1,0 +1,161 @@
+"""The calls that this node makes all the time, over one stream to the coordinator: a message instead of a call each.
+
+Where the coordinator knows no streams, and where they are large, they are made by themselves; what a call returns or
+raises is the same. A stream that has ended has its calls end with what ended it, so that they are repeated as ever; the
+next call opens another one.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+from collections import deque
+from collections.abc import Sequence
+from typing import Any, TypeVar
+
+import grpc
+import grpc.aio
+from google.protobuf.message import Message
+
+from tfquiver.grpc_plumbing import bundles, rpc
+from tfquiver.proto.tfquiver.v1 import coordinator_pb2 as pb
+
+R = TypeVar("R", bound=Message)
+_LARGE_BYTES = 256 << 10  # goes by itself: others need not wait for it
+_BY_ITSELF = (grpc.StatusCode.UNIMPLEMENTED, grpc.StatusCode.PERMISSION_DENIED)  # which then says what is not for whom
+_WITHOUT_S = 60.0  # before a coordinator that knew no streams is asked again
+
+
+class CallStream:
+    """On one event loop. `close` it.
+
+    Args:
+      stub: of the coordinator.
+    """
+
+    def __init__(self, stub: Any, metadata: Sequence[tuple[str, str]]) -> None:
+        self._stub, self._metadata = stub, metadata
+        self._line: _Line | None = None
+        self._without_until_s = 0.0
+
+    async def heartbeat(self, request: pb.HeartbeatRequest, timeout_s: float) -> pb.HeartbeatReply:
+        call = pb.NodeCall(heartbeat=request)
+        return await self._made(call, self._stub.Heartbeat, request, pb.HeartbeatReply, timeout_s)
+
+    async def orders(self, request: pb.OrdersRequest, timeout_s: float) -> pb.OrdersReply:
+        return await self._made(pb.NodeCall(orders=request), self._stub.Orders, request, pb.OrdersReply, timeout_s)
+
+    async def lease(self, request: pb.LeaseRequest, timeout_s: float) -> pb.LeaseReply:
+        return await self._made(pb.NodeCall(lease=request), self._stub.Lease, request, pb.LeaseReply, timeout_s)
+
+    async def ack(self, request: pb.AckRequest, timeout_s: float) -> pb.AckReply:
+        return await self._made(pb.NodeCall(ack=request), self._stub.Ack, request, pb.AckReply, timeout_s)
+
+    def try_again(self) -> None:
+        """The coordinator is another one now, and may know streams."""
+        self._without_until_s = 0.0
+
+    def close(self) -> None:
+        """Calls that are under way end with CANCELLED."""
+        if self._line:
+            self._line.end(grpc.StatusCode.CANCELLED, "this node hangs up")
+
+    async def _made(self, call: pb.NodeCall, alone: Any, request: Any, reply: type[R], timeout_s: float) -> R:
+        """Raises grpc.RpcError."""
+        loop = asyncio.get_running_loop()
+        if loop.time() >= self._without_until_s and (size_bytes := call.ByteSize()) <= _LARGE_BYTES:
+            if self._line is None or self._line.ended:
+                self._line = _Line(self._stub.NodeCalls(metadata=self._metadata))
+            line = self._line
+            answer = await line.call(call, size_bytes, timeout_s)
+            if not answer.code:
+                return reply.FromString(answer.reply)
+            code = rpc.code_of(answer.code)
+            if line.ended and code is grpc.StatusCode.UNIMPLEMENTED:
+                self._without_until_s = loop.time() + _WITHOUT_S
+            if code not in _BY_ITSELF:
+                raise rpc.failed(code, answer.details)
+        made: R = await alone(request, timeout=timeout_s, metadata=self._metadata)
+        return made
+
+
+class _Line:
+    """One stream, from the first call to whatever ends it."""
+
+    def __init__(self, stream: Any) -> None:
+        self._stream = stream
+        self._numbers = itertools.count(1)
+        self._waiting: dict[int, asyncio.Future[pb.NodeCallReply]] = {}
+        self._calls: deque[tuple[pb.NodeCall, int]] = deque()
+        self._given_up: list[int] = []
+        self._more = asyncio.Event()
+        self._heard_s = 0.0
+        self.ended = False
+        loop = asyncio.get_running_loop()
+        self._tasks = loop.create_task(self._read()), loop.create_task(self._write())
+
+    async def call(self, call: pb.NodeCall, size_bytes: int, timeout_s: float) -> pb.NodeCallReply:
+        """A reply with a code where it failed, whatever failed."""
+        loop = asyncio.get_running_loop()
+        number = call.number = next(self._numbers)
+        reply: asyncio.Future[pb.NodeCallReply] = loop.create_future()
+        self._waiting[number] = reply
+        self._calls.append((call, size_bytes))
+        self._more.set()
+        asked_s = loop.time()
+        try:
+            async with asyncio.timeout(timeout_s):
+                return await reply
+        except TimeoutError:
+            late = f"no answer within {timeout_s:g} s"
+            if self._heard_s < asked_s:  # nor to anything else: another stream may be another connection
+                self.end(grpc.StatusCode.UNAVAILABLE, late)
+            return _failed(grpc.StatusCode.DEADLINE_EXCEEDED, late)
+        finally:
+            if self._waiting.pop(number, None):  # whoever made the call has gone
+                self._given_up.append(number)
+                self._more.set()
+
+    def end(self, code: grpc.StatusCode, details: str) -> None:
+        if self.ended:
+            return
+        self.ended = True
+        waiting, self._waiting = self._waiting, {}
+        for reply in waiting.values():
+            if not reply.done():
+                reply.set_result(_failed(code, details))
+        self._stream.cancel()
+        for task in self._tasks:
+            task.cancel()
+
+    async def _read(self) -> None:
+        code, details = grpc.StatusCode.UNAVAILABLE, "the coordinator has ended the stream of calls"
+        loop = asyncio.get_running_loop()
+        try:
+            while (message := await self._stream.read()) is not grpc.aio.EOF:
+                self._heard_s = loop.time()
+                for reply in message.replies:
+                    waiting = self._waiting.pop(reply.number, None)
+                    if waiting and not waiting.done():
+                        waiting.set_result(reply)
+        except grpc.RpcError as error:
+            code, details = error.code(), error.details() or code.name
+        finally:
+            self.end(code, details)
+
+    async def _write(self) -> None:
+        """What is asked for in one turn of the loop goes together, and so does what comes while that is sent."""
+        try:
+            while True:
+                await self._more.wait()
+                self._more.clear()
+                while self._calls or self._given_up:
+                    given_up, self._given_up = self._given_up, []
+                    calls = bundles.some(self._calls) if self._calls else []
+                    await self._stream.write(pb.NodeCallsRequest(calls=calls, given_up=given_up))
+        except (grpc.RpcError, asyncio.InvalidStateError):
+            pass  # the stream has ended: who reads from it learns why
+
+
+def _failed(code: grpc.StatusCode, details: str) -> pb.NodeCallReply:
+    return pb.NodeCallReply(code=code.value[0], details=details)
