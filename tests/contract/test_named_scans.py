@@ -58,7 +58,45 @@ async def test_what_a_scan_has_registered_goes_with_its_data_set(tmp_path: Path,
         assert not await named.report(over)
         assert await deleted(coordinator, "train") == [OTHER.digest_id]
         assert coordinator.registry.removed([OTHER.digest_id])
-        assert not named._found._found
+
+
+@pytest.mark.parametrize("then", ["it is deleted", "its source is another", "it is scanned"])
+@on_loop
+async def test_what_a_scan_has_registered_has_an_owner_though_the_coordinator_is_killed(
+    tmp_path: Path, then: str
+) -> None:
+    """Its node heard nothing of it; what comes of its scan when it asks again is something else. It was nobody's for
+    good, with all its shards."""
+    async with started(tmp_path) as coordinator:
+        await coordinator.named.create(EVERYBODY, pb.DatasetSpec(name="train", sources=["/x"]))
+        await until_done(coordinator, "train")
+        [scan] = coordinator.named.tasks
+        await registered(coordinator, "train", OTHER, scan.task_id)
+    async with started(tmp_path) as coordinator:
+        if then == "it is deleted":
+            await coordinator.named.delete(EVERYBODY, "train", force=True)
+            await until_done(coordinator, "train")
+            assert await deleted(coordinator, "train") == [OTHER.digest_id]
+        else:
+            is_same = then == "it is scanned"
+            await coordinator.catalogue.register("", b"", None, parts(DIGEST))
+            told = await scanned(coordinator, "train", OTHER if is_same else DIGEST)
+            assert told.state == pb.NamedDataset.STATE_READY
+            assert told.old_versions == (0 if is_same else 1), "it goes as those do"
+
+
+@on_loop
+async def test_what_a_scan_registers_after_its_data_set_was_deleted_and_all_restarted_goes(tmp_path: Path) -> None:
+    async with started(tmp_path) as coordinator:
+        await coordinator.named.create(EVERYBODY, pb.DatasetSpec(name="train", sources=["/x"]))
+        await until_done(coordinator, "train")
+        [scan] = coordinator.named.tasks
+        await coordinator.named.delete(EVERYBODY, "train", force=True)
+    async with started(tmp_path) as coordinator:
+        await until_done(coordinator, "train")
+        await registered(coordinator, "train", OTHER, scan.task_id)
+        assert await deleted(coordinator, "train") == [OTHER.digest_id]
+        assert OTHER.digest_id not in coordinator.registry
 
 
 @pytest.mark.parametrize("fails", ["before it", "after it", "not"])
@@ -149,7 +187,7 @@ async def test_what_is_deleted_while_owners_of_a_scans_shards_are_waited_for_goe
         over.node_id = scan.scan.node_id
         reported = asyncio.create_task(named.report(over))
         async with asyncio.timeout(20):
-            while not named._found._found:
+            while not coordinator.named_table.of_task(scan.task_id).found_digest_id:
                 await asyncio.sleep(0)
         await named.delete(EVERYBODY, "train", force=False)
         for node in ("n", "owner", "n", "owner"):

@@ -51,7 +51,7 @@ class NamedMachine(RuleBasedStateMachine):
         self.awaited: set[bytes] = set()  # a job is between two epochs of them
         self.wanted: dict[str, str] = {}  # what a person asked for last, and was not refused
         self.lives = 0
-        self.unheard_of: set[bytes] = set()  # scanned by nodes that died before they told
+        self.others: set[bytes] = set()  # registered by a scan that has failed then: others may have come to use it
 
     def put(self, life: Life) -> None:
         self.table.put(life)
@@ -109,18 +109,19 @@ class NamedMachine(RuleBasedStateMachine):
                     continue
                 case "scan" if outcome == "refused":
                     report.error_code, report.trouble = 7, f"{node} may not"
+                    self.others.add(life.found_digest_id)
                 case "scan":
                     report.digest_id = digest(self.source % 3 + 1)
                     self.nodes.registered.add(report.digest_id)
-                    if late:
-                        self.unheard_of.add(report.digest_id)
+                    self.put(lifecycle.found(life, task.task_id, report.digest_id))
                     self.nodes.bytes[node].add(report.digest_id)
                 case "warm" if outcome == "done":
                     self.nodes.bytes[node].add(task.warm.digest_id)
                 case "evict":
                     self.nodes.bytes[node] -= set(task.evict.digest_ids)
-            if not late:
-                self.hear(life, report)
+            now = self.table.get(life.spec.name)
+            if not late and now is not None:
+                self.hear(now, report)
 
     def hear(self, life: Life, report: pb.ReportTaskRequest) -> None:
         progress = self.progress.setdefault(report.task_id, TaskProgress())
@@ -227,8 +228,8 @@ class NamedMachine(RuleBasedStateMachine):
                 assert life.phase != lifecycle.FAILED or life.trouble
                 assert not life.old_digest_ids and (not life.digest_id or life.pinned == life.spec.pin)
         there = {life.digest_id for life in self.table if life.digest_id}
-        assert self.nodes.registered - self.unheard_of <= there, "no version without a name"
-        assert set.union(*self.nodes.bytes.values()) - self.unheard_of <= there, "no bytes without an owner"
+        assert self.nodes.registered - self.others <= there, "no version without a name"
+        assert set.union(*self.nodes.bytes.values()) - self.others <= there, "no bytes without an owner"
 
 
 TestNamedMachine = NamedMachine.TestCase

@@ -61,8 +61,12 @@ class Catalogue:
         terms: ListingTerms | None,
         parts: AsyncIterable[bytes],
         who: Identity = EVERYBODY,
+        then: Callable[[bytes], None] = lambda digest_id: None,
     ) -> types_pb2.Dataset:
-        """A job's word for what a listing is counts for itself alone: only nodes have scanned it."""
+        """A job's word for what a listing is counts for itself alone: only nodes have scanned it.
+
+        `then`: told its digest id; what that journals is durable together with it.
+        """
         await self._log.writable()
         listed_for = who.owner if who.role is Role.JOB else ""
         ownership = self._ownership
@@ -71,6 +75,7 @@ class Catalogue:
             lambda digest_id: not ownership.access(digest_id).owners or ownership.owns(who, digest_id),
         )  # fmt: skip
         ownership.acquire(who, dataset.digest_id)
+        then(dataset.digest_id)
         await self._log.synced()
         return dataset
 

@@ -38,6 +38,12 @@ def task_id(life: Life) -> str:
     return f"{life.life}/{life.step}"
 
 
+def scan_id(life: Life) -> str:
+    """Of the scan that is under way, or was when it was deleted; "": of none."""
+    step = life.step if life.phase == SCANNING else life.scan_step
+    return f"{life.life}/{step}" if step else ""
+
+
 def wants_pin(life: Life) -> bool:
     """Its newest version is to have room of its own, and has none."""
     return life.phase not in (SCANNING, DELETING) and bool(life.digest_id) and life.spec.pin and not life.pinned
@@ -103,16 +109,34 @@ def pin(life: Life, pinned: bool) -> Life:
 
 
 def delete(life: Life) -> Life:
-    return life if life.phase == DELETING else _stepped(life, DELETING)
+    if life.phase == DELETING:
+        return life
+    return _with(_stepped(life, DELETING), scan_step=life.step if life.phase == SCANNING else 0)
 
 
 # What happens.
+
+
+def found(life: Life, task_id: str, digest_id: bytes) -> Life:
+    """A scan has registered that, or come upon it; its node says a while later that it is over, or it is another by
+    then. By the scan's task: trainers register what is theirs under any name, and what an earlier scan has found is not
+    this one's."""
+    if not task_id or task_id != scan_id(life) or digest_id == life.found_digest_id:
+        return life
+    after = _with(life)
+    _leaves_found(after)
+    if life.phase == SCANNING and digest_id not in (life.digest_id, *life.old_digest_ids):
+        after.found_digest_id = digest_id
+    elif life.phase == DELETING and digest_id not in (life.digest_id, *life.old_digest_ids):
+        after.old_digest_ids.append(digest_id)
+    return after
 
 
 def scanned(life: Life, digest_id: bytes, node_id: str) -> Life:
     if life.phase != SCANNING:
         return life
     after = _with(life, trouble="", stale=False, scanned_by=node_id)
+    _leaves_found(after, digest_id)
     if digest_id != life.digest_id:
         if life.digest_id:
             after.old_digest_ids.append(life.digest_id)
@@ -130,7 +154,9 @@ def scan_failed(life: Life, why: str) -> Life:
     """Of a version after the first one: the one before is read on."""
     if life.phase != SCANNING:
         return life
-    return _with(life, phase=READY if life.version else FAILED, trouble=_said(why), warm=False)
+    # Others may have come to use what it has found.
+    ended = READY if life.version else FAILED
+    return _with(life, phase=ended, trouble=_said(why), warm=False, found_digest_id=b"")
 
 
 def warmed(life: Life, trouble: str) -> Life:
@@ -173,15 +199,6 @@ def pinned(life: Life, is_so: bool, trouble: str = "") -> Life:
     return _with(life, pinned=is_so, trouble=_said(trouble) or before)
 
 
-def to_go_too(life: Life, digest_id: bytes) -> Life:
-    """That version was scanned for it, and has not become its newest one before it is deleted."""
-    if life.phase != DELETING or digest_id in (life.digest_id, *life.old_digest_ids):
-        return life
-    after = _with(life)
-    after.old_digest_ids.append(digest_id)
-    return after
-
-
 def released(life: Life, digest_id: bytes) -> Life:
     """That version is registered no more, as far as this data set is concerned."""
     after = _with(life)
@@ -216,7 +233,16 @@ def _check_there(life: Life) -> None:
 
 def _stepped(life: Life, phase: Life.Phase.ValueType) -> Life:
     evicted = life.evicted if phase == SCANNING else ""  # then it is to go again, or to come
-    return _with(life, phase=phase, step=life.step + 1, trouble="", warm=False, evicted=evicted)
+    after = _with(life, phase=phase, step=life.step + 1, trouble="", warm=False, evicted=evicted)
+    _leaves_found(after)
+    return after
+
+
+def _leaves_found(life: Life, becomes: bytes = b"") -> None:
+    """In place: what a scan has found goes as old versions do, unless it `becomes` the newest one."""
+    if life.found_digest_id not in (b"", becomes, life.digest_id, *life.old_digest_ids):
+        life.old_digest_ids.append(life.found_digest_id)
+    life.found_digest_id = b""
 
 
 def _with(life: Life, **fields: object) -> Life:

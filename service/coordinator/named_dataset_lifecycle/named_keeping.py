@@ -33,7 +33,6 @@ from tfquiver.service.coordinator.named_dataset_lifecycle import lifecycle, spec
 from tfquiver.service.coordinator.named_dataset_lifecycle.held import Held
 from tfquiver.service.coordinator.named_dataset_lifecycle.lifecycle import DELETING, EVICTING, SCANNING, WARMING, Life
 from tfquiver.service.coordinator.named_dataset_lifecycle.overview import Overview
-from tfquiver.service.coordinator.named_dataset_lifecycle.progress import FoundByScans
 from tfquiver.service.coordinator.named_dataset_lifecycle.room import PARTIAL
 from tfquiver.service.coordinator.named_dataset_lifecycle.steps import (
     Become,
@@ -101,14 +100,13 @@ class NamedKeeping:
         self._reading = Counter[bytes]()  # readers by digest id, at the last look; 0: only sessions that may go on
         self._used = Counter[bytes]()  # and what mounts show
         self._stopping = False
-        self._found = FoundByScans(registry)
 
     # Nodes.
 
     def registered(self, task_id: str, digest_id: bytes) -> None:
         """By a node: what it has scanned for that task."""
         if (life := self._table.of_task(task_id)) is not None:
-            self._becomes(self._found.found(life, task_id, digest_id))
+            self._becomes(lifecycle.found(life, task_id, digest_id))
 
     async def report(self, request: pb2.ReportTaskRequest) -> bool:
         """Whether that is still to be done."""
@@ -117,7 +115,7 @@ class NamedKeeping:
             await self._log.writable()
         life = self._doing(request)
         if life is not None and life.phase == SCANNING and request.over and request.digest_id in self._registry:
-            self._found.found(life, request.task_id, request.digest_id)
+            self._becomes(lifecycle.found(life, request.task_id, request.digest_id))
             await self._held.told(request.digest_id, request.node_id)
             life = self._doing(request)  # as it is after the wait
         if life is None:
@@ -158,7 +156,6 @@ class NamedKeeping:
             self._ownership.carry_over(life.digest_id, request.digest_id)
         after = lifecycle.scanned(life, request.digest_id, request.node_id)
         self._table.put(after)
-        self._found.forget(life)
         await self._log.synced()
         logging.info(
             "data set %s: version %d is scanned, by node %s", life.spec.name, after.version, after.scanned_by,
@@ -264,7 +261,6 @@ class NamedKeeping:
                 self._becomes(step.life)
             case Go():
                 self._not_before.pop(life.life, None)
-                self._found.forget(life)
                 self._table.gone(life.spec.name)
                 self._look_soon()
             case SetPin():

@@ -133,14 +133,13 @@ class NamedRequests(NamedKeeping):
             await self._log.synced()
             return pb2.NamedDataset(spec=pb2.DatasetSpec(name=name))
         self._check_owner(who, life)
-        after = self._found.going(life)
+        after = lifecycle.delete(life)
         if not force and life.phase != DELETING:
             # Of what is emptied a job's next epoch reads the source; of what is gone it finds nothing.
             users = Users.of(self._sessions.of_data_sets(tasks.versions(after)))
             shown = self._membership.mounts.said(tasks.versions(after), name)
             if said := users.said(name, self._sessions.now()) or shown:
                 raise errors.InUseError(f"name: {said}: --force to delete it all the same")
-        self._found.deleted(life)
         return await self._put(after)
 
     async def refresh(self, who: Identity, name: str) -> pb2.NamedDataset:

@@ -5,12 +5,10 @@ after a restart they say it again.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Container, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 
 from tfquiver.proto.tfquiver.v1 import named_datasets_pb2 as pb2
-from tfquiver.service.coordinator.named_dataset_lifecycle import lifecycle
-from tfquiver.service.coordinator.named_dataset_lifecycle.lifecycle import Life
 
 # Invalid, not found, denied, precondition, out of range, data loss, unauthenticated: another node may do it; this one
 # will not do it later either (what comes damaged from a remote store has been read again for a while before).
@@ -134,44 +132,6 @@ class TaskProgress:
         if not node_ids or set(node_ids) - self.refused.keys():
             return ""
         return "; ".join(dict.fromkeys(self.refused.values()))
-
-
-class FoundByScans:
-    """What scans have registered, until the data sets that they are for have heard of it: nodes say a while later that
-    their task is over. What is deleted by then takes that along. By the scan's task: trainers register what is theirs
-    under any name, and what an earlier scan has found is not this one's. `registered`: digest ids."""
-
-    def __init__(self, registered: Container[bytes]) -> None:
-        self._registered = registered
-        self._found: dict[str, tuple[str, bytes]] = {}  # its task, and what that has registered; by life
-        self._deleted: dict[str, str] = {}  # tasks of those that were deleted while they were scanned, by life
-
-    def found(self, life: Life, task_id: str, digest_id: bytes) -> Life:
-        """What the data set, as it is now, becomes."""
-        if task_id == self._scan(life):
-            self._found[life.life] = task_id, digest_id
-        return self._taken_along(life, life)
-
-    def going(self, life: Life) -> Life:
-        """What it becomes when it is deleted now."""
-        return self._taken_along(life, lifecycle.delete(life))
-
-    def deleted(self, life: Life) -> None:
-        """As it was until then: what its scan registers from now on goes too."""
-        if life.phase == lifecycle.SCANNING:
-            self._deleted[life.life] = lifecycle.task_id(life)
-
-    def _scan(self, life: Life) -> str:
-        """The task of the scan that is under way, or was when it was deleted."""
-        return lifecycle.task_id(life) if life.phase == lifecycle.SCANNING else self._deleted.get(life.life, "")
-
-    def _taken_along(self, now: Life, after: Life) -> Life:
-        task_id, found = self._found.get(now.life, ("", b""))
-        return lifecycle.to_go_too(after, found) if task_id == self._scan(now) and found in self._registered else after
-
-    def forget(self, life: Life) -> None:
-        self._found.pop(life.life, None)
-        self._deleted.pop(life.life, None)
 
 
 def some(names: Sequence[str]) -> str:

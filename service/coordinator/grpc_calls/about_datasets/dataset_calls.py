@@ -50,12 +50,14 @@ class DatasetCalls(Callers):
         terms = ListingTerms.of(first.terms) if first.HasField("terms") else None
         check_owns_few(self._coordinator, who)
 
+        def then(digest_id: bytes) -> None:
+            if who.role is not Role.JOB:
+                self._coordinator.named.registered(first.task_id, digest_id)
+
         try:
             dataset = await self._coordinator.catalogue.register(
-                first.name, first.listing_key, terms, parts_of(first, request_iterator), who
+                first.name, first.listing_key, terms, parts_of(first, request_iterator), who, then
             )
-            if who.role is not Role.JOB:
-                self._coordinator.named.registered(first.task_id, dataset.digest_id)
             return self._coordinator.visible.told(dataset)
         except errors.CorruptDigestError as error:
             raise errors.InvalidArgumentError(f"part: {error}") from error
