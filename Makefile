@@ -6,10 +6,13 @@ PIP := $(BIN)/python -m pip install --disable-pip-version-check --quiet
 PYTEST := $(BIN)/python -m pytest
 # What is developed with. TENSORFLOW='tensorflow-cpu==2.21.*' will do, too.
 TENSORFLOW ?= tensorflow==2.21.*
-# Three processes a core: one computes while the others wait. JOBS=0: one after the other, in one process.
-# EXAMPLES=10: ten times the Hypothesis examples. `test` and `test-quick` draw a third of them, `test-all` all.
-JOBS ?= $(shell expr 3 \* $$(nproc))
-SIDE_BY_SIDE := -n $(JOBS) --dist loadfile --no-loadscope-reorder
+# Three processes a core: one computes while the others wait; two where little is waited for. JOBS=0: one after the
+# other, in one process.
+# EXAMPLES=10: ten times the Hypothesis examples. `test-quick` draws a tenth of them, `test` a third, `test-all` all.
+A_CORE := 3
+test-quick: A_CORE := 2
+JOBS ?= $(shell expr $(A_CORE) \* $$(nproc))
+SIDE_BY_SIDE = -n $(JOBS) --dist loadfile --no-loadscope-reorder
 KINDS := unit contract ops integration fault golden
 QUICK := unit contract golden
 
@@ -37,11 +40,12 @@ demo: $(VENV)/.demo
 	$(BIN)/tfquiver demo $(ARGS)
 
 test-all test-%: export TFQUIVER_TEST_EXAMPLES = $(EXAMPLES)
-test test-quick: export TFQUIVER_TEST_EXAMPLES = $(or $(EXAMPLES),0.3)
+test: export TFQUIVER_TEST_EXAMPLES = $(or $(EXAMPLES),0.3)
+test-quick: export TFQUIVER_TEST_EXAMPLES = $(or $(EXAMPLES),0.1)
 
-# What needs no servers, and little of TensorFlow: three minutes on two cores.
+# What needs no servers, little of TensorFlow, and no second of a processor by itself: under two minutes on two cores.
 test-quick: $(VENV)/.test
-	$(PYTEST) $(SIDE_BY_SIDE) $(QUICK:%=tests/%) $(ARGS)
+	$(PYTEST) $(SIDE_BY_SIDE) -m "not slow" $(QUICK:%=tests/%) $(ARGS)
 
 # Something of everything: what to run before a change is shown to others.
 test: $(VENV)/.test

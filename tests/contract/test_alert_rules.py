@@ -100,6 +100,7 @@ def test_every_alert_has_a_case_and_every_series_a_server_that_tells_it() -> Non
         assert told, f"no server tells tfquiver_{name}"
 
 
+@pytest.mark.slow
 @needs_prometheus
 @pytest.mark.parametrize("name", NAMES)
 def test_it_fires_when_somebody_should_look_and_not_before(name: str, tmp_path: Path) -> None:

@@ -7,6 +7,8 @@ import gc
 import weakref
 from typing import Any
 
+import pytest
+
 from tests.support.aio import on_loop
 from tfquiver.service.startup import full_collections
 
@@ -49,6 +51,7 @@ async def test_what_was_put_aside_is_looked_at_again() -> None:
     assert not gc.get_freeze_count()
 
 
+@pytest.mark.slow
 @on_loop
 async def test_none_comes_by_itself_and_afterwards_all_is_as_before() -> None:
     before, full = gc.get_threshold(), list[Any]()

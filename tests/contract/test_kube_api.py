@@ -20,6 +20,7 @@ def call(api: KubeApi, folder: Path, *arguments: str, stdin: str = "") -> subpro
     return kubectl(*arguments, stdin=stdin, env=env)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("overlay", OVERLAYS)
 def test_kubectl_would_create_every_object(tmp_path: Path, overlay: str) -> None:
     """`kubectl apply --dry-run=client` asks a server which resources there are, and changes nothing there."""

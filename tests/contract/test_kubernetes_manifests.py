@@ -42,6 +42,7 @@ def command_of(container: dict[str, Any]) -> list[str]:
     return [re.sub(r"\$\((\w+)\)", "10.0.0.7", word) for word in words]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("version", SCHEMAS)
 @pytest.mark.parametrize("overlay", OVERLAYS)
 def test_every_object_is_of_the_published_schema(overlay: str, version: str) -> None:

@@ -8,6 +8,7 @@ import time
 from typing import Any
 
 import grpc
+import pytest
 
 from tests.support.aio import on_loop
 from tfquiver.grpc_plumbing import rpc
@@ -33,6 +34,7 @@ def _ask(address: str, asked: threading.Event) -> list[grpc.StatusCode]:
         return [call.code() for call in calls]
 
 
+@pytest.mark.slow
 @on_loop
 async def test_nothing_that_is_asked_of_a_busy_server_is_refused() -> None:
     server = rpc.new_server(Open())

@@ -54,6 +54,7 @@ async def world(coordinator: Coordinator, clock: ManualClock, *jobs: Job, room: 
     return made
 
 
+@pytest.mark.slow
 @on_loop
 async def test_when_the_store_slows_down_who_did_not_wait_for_it_becomes_worth_caching_and_is(tmp_path: Path) -> None:
     clock = ManualClock(1000.0)

@@ -116,6 +116,7 @@ def test_few_files_and_large_ones_are_not(tmp_path: Path, placed: list[bytes]) -
         assert store.most == AT_ONCE
 
 
+@pytest.mark.slow
 def test_none_is_begun_of_a_scan_that_is_over(tmp_path: Path, placed: list[bytes]) -> None:
     """Many are begun as one: who comes next would wait for the store on behalf of nobody."""
     roots = [tmp_path / name for name in ("over", "next")]
@@ -148,6 +149,7 @@ def test_none_is_begun_of_a_scan_that_is_over(tmp_path: Path, placed: list[bytes
     assert len(placed) == 2000
 
 
+@pytest.mark.slow
 def test_small_files_take_few_threads_and_few_transactions(
     tmp_path: Path, placed: list[bytes], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -170,6 +172,7 @@ def test_small_files_take_few_threads_and_few_transactions(
     assert len(committed) < 2 * 6000 / 20
 
 
+@pytest.mark.slow
 def test_who_scans_the_same_small_files_meanwhile_reads_none_of_them_again(tmp_path: Path, placed: list[bytes]) -> None:
     (tmp_path / "files").mkdir()
     root, tables = written(tmp_path / "files", 1600, 100), FileTables(tmp_path / "files.db")

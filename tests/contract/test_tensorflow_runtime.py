@@ -8,6 +8,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from tests.support import warm
 
 _HELD = """
@@ -36,6 +38,7 @@ except tensorflow_runtime.StartError as error:
 """
 
 
+@pytest.mark.slow
 def test_every_operation_and_kernel_is_there_without_tensorflows_python() -> None:
     whole = _held("from tfquiver.ops.library import loader\nloader.load()\n", "tensorflow")
     bare = _held(_SERVER, "tensorflow servers")
@@ -50,6 +53,7 @@ def test_what_tensorflow_refuses_is_an_error_and_not_the_end_of_the_process() ->
     assert "refused: No credentials factory has been registered for protocol none" in done.stderr
 
 
+@pytest.mark.slow
 def test_one_that_has_plugins_is_imported_whole(tmp_path: Path) -> None:
     (tmp_path / "tensorflow-plugins").mkdir()
     before = f"import sys; sys.path.append({str(tmp_path)!r})"

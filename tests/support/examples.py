@@ -1,6 +1,6 @@
 """More Hypothesis examples in every test, or fewer, its own number multiplied: TFQUIVER_TEST_EXAMPLES=10 for ten times.
 
-`make test` draws a third, others each time; CI draws all.
+`make test` draws a third, others each time, `make test-quick` a tenth; CI draws all.
 """
 
 from __future__ import annotations

@@ -45,7 +45,7 @@ def test_few_shards_are_looked_for_at_each_node_and_many_hashes_in_the_data_set(
 
 def test_nobody_asks_numpy_for_each_number_once() -> None:
     """It takes 35 times as long as sorting them (numpy 2.4), and of millions the loop waits for seconds: `distinct`,
-    of shard_order/slots.py, does not. Where more is asked for, numpy sorts."""
+    of sorted_numbers.py, does not. Where more is asked for, numpy sorts."""
     root, found = Path(tfquiver.__file__).parent, []
     for path in (*root.rglob("*.py"), *(root / "service").resolve().rglob("*.py")):
         for call in ast.walk(ast.parse(path.read_text())):

@@ -64,6 +64,7 @@ def test_appended_records_change_the_last_shard_only() -> None:
     assert before[:-1] == after[: len(before) - 1]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("record_bytes", [272, 110_016])
 def test_the_mean_is_near_the_target_whatever_the_records_size(record_bytes: int) -> None:
     source, cutter, policy = random.Random(3), Cutter(CutPolicy()), CutPolicy()

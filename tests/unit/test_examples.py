@@ -43,6 +43,7 @@ def test_counts():
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("factor", "expected"), [("3", (300, 21)), ("0.3", (30, 5))])
 def test_all_get_as_many_times_their_own(tmp_path: Path, factor: str, expected: tuple[int, int]) -> None:
     folder = tmp_path / "tests" / "unit"

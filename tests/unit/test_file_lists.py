@@ -24,6 +24,7 @@ async def sent(files: list[FileEntry], times: int = 1) -> AsyncIterator[node_pb2
             yield part
 
 
+@pytest.mark.slow
 @on_loop
 async def test_two_hundred_thousand_files_come_as_they_went_in_messages_that_fit() -> None:
     files = [FileEntry(f"gs://bucket/a/rather/long/folder/train-{at:07}", at, f"{at}") for at in range(200_000)]
@@ -33,6 +34,7 @@ async def test_two_hundred_thousand_files_come_as_they_went_in_messages_that_fit
     assert await ensure.received(sent(files)) == files
 
 
+@pytest.mark.slow
 @on_loop
 async def test_a_million_files_are_taken_and_not_one_more() -> None:
     files, told = [FileEntry(f"f{at}", 1, "1", "gzip") for at in range(10_000)], 0

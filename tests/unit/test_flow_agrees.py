@@ -37,6 +37,7 @@ def by_shards(jobs: int, mode: Mode, share: float, epochs: int, store_speed: flo
     return max(job.epoch_ends[epochs - 1] for job in running), cache.store.fetched_bytes / sum(lengths)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("mode", ["uniform", "lru", "none"])
 @pytest.mark.parametrize(
     ("jobs", "share", "store_speed"), [(1, 0.3, 10.0), (1, 0.6, 0.5), (4, 0.3, 2.5), (4, 0.7, 2.0)]
@@ -52,6 +53,7 @@ def test_jobs_in_step_over_one_data_set(
     assert flow.store_bytes / 1e6 == pytest.approx(loads, rel=WITHIN)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("jobs", "share"), [(1, 0.2), (4, 0.2), (4, 0.5)])
 def test_chunks_in_rotation(jobs: int, share: float) -> None:
     """The coordinator's own rotation, shard by shard; the first epochs, in which all must come, apart."""

@@ -185,6 +185,7 @@ def test_a_cache_that_holds_nothing_is_simulated_to_the_end(cache_bytes: int, tm
     assert run(tmp_path, data, "--policy", "lru", "--policy", "benefit", "--policy", "static") == 0
 
 
+@pytest.mark.slow
 def test_a_trace_of_its_own_and_a_drawn_one(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     data = good()
     trace = tmp_path / "trace.json"

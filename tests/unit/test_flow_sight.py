@@ -116,6 +116,7 @@ def test_the_shipping_policy_decides_as_soon_as_a_job_begins() -> None:
     assert (decision.at_s, decision.becomes) == (5.0, Allocation("uniform", SIZE))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("sight", ["measured", "all"])
 def test_a_move_that_pays_is_made_when_it_was_confirmed_though_nothing_else_changes(sight: str) -> None:
     """The second job comes when the first one's data set is whole, and reads nine times as fast."""
@@ -146,6 +147,7 @@ def test_a_new_job_is_probed_and_keeps_nothing_meanwhile() -> None:
     assert last.miss_bytes_per_s == pytest.approx(SPEED, rel=0.01)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("disk_bytes", [1_048_577, 1_062_501, 1_000_003])
 def test_all_of_a_data_set_is_no_more_than_all_also_when_rounded(disk_bytes: int) -> None:
     """Two jobs that fill it together: what is left of it is never negative."""

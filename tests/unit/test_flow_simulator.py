@@ -67,6 +67,7 @@ IN_TURN = (
 )
 
 
+@pytest.mark.slow
 @settings(max_examples=25)
 @example(GROWING, "lru", "fifo")
 @example(IN_TURN, "benefit", "gavel")
@@ -97,6 +98,7 @@ def test_jobs_that_take_turns_find_what_the_other_has_brought_meanwhile_and_no_m
     assert made.store_bytes == pytest.approx(4e6, rel=1e-3)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("mode", ["uniform", "cooperative", "lru"])
 @pytest.mark.parametrize("jobs", [1, 3])
 def test_more_cache_is_never_worse(mode: str, jobs: int) -> None:

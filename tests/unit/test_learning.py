@@ -59,6 +59,7 @@ def test_a_pool_lets_every_record_out_once_and_keeps_units_apart() -> None:
     assert np.count_nonzero(np.diff(unit_of[order // 10].astype(int))) == 2
 
 
+@pytest.mark.slow
 def test_a_served_order_has_every_record_once_and_is_mixed(seed: int) -> None:
     shards = Shards.cut(np.full(8000, 100), 5)
     (order,) = orders.served(shards, 1, seed)

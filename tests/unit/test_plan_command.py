@@ -44,6 +44,7 @@ def test_more_buys_shorter_jobs_at_a_price(scenario: str, capsys: pytest.Capture
     assert points[2]["cost_a_month"] - points[0]["cost_a_month"] == pytest.approx(100 * (2 << 30) / 1e12)
 
 
+@pytest.mark.slow
 def test_the_plot(scenario: str, tmp_path: Path) -> None:
     """In a process of its own: matplotlib keeps its fonts open."""
     plot = tmp_path / "plan.png"

@@ -38,6 +38,7 @@ def drawn(rng: random.Random, count: int, rate: float, memory: float) -> TimePer
     return times
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("count", "memory", "least"), [(10, 0.0, 0.92), (60, 0.0, 0.92), (200, 0.5, 0.88)])
 def test_the_interval_holds_the_truth_as_often_as_it_says(count: int, memory: float, least: float) -> None:
     rng, held, trials = random.Random(count), 0, 1000

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -13,6 +14,7 @@ ROTATIONS = ("relevance", "cyclic")
 EVENTS, TURNS = 200, 4000
 
 
+@pytest.mark.slow
 @settings(max_examples=150, deadline=None)
 @given(seed=st.integers(0, 1 << 32), shards=st.integers(12, 60), jobs=st.integers(1, 3), readers=st.integers(1, 2))
 def test_probes_budgets_and_settings_that_change_leave_nobody_waiting(

@@ -62,6 +62,7 @@ def accepted_p_value(of: Population, weights: Floats, shards: Floats, records: F
     return float(stats.chi2.sf(deviation.sum(), some.sum()))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("copies", [1, 5])
 def test_records_come_as_their_weights_say(copies: int) -> None:
     weights = some_weights(sum(RECORDS))
@@ -145,6 +146,7 @@ def subsets_drawn(epochs: int) -> dict[tuple[int, ...], int]:
     return found
 
 
+@pytest.mark.slow
 def test_without_replacement_subsets_are_those_of_one_draw_after_the_other() -> None:
     chances, found = successive(SMALL, 3), subsets_drawn(6000)
     shares, counts = np.array([*chances.values()]), np.array([found.get(subset, 0) for subset in chances], float)

@@ -84,6 +84,7 @@ def test_whatever_is_resident_or_comes_back_all_come_once(seed: int, changes: li
     assert not subject.pending
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("most", [40, slots.MOST_DRAWN])
 def test_every_shard_is_as_likely_to_come_first(most: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sampler_module, "draw_runs", partial(slots.draw_runs, most=most))

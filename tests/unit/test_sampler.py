@@ -102,6 +102,7 @@ def test_every_shard_is_as_likely_to_come_first() -> None:
     assert chi_squared < 33.7  # 9 degrees of freedom: exceeded once in 10 000
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("most_drawn", [16, slots.MOST_DRAWN])
 def test_what_is_evicted_comes_in_anywhere_among_the_missing(most_drawn: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Jobs that hear of the same change would otherwise all take it next, and read in step from then on."""
@@ -208,6 +209,7 @@ def test_what_is_drawn_anew_is_used_up(monkeypatch: pytest.MonkeyPatch) -> None:
     assert draws <= 3
 
 
+@pytest.mark.slow
 def test_what_comes_back_in_crowds_does_not_stay_in_a_window() -> None:
     """Of readers that are lost at the end of an epoch: the few shards that were left are all in the window."""
     shards, cohort = 1_000_000, 50_000

@@ -52,6 +52,7 @@ def test_a_scheme_is_given_weights_of_records_and_what_they_come_to_of_shards(
     assert of.weight_sums.tolist() == [one.sum() for one in of_shards]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("copies", [1, 3])
 def test_records_are_picked_as_the_weights_say(copies: int) -> None:
     of, epochs = weighed(RECORDS, WEIGHTS), 3000

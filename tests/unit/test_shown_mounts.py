@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+import pytest
+
 from tfquiver.clock import ManualClock
 from tfquiver.proto.tfquiver.v1 import types_pb2
 from tfquiver.proto.tfquiver.v1.coordinator_pb2 import MountReport
@@ -41,6 +43,7 @@ def test_what_is_mounted_is_read_while_its_node_is_started_again() -> None:
         assert not mounts.said([ID, OTHER], "it"), "nor will it"
 
 
+@pytest.mark.slow
 def test_what_a_node_says_takes_bounded_memory() -> None:
     mounts = Mounts(ManualClock())
     mounts.take("n", shows(ID))

@@ -47,21 +47,25 @@ def test_requests_for_one_shard_join_and_those_of_jobs_go_first() -> None:
     assert store.fetched_bytes == 50
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("jobs", [1, 4])
 def test_jobs_in_step_load_what_is_not_cached_once(jobs: int) -> None:
     relevance(run(in_step(jobs), "relevance", 1, epochs=2), 1.05)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("jobs", "drawn_with", "bar"), [(4, 1, 1.10), (8, HARD, 1.115)])
 def test_jobs_out_of_step_do_hardly_worse(jobs: int, drawn_with: int, bar: float) -> None:
     relevance(run(out_of_step(jobs, drawn_with), "relevance", drawn_with, epochs=3), bar)
 
 
+@pytest.mark.slow
 def test_no_draw_of_jobs_out_of_step_does_much_worse(seed: int) -> None:
     """The bar of one draw: 174 of 175 draws of eight jobs held 1.10, all held 1.105; HARD came up later."""
     relevance(run(out_of_step(8, seed), "relevance", seed, epochs=3), 1.20)
 
 
+@pytest.mark.slow
 def test_a_slow_one_does_not_cost_the_others(seed: int) -> None:
     relevance(run(one_slow(seed), "relevance", seed, epochs=3), 1.10)
 
@@ -72,6 +76,7 @@ def test_of_cyclic_at_most_two_chunks_are_resident(seed: int) -> None:
     assert outcome.loads < 1.2
 
 
+@pytest.mark.slow
 def test_who_waits_for_a_slower_one_does_not_read_past_the_cache() -> None:
     """1.6 to 1.9 if it did after 15 s."""
     for drawn_with in (1222356005, 1577115623):

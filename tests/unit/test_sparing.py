@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
+
 from tests.unit.test_status_tables import told
 from tfquiver.cli.status_and_explain import sparing as sparing_module
 from tfquiver.cli.status_and_explain import sums
@@ -67,6 +69,7 @@ def test_a_node_that_has_just_come_has_given_out_nothing_yet() -> None:
     assert (told["hits"], told["hit_ratio"]) == (first["hits"], first["hit_ratio"])
 
 
+@pytest.mark.slow
 def test_of_few_all_are_asked_each_time_and_of_thousands_so_many_a_second() -> None:
     few = Cluster(sparing_module.FEW - 1)
     sparing = Sparing(few.status, Prices(), lambda: 0.0)

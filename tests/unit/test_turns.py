@@ -37,6 +37,7 @@ class Child:
         return self.process.communicate(b"\n", timeout=30)[0]
 
 
+@pytest.mark.slow
 def test_who_is_alone_is_alone_and_is_not_overtaken(tmp_path: Path) -> None:
     first = Child("shared", tmp_path)
     first.await_in()
@@ -62,6 +63,7 @@ def test_one_process_needs_no_turns(monkeypatch: pytest.MonkeyPatch) -> None:
         pass
 
 
+@pytest.mark.slow
 def test_who_is_alone_begins_then_what_takes_minutes_then_who_waits_then_files_of_many_tests(
     tmp_path: Path,
 ) -> None:

@@ -14,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tfquiver.hash_prefixes_and_sorted_numbers.prefixes import Prefixes, of_rows
+from tfquiver.hash_prefixes_and_sorted_numbers.sorted_numbers import distinct
 
 MOST = 8 << 20  # pairs: 96 MiB
 _MOST_JOINED = 2 << 20  # what is made of two runs is no longer: it has both beside it while it is made
@@ -44,7 +45,7 @@ class NamedPrefixes:
         for digest_id, hashes in digests:
             if self._pairs + len(hashes) > self._most:
                 continue
-            its = np.unique(of_rows(hashes))
+            its = distinct(of_rows(hashes))
             self._known[digest_id] = self._next, len(its)
             prefixes.append(its)
             numbers.append(np.full(len(its), self._next, np.uint32))
