@@ -398,3 +398,27 @@ def test_what_jobs_used_that_have_no_limit_any_more_is_forgotten() -> None:
     world.go(1.0, **{"job 0": 1000.0})
     assert world.budgets.used_bytes_per_s == {"job 0": pytest.approx(1000.0, rel=0.2)}
     assert not world.budgets._used_bytes
+
+
+class CountingClock(ManualClock):
+    asked = 0
+
+    def now(self) -> float:
+        self.asked += 1
+        return super().now()
+
+
+def test_what_a_scheduler_pins_is_worked_out_once_and_before_it_is_asked_for() -> None:
+    """A thousand jobs, one after the other, took three seconds of the coordinator's loop."""
+    clock = CountingClock()
+    budgets = Budgets(clock)
+    for round in (1, 2):
+        clock.asked = 0
+        for number in range(1000):
+            budgets.pins.allocate(f"job {number}", 1000.0 * round)
+        assert budgets.in_use
+        assert clock.asked < 10
+        assert budgets.effective("job 7") == 1000.0 * round
+    for number in range(999):
+        budgets.pins.allocate(f"job {number}", 0)
+    assert list(budgets.allocated) == ["job 999"]

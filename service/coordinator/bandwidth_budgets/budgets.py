@@ -28,9 +28,10 @@ class Budgets:
 
     def __init__(self, clock: Clock, journal: Callable[[Record], None] = lambda _: None) -> None:
         """`journal`: is given each pin; the caller makes it durable."""
-        self._clock, self.pins = clock, Pins(journal, self._allocate)
+        self._clock, self.pins = clock, Pins(journal, self._pinned)
         self._planned: Mapping[str, float] = {}
-        self.allocated: dict[str, float] = {}  # bytes/s by job: pins, and what a policy has planned for others
+        self._allocated: dict[str, float] = {}  # bytes/s by job: pins, and what a policy has planned for others
+        self._outdated = False  # pins are others since then
         self._buckets: dict[str, Bucket] = {}
         self._used_bytes: dict[str, float] = {}  # since the last tick, and so is _held_back
         self._held_back: set[str] = set()
@@ -52,6 +53,12 @@ class Budgets:
         """Whether any job has an allocation."""
         return bool(self.allocated)
 
+    @property
+    def allocated(self) -> Mapping[str, float]:
+        """Bytes/s by job: pins, and what a policy has planned for others."""
+        self._settle()
+        return self._allocated
+
     # Allocations.
 
     def restored(self) -> None:
@@ -65,6 +72,7 @@ class Budgets:
 
     def effective(self, job: str) -> float:
         """Of one that has an allocation: with what it is lent, or without what it lends."""
+        self._settle()
         return self._buckets[job].bytes_per_s
 
     # Leases.
@@ -72,6 +80,7 @@ class Budgets:
     def left_bytes(self, job: str) -> float | None:
         """How many bytes of missing shards the job may be given now, the last shard being allowed to go beyond it.
         At most 0: none. None: any."""
+        self._settle()
         now = self._clock.now()
         if self._took_back and now >= self._lent_s + _LEND_S:
             self._lend()
@@ -80,6 +89,7 @@ class Budgets:
 
     def held_back(self, job: str) -> None:
         """It was given less than it asked for. A lender has its own back now."""
+        self._settle()
         if job in self._held_back:
             return
         self._held_back.add(job)
@@ -92,6 +102,7 @@ class Budgets:
 
     def pause_s(self, job: str) -> float | None:
         """When one that was given nothing is to ask again; None: it is not for its budget that it was not."""
+        self._settle()
         now = self._clock.now()
         bucket = self._charged(job, now)
         if bucket is None or bucket.left_bytes(now) > _LEAST_PAUSE_S * bucket.bytes_per_s:
@@ -100,6 +111,7 @@ class Budgets:
 
     def leased(self, job: str, size_bytes: int) -> None:
         """Missing shards that are fetched for this job alone, and kept for nobody."""
+        self._settle()
         now = self._clock.now()
         if size_bytes and (bucket := self._charged(job, now)):
             self._used_bytes[job] = self._used_bytes.get(job, 0.0) + size_bytes
@@ -111,6 +123,7 @@ class Budgets:
         Args:
           lengths: bytes of each of `shards`.
         """
+        self._settle()
         marked, now = self._marked.setdefault(digest_id, {}), self._clock.now()
         size_bytes = 0
         for shard, length in zip(shards, lengths, strict=True):
@@ -122,6 +135,7 @@ class Budgets:
 
     def resident(self, digest_id: bytes, shards: Sequence[int], lengths: Sequence[int]) -> None:
         """Nodes have loaded these. Who leased them has paid for them; the others were loaded ahead, for all."""
+        self._settle()
         marked = self._marked.get(digest_id, {})
         size_bytes = sum(
             length for shard, length in zip(shards, lengths, strict=True) if marked.pop(shard, None) is None
@@ -138,6 +152,7 @@ class Budgets:
           jobs_of: who reads each data set.
           loading: data sets that nodes load ahead of readers.
         """
+        self._settle()
         now = self._clock.now()
         self._charge_all(now)
         self._jobs_of = dict(jobs_of)
@@ -168,6 +183,7 @@ class Budgets:
     def opened(self, digest_id: bytes, job: str) -> None:
         """Somebody begins to read a data set that nodes load ahead: until the next tick they would load it for him
         as fast as they can, or as slowly as the others may read."""
+        self._settle()
         jobs = self._jobs_of.get(digest_id, frozenset())
         if job in jobs and digest_id in self._told:
             return
@@ -182,31 +198,44 @@ class Budgets:
 
     def told(self, digest_id: bytes) -> float:
         """Bytes/s at which all nodes together load a data set ahead of its readers; 0: as fast as they can."""
+        self._settle()
         return self._told.get(digest_id, 0.0)
 
     # Inside.
 
+    def _pinned(self, bytes_per_s: float) -> None:
+        """What comes of it is worked out when it is asked for: a scheduler pins a thousand jobs one after the other. Of
+        what has ended at once: who has a limit again later begins anew."""
+        self._outdated = True
+        if not bytes_per_s:
+            self._settle()
+
+    def _settle(self) -> None:
+        if self._outdated:
+            self._allocate()
+
     def _allocate(self) -> None:
+        self._outdated = False
         now = self._clock.now()
         self._charge_all(now)
-        if not self.allocated:  # nobody has called `tick` until now
+        if not self._allocated:  # nobody has called `tick` until now
             self._ticked_s = now
         rates = {**self._planned, **self.pins.bytes_per_s}
-        self.allocated = {job: max(rate, _LEAST_BYTES_PER_S) for job, rate in rates.items()}
-        self._used_bytes = {job: used for job, used in self._used_bytes.items() if job in self.allocated}
+        self._allocated = {job: max(rate, _LEAST_BYTES_PER_S) for job, rate in rates.items()}
+        self._used_bytes = {job: used for job, used in self._used_bytes.items() if job in self._allocated}
         self._buckets = {
-            job: self._buckets.get(job) or Bucket(rate, now) for job, rate in self.allocated.items()
+            job: self._buckets.get(job) or Bucket(rate, now) for job, rate in self._allocated.items()
         }  # fmt: skip
-        self._wants = {job: want for job, want in self._wants.items() if job in self.allocated}
-        self._held_back &= self.allocated.keys()
+        self._wants = {job: want for job, want in self._wants.items() if job in self._allocated}
+        self._held_back &= self._allocated.keys()
         self._lend()
-        if not self.allocated:  # nobody calls `tick` any more
+        if not self._allocated:  # nobody calls `tick` any more
             self.orders += bool(self._told)
             self._told, self._jobs_of, self._parts, self._marked = {}, {}, Counter(), {}
 
     def _lend(self) -> None:
-        among = {job: self.allocated[job] for job in self._wants}
-        rates = {**self.allocated, **effective_rates(among, self._wants)}
+        among = {job: self._allocated[job] for job in self._wants}
+        rates = {**self._allocated, **effective_rates(among, self._wants)}
         now = self._clock.now()
         for job in self._buckets:
             self._refill(job, rates[job], now)
