@@ -109,6 +109,36 @@ async def test_a_job_is_not_told_names_of_data_sets_that_it_may_not_see(tmp_path
 
 
 @on_loop
+async def test_a_refusal_names_only_what_whoever_asks_may_see(tmp_path: Path) -> None:
+    async with started(tmp_path) as coordinator:
+        named, job, other = coordinator.named, Identity(Role.JOB, "team-a"), Identity(Role.JOB, "team-b")
+        coordinator.ownership.acquire(job, DIGEST.digest_id)
+        await coordinator.catalogue.register("", b"", None, parts(OTHER), other)
+        await named.create(job, of("wanted"))
+        await named.create(other, of("secret", OTHER))
+        await until_done(coordinator, "secret")
+        named._when_full = "manual"
+        inventory = coordinator_pb2.Inventory(full=True, version=2, added=[row.tobytes() for row in OTHER.hashes])
+        request = coordinator_pb2.HeartbeatRequest(incarnation="1", inventory=inventory)
+        request.node.node_id, request.node.quota_bytes = "n", 4096
+        coordinator.heartbeats.take(request)
+        with pytest.raises(errors.ResourceExhaustedError, match=r"evict some of 1 that you may not see$"):
+            await named.prefetch(job, "wanted")
+        with pytest.raises(errors.ResourceExhaustedError, match=r"evict some of secret \("):
+            await named.prefetch(EVERYBODY, "wanted")
+
+        changed = lifecycle.Life()
+        changed.CopyFrom(named._table.get("secret") or changed)
+        changed.old_digest_ids.append(DIGEST.digest_id)
+        assert named._table.put(changed)
+        refused = "it is a version of wanted and 1 that you may not see: delete"
+        with pytest.raises(errors.InUseError, match=refused):
+            named.check_not_named(job, DIGEST.digest_id)
+        with pytest.raises(errors.InUseError, match="it is a version of secret, wanted: delete"):
+            named.check_not_named(EVERYBODY, DIGEST.digest_id)
+
+
+@on_loop
 async def test_why_something_is_there_after_an_evict_is_said(tmp_path: Path) -> None:
     clock = ManualClock()
     async with started(tmp_path, clock=clock) as coordinator:

@@ -234,6 +234,16 @@ def test_what_does_not_fit_is_refused_or_the_oldest_data_sets_go_whole() -> None
         to_evict("dataset_lru", 150, [empty])
 
 
+def test_what_may_not_be_seen_is_counted() -> None:
+    room = ToEvict("manual", "x", 150, 100)
+    for name in ("a", "secret", "b", "hidden"):
+        room.show(name, 60, name in "ab")
+    with pytest.raises(errors.ResourceExhaustedError) as refused:
+        room.names(3)
+    said = "evict some of a (60 bytes), b (60 bytes) and 2 that you may not see; and up to 3 more"
+    assert str(refused.value).endswith(said)
+
+
 def test_what_an_evict_leaves_is_said() -> None:
     def evicted(*reports: pb.ReportTaskRequest, away: str = "") -> str:
         progress = TaskProgress(reports={one.node_id: one for one in reports}, seen={"a", *away})

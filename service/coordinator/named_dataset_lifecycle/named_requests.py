@@ -17,7 +17,7 @@ from tfquiver.service.coordinator.long_work.in_parts import InParts
 from tfquiver.service.coordinator.named_dataset_lifecycle import lifecycle, specs, tasks
 from tfquiver.service.coordinator.named_dataset_lifecycle.lifecycle import DELETING, SCANNING, Life
 from tfquiver.service.coordinator.named_dataset_lifecycle.named_keeping import NamedKeeping
-from tfquiver.service.coordinator.named_dataset_lifecycle.room import PARTIAL, ToEvict
+from tfquiver.service.coordinator.named_dataset_lifecycle.room import PARTIAL, ToEvict, known_of
 from tfquiver.service.coordinator.named_dataset_lifecycle.table import unknown
 from tfquiver.service.coordinator.named_dataset_lifecycle.told import fitting, told
 from tfquiver.service.coordinator.sessions.users import Users
@@ -60,10 +60,10 @@ class NamedRequests(NamedKeeping):
         life = await self._owned(who, name)
         lifecycle.prefetch(life)  # whether it can be at all
         if life.digest_id and self._when_full != PARTIAL:
-            await self._make_room(life)
+            await self._make_room(who, life)
         return await self._put(lifecycle.prefetch(await self._owned(who, name)))
 
-    async def _make_room(self, life: Life) -> None:
+    async def _make_room(self, who: Identity, life: Life) -> None:
         """Raises ResourceExhaustedError. What is to go is told to nodes at once; what is to come, when that is gone."""
         digest = await self._registry.digest(life.digest_id)
         wanted_bytes = self._caching.placement.whole_bytes(digest) - (await self.resident_bytes(life.digest_id) or 0)
@@ -80,7 +80,8 @@ class NamedRequests(NamedKeeping):
         while left and not room.is_enough:
             other = self._table.get(left.pop().spec.name)
             if other is not None and self._may_go(other):
-                room.show(other.spec.name, await self.resident_bytes(other.digest_id) or 0)
+                resident_bytes = await self.resident_bytes(other.digest_id) or 0
+                room.show(other.spec.name, resident_bytes, self._sees(who, other))
         for name in room.names(len(left)):
             if (other_now := self._table.get(name)) is not None and self._may_go(other_now):
                 logging.info("data set %s makes room for %s", name, life.spec.name, extra=about(dataset=name))
@@ -174,9 +175,13 @@ class NamedRequests(NamedKeeping):
         """Of a registered data set, what live nodes hold; raw bytes. None: not all nodes have told."""
         return await self._held.resident_bytes(digest_id)
 
-    def holders(self, digest_id: bytes) -> list[str]:
-        """Names of the data sets that it is a version of."""
-        return self._table.holding(digest_id)
+    def check_not_named(self, who: Identity, digest_id: bytes) -> None:
+        """Raises InUseError, which names the data sets that it is a version of, as far as they may know of them."""
+        holders = [life for name in self._table.holding(digest_id) if (life := self._table.get(name))]
+        seen = [life.spec.name for life in holders if self._sees(who, life)]
+        if holders:
+            of = known_of(seen, len(holders) - len(seen))
+            raise errors.InUseError(f"digest_id: it is a version of {of}: delete that (tfquiver dataset delete NAME)")
 
     # Inside.
 

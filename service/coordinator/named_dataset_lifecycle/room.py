@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from rich.filesize import decimal
 
 from tfquiver import errors
@@ -9,6 +11,12 @@ from tfquiver import errors
 PARTIAL, MANUAL, DATASET_LRU = "partial", "manual", "dataset_lru"
 WHEN_FULL = (PARTIAL, MANUAL, DATASET_LRU)
 _SAID = 10
+
+
+def known_of(seen: Sequence[str], unseen: int) -> str:
+    """Names, and of those that whoever asks may not know how many they are; "": there are none."""
+    others = [f"{unseen} that you may not see"] if unseen else []
+    return " and ".join([part for part in (", ".join(seen), *others) if part])
 
 
 class ToEvict:
@@ -20,13 +28,17 @@ class ToEvict:
         self._wanted_bytes, self._free_bytes = wanted_bytes, free_bytes
         self._left_bytes = 0 if when_full == PARTIAL else max(0, wanted_bytes - free_bytes)
         self._shown: list[tuple[str, int]] = []
+        self._unseen: set[str] = set()
 
     @property
     def is_enough(self) -> bool:
         return self._left_bytes <= 0 or (not self._evicts and len(self._shown) >= _SAID)
 
-    def show(self, name: str, resident_bytes: int) -> None:
+    def show(self, name: str, resident_bytes: int, may_see: bool = True) -> None:
+        """`may_see`: whoever asked may know of it."""
         if resident_bytes:
+            if not may_see:
+                self._unseen.add(name)
             self._shown.append((name, resident_bytes))
             self._left_bytes -= resident_bytes if self._evicts else 0
 
@@ -37,7 +49,9 @@ class ToEvict:
         """
         if self._left_bytes <= 0:
             return [name for name, _ in self._shown]
-        could = ", ".join(f"{name} ({decimal(resident_bytes)})" for name, resident_bytes in self._shown[:_SAID])
+        shown = self._shown[:_SAID]
+        seen = [f"{name} ({decimal(size_bytes)})" for name, size_bytes in shown if name not in self._unseen]
+        could = known_of(seen, len(shown) - len(seen))
         left = len(self._shown[_SAID:]) + not_shown
         more = f"; and {'up to ' if not_shown else ''}{left} more" if left else ""
         what = f"evict some of {could}{more}" if could else "nothing can be evicted: all else is pinned, or read"

@@ -126,10 +126,7 @@ class DatasetCalls(Callers):
         except errors.NotFoundError:
             await self._coordinator.catalogue.deleted(request.digest_id)
             return pb2.DeleteDatasetReply()
-        if holders := self._coordinator.named.holders(request.digest_id):
-            raise errors.InUseError(
-                f"digest_id: it is a version of {', '.join(holders)}: delete that (tfquiver dataset delete NAME)"
-            )
+        self._coordinator.named.check_not_named(who, request.digest_id)
         return pb2.DeleteDatasetReply(
             owners=await self._coordinator.catalogue.delete(who, request.digest_id, request.force)
         )
