@@ -268,8 +268,9 @@ class Node:
         if not self._options.coordinator:
             return None
         peers = PeerClient(
-            self._directory.node_id, self._link.members, self._options.token, trust=self._options.trust_peers
-        )
+            self._directory.node_id, self._link.members, self._options.token, accounts=self._disk.accounts,
+            trust=self._options.trust_peers,
+        )  # fmt: skip
         self._undo.append(peers.close)
         return peers
 

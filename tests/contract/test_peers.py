@@ -8,6 +8,7 @@ import hashlib
 import random
 import socket
 import threading
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import pytest
@@ -20,6 +21,8 @@ from tfquiver.listing import listing
 from tfquiver.proto.tfquiver.v1 import types_pb2
 from tfquiver.scanning.cutting import CutPolicy
 from tfquiver.service.node.disk import entry
+from tfquiver.service.node.disk_quota.accounts import AccountTerms
+from tfquiver.service.node.disk_quota.rules import Why
 from tfquiver.service.node.shard_memory.verified import VerifiedShard
 from tfquiver.shard_owners_and_chunks import rendezvous
 from tfquiver.stores.local import LocalStore
@@ -206,6 +209,39 @@ async def test_a_put_that_does_not_fit_is_refused_and_the_connection_lives(tmp_p
         with pytest.raises(errors.ResourceExhaustedError, match="a moment ago"):
             await asyncio.to_thread(a.peers.put, "b", verified(b"small"))
         assert len(b.disk) == 1
+
+
+class OfTwoDataSets:
+    """One with room for one shard, by its setting, and one with all there is."""
+
+    terms: Mapping[bytes, AccountTerms] = {b"small": AccountTerms("small", 12_288), b"large": AccountTerms("large")}
+
+    def accounts(self, hash: bytes, why: Why) -> Sequence[bytes]:
+        return (b"small" if hash[0] < 128 else b"large",)
+
+    def accounts_of(self, hashes: Sequence[bytes]) -> Sequence[Sequence[bytes]]:
+        return [self.accounts(hash, Why.STANDS) for hash in hashes]
+
+
+@on_loop
+async def test_a_peer_whose_allocation_is_full_is_offered_what_goes_to_others(tmp_path: Path) -> None:
+    members: Members = []
+    async with (
+        StoreNode(tmp_path / "a", node_id="a", members=members) as a,
+        StoreNode(tmp_path / "b", node_id="b", members=members) as b,
+    ):
+        shards = [verified(random.Random(number).randbytes(8000)) for number in range(20)]
+        small = [shard for shard in shards if shard.hash[0] < 128]
+        other = next(shard for shard in shards if shard.hash[0] >= 128)
+        for node in (a, b):
+            node.disk.use(OfTwoDataSets())
+        await asyncio.to_thread(a.peers.put, "b", small[0])
+        with pytest.raises(errors.ResourceExhaustedError, match="does not fit"):
+            await asyncio.to_thread(a.peers.put, "b", small[1])
+        with pytest.raises(errors.ResourceExhaustedError, match="a moment ago"):
+            await asyncio.to_thread(a.peers.put, "b", small[1])
+        await asyncio.to_thread(a.peers.put, "b", other)
+        assert set(b.disk.hashes()) == {small[0].hash, other.hash}
 
 
 def verified(raw: bytes) -> VerifiedShard:

@@ -62,7 +62,7 @@ class StoreNode:
         self.members = members if members is not None else []
         self.digests = {digest.digest_id: digest for digest in digests}
         self.disk = DiskCache(root, quota_bytes, mode=mode)
-        self.peers = PeerClient(node_id, lambda: tuple(self.members), token)
+        self.peers = PeerClient(node_id, lambda: tuple(self.members), token, accounts=self.disk.accounts)
         self.meter = Meter(limit_bytes_per_s)
         self.known = KnownPlaces(node_id, lambda: tuple(self.members))
         self.placer = placer = Placer(node_id, self.disk, lambda: tuple(self.members), self.peers.put, self.known)

@@ -151,6 +151,10 @@ class DiskCache:
         """Whether it would be kept if there is room."""
         return bool(self._books.rules.accounts(hash, why))
 
+    def accounts(self, hash: bytes) -> Sequence[bytes]:
+        """Keys of those that it goes to when it comes by, by the rules of this node; none: it is not kept."""
+        return self._books.rules.accounts(hash, Why.PASSES)
+
     def may_stand_in(self, hash: bytes) -> bool:
         """Whether another node may keep it where this one has no room: it was ordered."""
         rules = self._books.rules

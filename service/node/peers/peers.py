@@ -56,7 +56,7 @@ class _Peer:
     busy: int = 0  # threads that work the orders off
     idle: list[PeerConnection] = field(default_factory=list)
     retired: bool = False
-    full_until_s: float = 0.0
+    full_until_s: dict[tuple[bytes, ...], float] = field(default_factory=dict)  # by the accounts that had no room
     older_until_s: float = 0.0  # it is asked without a reach: whoever is older serves what it is asked for as its owner
 
 
@@ -67,6 +67,8 @@ class PeerClient:
 
     Args:
       members: every live node, as the coordinator last said; another object whenever they are others.
+      accounts: those that a shard with that hash goes to, by the settings of data sets, which all nodes are told: one
+        that is full at a peer says nothing of others.
       trust: what comes from a peer that proves to hold `token` is not checked against its hash.
     """
 
@@ -76,11 +78,13 @@ class PeerClient:
         members: Callable[[], Sequence[types_pb2.NodeInfo]],
         token: str,
         *,
+        accounts: Callable[[bytes], Sequence[bytes]] = lambda hash: (),
         trust: bool = False,
         threads: int = _THREADS,
         threads_store: int = _THREADS_STORE,
     ) -> None:
         self._node_id, self._members, self._token, self._trust = node_id, members, token, trust
+        self._accounts = accounts
         self._addresses = OfMembers(members, lambda live: {node.node_id: node.data_address for node in live})
         self.mismatches = 0
         """Bodies that were not what was asked for, damaged or another's, since start."""
@@ -135,9 +139,10 @@ class PeerClient:
         Raises ResourceExhaustedError: it has no room, or had none a moment ago (unless the caller insists);
         NotFoundError: its chunk was ordered away; UnavailableError.
         """
+        accounts = tuple(self._accounts(shard.hash))
         with self._lock:
             peer = self._usable(node_id, _PUTS)
-            if not insist and peer.full_until_s > time.monotonic():
+            if not insist and peer.full_until_s.get(accounts, 0.0) > time.monotonic():
                 raise errors.ResourceExhaustedError(f"node {node_id} had no room a moment ago")
         size = len(shard.raw)
         header = entry.Header(entry.RAW, size, size, shard.crc32c, shard.crc32c, shard.hash)
@@ -146,7 +151,10 @@ class PeerClient:
         except errors.NeverFitsError:  # that shard, not the next
             raise
         except errors.ResourceExhaustedError:
-            peer.full_until_s = time.monotonic() + _FULL_S
+            now = time.monotonic()
+            with self._lock:
+                full = {key: until_s for key, until_s in peer.full_until_s.items() if until_s > now}
+                peer.full_until_s = {**full, accounts: now + _FULL_S}
             raise
 
     def members_changed(self) -> None:
