@@ -1,4 +1,4 @@
-"""Bytes and rates as people read them. Pure."""
+"""Bytes, rates and numbers of things as people read them. Pure."""
 
 from __future__ import annotations
 
@@ -11,6 +11,11 @@ def of_bytes(amount: float) -> str:
     while amount >= 999.5 and at < len(_UNITS) - 1:
         amount, at = amount / 1000, at + 1
     return f"{amount:.3g} {_UNITS[at]}"
+
+
+def many(count: float, one: str, several: str = "") -> str:
+    """`1 shard`, `2 shards`; with more words than one they are given: `many(n, "node is", "nodes are")`."""
+    return f"{count} {one if count == 1 else several or one + 's'}"
 
 
 def of_rate(amount: float) -> str:

@@ -245,5 +245,5 @@ async def test_a_warm_up_says_what_was_given_up_again_meanwhile(tmp_path: Path) 
         await asyncio.to_thread(store.asked.wait, 60)
         await node.source.give_up([digest.hashes[0].tobytes()])
         store.answers.set()
-        assert await warmed == "1 shards of it went again meanwhile"
+        assert await warmed == "1 shard of it went again meanwhile"
         assert await warm() == ""

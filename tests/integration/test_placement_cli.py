@@ -105,7 +105,7 @@ def test_jobs_are_sent_to_their_data(tool: Tool, racked: tuple[Racked, types_pb2
     records = reader.records()
     next(records)
     assert as_json(tool, "explain", "test")["placement"]["nodes"] == world.ids("c")
-    assert "kept on 1 nodes, those of host=three" in tool("explain", "test")[1]
+    assert "kept on 1 node, those of host=three" in tool("explain", "test")[1]
     assert len(list(records)) == 1499
     reader.close()
     for bad, code in (

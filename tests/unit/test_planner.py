@@ -225,10 +225,10 @@ def test_a_much_better_one_moves_when_it_has_shown_so_often_enough() -> None:
     planner = Planner(patience=Patience(confirmations=2))
     planner.replan(TWO, 0.0)
     better = with_rates(settled(planner, TWO), 1e8, 3e8)
-    for now, left in ((1.0, 2), (2.0, 1)):
+    for now, left in ((1.0, "2 more plans in a row"), (2.0, "1 more plan")):
         outcome = planner.replan(better, now)
         assert outcome.plan.allocations == {"d0": WHOLE}
-        assert outcome.refused == f"moving data would pay; {left} more plans in a row must find so first"
+        assert outcome.refused == f"moving data would pay; {left} must find so first"
     outcome = planner.replan(better, 3.0)
     assert outcome.plan.allocations == {"d1": WHOLE}
     assert [(one.name, one.was, one.becomes, one.rule) for one in outcome.decisions] == [

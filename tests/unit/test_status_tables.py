@@ -229,7 +229,7 @@ def test_a_directory_where_no_node_runs(tmp_path: Path, capsys: pytest.CaptureFi
     entry.write_bytes(b"x" * 1000)
     (entry.parent / "not an entry").touch()
     assert main(["status", str(tmp_path)]) == 0
-    assert f"no node runs in {tmp_path}; it holds 1 shards, 1.0 kB" in capsys.readouterr().out
+    assert f"no node runs in {tmp_path}; it holds 1 shard, 1.0 kB" in capsys.readouterr().out
     assert main(["status", "--service", str(tmp_path), "--json"]) == 0
     assert '"running": false, "entries": 1, "used_bytes": 1000' in capsys.readouterr().out
 
@@ -257,7 +257,7 @@ def test_problems_come_first_and_a_cluster_without_any_has_none() -> None:
         "3 shards that were not",
         "4 times a shard could not be kept: no room in its quota",
         "3 times its disk was full, or refused",
-        "2 shards from others did not have their hash",
+        "2 shards from others did not have the right hash",
         "10 shards are perhaps",
     ):
         assert any(word in line for line in found), word

@@ -16,6 +16,7 @@ from rich.filesize import decimal
 from rich.progress import Progress, TaskID
 
 from tfquiver import errors, plain_text
+from tfquiver.amounts import many
 from tfquiver.cli import calls
 from tfquiver.cli.dataset_commands import waiting
 from tfquiver.cli.status_tables import words
@@ -179,7 +180,7 @@ def _say(dataset: types_pb2.Dataset, told: dict[str, node_pb2.WarmProgress]) -> 
     for whom, its in told.items():
         if lacking := its.shards - its.resident_shards:
             why = plain_text.plain(its.trouble) or "it does not say why"
-            print(f"  {plain_text.plain(whom)} lacks {lacking} of {its.shards} shards: {why}")
+            print(f"  {plain_text.plain(whom)} lacks {lacking} of {many(its.shards, 'shard')}: {why}")
     if asked < total:
         print(f"  {decimal(total - asked)} are for nodes that are not there: see tfquiver status, and ask again")
     return ALL_RESIDENT if resident == total else NOT_ALL

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from tfquiver import errors
+from tfquiver.amounts import many
 from tfquiver.draws_and_weights import record_weights
 from tfquiver.draws_and_weights.record_weights import RecordWeights, Values
 
@@ -39,13 +40,13 @@ class UserWeights:
         return hash(self.hashed)
 
     def __repr__(self) -> str:
-        return f"<{len(self.values)} weights of records>"
+        return f"<{many(len(self.values), 'weight')} of records>"
 
     def of(self, name: str, content_root: bytes, records: int) -> RecordWeights:
         """Those of the data set of this name. Raises InvalidArgumentError: they are of another."""
         if len(self.values) != records:
             raise errors.InvalidArgumentError(
-                f"{self.where}: {len(self.values)} weights; data set {name!r} has {records} records"
+                f"{self.where}: {many(len(self.values), 'weight')}; data set {name!r} has {many(records, 'record')}"
             )
         if self.content_root not in (b"", content_root):
             raise errors.InvalidArgumentError(f"{self.where}: weights of other data than data set {name!r} has")

@@ -9,6 +9,7 @@ from typing import Any
 import grain
 
 from tfquiver import errors
+from tfquiver.amounts import many
 from tfquiver.dataset_arguments.option_groups import Connection, FirstUse, Reading
 from tfquiver.dataset_arguments.orders import Order, Replay, Shuffled
 from tfquiver.grain.iterator import QuiverIterator
@@ -87,7 +88,7 @@ class QuiverDataset(grain.IterDataset[Any]):
         return QuiverIterator(self._records, self._share, self._element)
 
     def __str__(self) -> str:
-        return f"QuiverDataset({self._records.num_records} records)"
+        return f"QuiverDataset({many(self._records.num_records, 'record')})"
 
     def _element(self, batch: Batch) -> Any:
         if self._decode_batch is not None:

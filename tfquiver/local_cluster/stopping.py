@@ -10,6 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from tfquiver import durable, errors
+from tfquiver.amounts import many
 from tfquiver.cache_directory import up_file
 
 NODE_LOCK = "node.lock"
@@ -135,4 +136,4 @@ def end(lock: Path, pid: int, what: str, within_s: float) -> None:
 
 
 def _readers(count: int) -> str:
-    return "1 reader is" if count == 1 else f"{count} readers are"
+    return many(count, "reader is", "readers are")

@@ -8,6 +8,7 @@ from __future__ import annotations
 import numpy as np
 
 from tfquiver import errors
+from tfquiver.amounts import many
 from tfquiver.digests.digest import Digest
 from tfquiver.hash_prefixes_and_sorted_numbers.sorted_numbers import distinct
 
@@ -22,8 +23,9 @@ class Derivation:
         self._first = np.searchsorted(self._row, np.arange(source.num_shards), "left")
         if source.num_records != derived.num_records or len(distinct(self._row)) != source.num_shards:
             raise errors.InvalidArgumentError(
-                f"data set {derived.name!r} has not been made of {source.name!r}: {derived.num_records} records in "
-                f"{derived.num_shards} shards, of {source.num_records} in {source.num_shards}"
+                f"data set {derived.name!r} has not been made of {source.name!r}: "
+                f"{many(derived.num_records, 'record')} in "
+                f"{many(derived.num_shards, 'shard')}, of {source.num_records} in {source.num_shards}"
             )
 
     @property

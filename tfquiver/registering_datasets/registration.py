@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, TypeVar
 import grpc
 
 from tfquiver import errors
+from tfquiver.amounts import many
 from tfquiver.dataset_arguments.option_groups import Progress
 from tfquiver.digests.file_entry import FileEntry
 from tfquiver.grpc_plumbing import rpc
@@ -223,7 +224,7 @@ class Registrar:
             lambda: self._coordinator.PutWeights.future(
                 parts(), metadata=self._metadata, timeout=self._deadline_s + len(data) / _SLOWEST_BYTES_PER_S
             ),
-            f"giving the coordinator at {self._address} the weights of {len(weights.values)} records",
+            f"giving the coordinator at {self._address} the weights of {many(len(weights.values), 'record')}",
         )
 
     def resume(self, request: coordinator_pb2.ResumeRequest) -> coordinator_pb2.ResumeReply:

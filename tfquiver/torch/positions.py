@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from tfquiver import errors
+from tfquiver.amounts import many
 
 _VERSION = 1
 _MOST_BITMAP_BYTES = 32 << 20
@@ -68,7 +69,8 @@ def check(position: Position, reader: int, readers: int, digest: str) -> None:
         raise errors.InvalidArgumentError("the state_dict is of another data set: its files differ")
     if position.readers != readers:
         raise errors.InvalidArgumentError(
-            f"the state_dict is of {position.readers} readers (ranks times workers), and here are {readers}: go on "
+            f"the state_dict is of {many(position.readers, 'reader')} (ranks times workers), and here are "
+            f"{readers}: go on "
             "with as many ranks and workers as there were"
         )
     if position.reader != reader:

@@ -14,6 +14,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from tfquiver import errors
+from tfquiver.amounts import many
 from tfquiver.node_daemon.greeting import greeted
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2
 from tfquiver.reader.native import Opening
@@ -80,7 +81,8 @@ class Resumed:
                     return
                 if time.monotonic() > give_up_at:
                     raise errors.UnavailableError(
-                        f"{seen} of the {self.readers} readers of this epoch have come within {_ALL_S:.0f} s: go on "
+                        f"{seen} of {many(self.readers, 'reader')} of this epoch have come within {_ALL_S:.0f} s: "
+                        "go on "
                         "with as many ranks and workers as there were, each with its own state"
                     )
                 time.sleep(pause_s)

@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tfquiver import errors
+from tfquiver.amounts import many
 from tfquiver.digests.derived_uris import uri_of
 from tfquiver.digests.digest import Digest
 from tfquiver.digests.file_entry import FileEntry
@@ -81,7 +82,7 @@ def check(row: DerivedRow, records: npt.NDArray[np.uint32]) -> None:
     """`records`: of each shard of the input. Raises InvalidArgumentError naming the row."""
     where = f"rows: row {row.row}"
     if row.row >= len(records):
-        raise errors.InvalidArgumentError(f"{where}: the input has {len(records)} shards")
+        raise errors.InvalidArgumentError(f"{where}: the input has {many(len(records), 'shard')}")
     if not 1 <= len(row.parts) <= MOST_PARTS:
         raise errors.InvalidArgumentError(f"{where}: {len(row.parts)} parts; it is 1 to {MOST_PARTS}")
     for part in row.parts:
@@ -92,7 +93,8 @@ def check(row: DerivedRow, records: npt.NDArray[np.uint32]) -> None:
     made = sum(part.records for part in row.parts)
     if made != int(records[row.row]):
         raise errors.InvalidArgumentError(
-            f"{where}: {made} records, where that shard of the input has {int(records[row.row])}: the function must "
+            f"{where}: {many(made, 'record')}, where that shard of the input has {int(records[row.row])}: the "
+            "function must "
             "make one element of each record"
         )
 

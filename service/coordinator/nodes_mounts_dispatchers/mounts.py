@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
+from tfquiver.amounts import many
 from tfquiver.clock import Clock
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2 as pb2
 
@@ -69,9 +70,8 @@ class Mounts:
         count += sum(away.get(one, 0) for _, away in self._away.values() for one in digest_ids)
         if not count:
             return ""
-        if count == 1:
-            return f"1 mount, or trainer that materializes it, reads {called}"
-        return f"{count} mounts, or trainers that materialize it, read {called}"
+        who = "mount, or trainer that materializes it, reads", "mounts, or trainers that materialize it, read"
+        return f"{many(count, *who)} {called}"
 
     def _forget_away(self) -> None:
         since = self._clock.now() - KEPT_S

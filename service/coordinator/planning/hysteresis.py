@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
-from tfquiver.amounts import of_bytes
+from tfquiver.amounts import many, of_bytes
 from tfquiver.service.coordinator.planning import changes
 from tfquiver.service.coordinator.planning.moves import HOUR_S, Move, MoveBudget, move
 from tfquiver.service.coordinator.planning.worth import Valuing, worth_of
@@ -80,7 +80,10 @@ class Hysteresis:
             if self._confirmed < self._patience.confirmations:
                 left = self._patience.confirmations - self._confirmed
                 return Verdict(
-                    None, why="again", refused=f"moving data would pay; {left} more plans in a row must find so first"
+                    None,
+                    why="again",
+                    refused=f"moving data would pay; {many(left, 'more plan', 'more plans in a row')} must find so "
+                    "first",
                 )
         if not self._budget.take(moved.evicted_bytes, view.cache_bytes, now):
             said = f"{of_bytes(moved.evicted_bytes)} that jobs read would go, more than may within an hour"

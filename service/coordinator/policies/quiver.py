@@ -7,7 +7,7 @@ from statistics import fmean
 
 import numpy as np
 
-from tfquiver.amounts import of_bytes
+from tfquiver.amounts import many, of_bytes
 from tfquiver.service.coordinator.policies.choice import Options, choose
 from tfquiver.service.coordinator.policies.interface import (
     MODES,
@@ -126,4 +126,6 @@ def _measured(accelerators: Ints, benefits: Floats, probed: int) -> str:
     least, most = float(benefits.min()), float(benefits.max())
     spread = f"{least:.2f}" if least == most else f"{least:.2f} to {most:.2f}"
     all_of_them = int(accelerators.sum())
-    return f"t_miss/t_hit {spread} on {all_of_them} accelerators ({probed} of {len(benefits)} jobs probed)"
+    return (
+        f"t_miss/t_hit {spread} on {many(all_of_them, 'accelerator')} ({probed} of {many(len(benefits), 'job')} probed)"
+    )

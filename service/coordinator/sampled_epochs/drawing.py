@@ -8,6 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tfquiver import errors
+from tfquiver.amounts import many
 from tfquiver.draws_and_weights.drawn_shards import MOST_DRAWS, MOST_STAGES, DrawnShards, are_stages
 from tfquiver.draws_and_weights.record_picks import MOST_PICK_BYTES, RecordPicks, record_picks
 from tfquiver.plain_text import plain
@@ -76,7 +77,8 @@ def _wrong_picks(picks: RecordPicks, shards: npt.NDArray[np.uint32], population:
     largest = int(shards[np.argmax(population.records[shards])])
     if picks.pick_bytes(int(population.records[largest])) > MOST_PICK_BYTES:
         return (
-            f"shard {largest} has {population.records[largest]} records, of which none can be picked in {picks.planes} "
+            f"shard {largest} has {many(int(population.records[largest]), 'record')}, of which none can be picked "
+            f"in {picks.planes} "
             f"planes: at most {8 * MOST_PICK_BYTES // picks.planes}. Cut smaller shards (FirstUse(cut=))"
         )
     return ""

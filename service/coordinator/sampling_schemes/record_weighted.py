@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from tfquiver.amounts import many
 from tfquiver.draws_and_weights.record_picks import MOST_PLANES, RecordPicks
 from tfquiver.service.coordinator.sampling_schemes import picking
 from tfquiver.service.coordinator.sampling_schemes.arguments.numbers import checked_draws, number, truth
@@ -44,7 +45,8 @@ class RecordsByWeight:
         values, count = population.record_weights, max(1, round(self._epoch_share * population.all_records))
         if count > (most := int(np.count_nonzero(values))):
             raise ValueError(
-                f"epoch_share={self._epoch_share:g}: {count} records without replacement; {most} have weights above 0"
+                f"epoch_share={self._epoch_share:g}: {many(count, 'record')} without replacement; "
+                f"{many(most, 'has a weight', 'have weights')} above 0"
             )
         seed = picking.picks_seed(chance.epoch_seed)
         most_key = picking.most_key(seed, values, count)

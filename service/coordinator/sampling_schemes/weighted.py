@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 
+from tfquiver.amounts import many
 from tfquiver.service.coordinator.sampling_schemes.arguments.numbers import checked_draws, number, weights
 from tfquiver.service.coordinator.sampling_schemes.arguments.patterns import check_all_used, first_matches
 from tfquiver.service.coordinator.sampling_schemes.chance import Chance
@@ -80,7 +81,9 @@ class Weighted:
                 raise ValueError("weights: every file that has records has the weight 0")
             return of_shards
         if len(self._weights) != population.shards:
-            raise ValueError(f"weights: {len(self._weights)} numbers; the data set has {population.shards} shards")
+            raise ValueError(
+                f"weights: {many(len(self._weights), 'number')}; the data set has {many(population.shards, 'shard')}"
+            )
         return self._weights
 
 

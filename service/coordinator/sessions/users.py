@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from tfquiver.amounts import many
 from tfquiver.service.coordinator.sessions.session import Session
 
 _NAMED = 3  # jobs, of many
@@ -33,7 +34,7 @@ class Users:
     def said(self, called: str, now: float) -> str:
         """Who they are, as a sentence about the data set that is called so; "": there are none."""
         if self.readers:
-            return f"1 reader reads {called}" if self.readers == 1 else f"{self.readers} readers read {called}"
+            return f"{many(self.readers, 'reader reads', 'readers read')} {called}"
         if not self.between:
             return ""
         jobs = [f"{job} (read it {now - last:.0f} s ago)" for job, last in self.between[:_NAMED]]

@@ -11,6 +11,7 @@ from absl import logging
 from rich.filesize import decimal
 
 from tfquiver import errors
+from tfquiver.amounts import many
 from tfquiver.digests.digest import Digest
 from tfquiver.hash_prefixes_and_sorted_numbers.prefixes import of_rows
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2, node_pb2, types_pb2
@@ -97,7 +98,7 @@ class Warming:
         told = run.progress()
         told.over = True
         if gone and not told.trouble:
-            told.trouble = f"{len(gone)} shards of it went again meanwhile"
+            told.trouble = f"{many(len(gone), 'shard')} of it went again meanwhile"
         yield told
 
     def _own(self) -> set[str]:

@@ -16,6 +16,7 @@ from typing import Any, TypeVar
 from absl import logging
 
 from tfquiver import errors
+from tfquiver.amounts import many
 
 T = TypeVar("T")
 
@@ -90,8 +91,10 @@ class BoundedReads:
     def no_place(self, what: str) -> errors.UnavailableError:
         """What is said to who has waited for nothing."""
         return errors.UnavailableError(
-            f"{what}: no place to read it: of {self.origin} {len(self._under_way)} reads are under way, and nothing "
-            f"has come for {self.wait_s:g} s; {self.hung} more hang. Is it gone? Other stores are read as before"
+            f"{what}: no place to read it: of {self.origin} {many(len(self._under_way), 'read is', 'reads are')} "
+            f"under way, and nothing has come for {self.wait_s:g} s; {many(self.hung, 'more hangs', 'more hang')}. "
+            "Is it "
+            "gone? Other stores are read as before"
         )
 
     async def close(self) -> None:
@@ -128,7 +131,7 @@ class BoundedReads:
         if self._closed:
             raise errors.CancelledError_(f"{what}: the node is stopping")
         if self.hung >= self._most_hung:
-            raise errors.UnavailableError(f"{what}: {self.hung} reads of {self.origin} hang already: is it gone?")
+            raise errors.UnavailableError(f"{what}: {self._hanging()} already: is it gone?")
         running = asyncio.get_running_loop().run_in_executor(self._pool, copy_context().run, read, *arguments)
         was_at: object = object()
         while was_at != (was_at := at()):
@@ -142,8 +145,11 @@ class BoundedReads:
             "%s: a read hangs; it has not kept its deadline (%d such now of %s)", what, self.hung, self.origin
         )
         raise errors.UnavailableError(
-            f"{what}: the read has not come back within {self._limit_s:g} s ({self.hung} reads of {self.origin} hang)"
+            f"{what}: the read has not come back within {self._limit_s:g} s ({self._hanging()})"
         )
+
+    def _hanging(self) -> str:
+        return many(self.hung, f"read of {self.origin} hangs", f"reads of {self.origin} hang")
 
     def _ended(self, task: asyncio.Task[Any]) -> None:
         del self._under_way[task]

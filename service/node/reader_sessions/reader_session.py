@@ -22,6 +22,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tfquiver import errors
+from tfquiver.amounts import many
 from tfquiver.errors import ProtocolError, TfquiverError
 from tfquiver.service.node.reader_sessions.acknowledgements import MAX_BY_ACK, MAX_BY_LEASE, Acknowledgements
 from tfquiver.service.node.reader_sessions.instructions import (
@@ -225,7 +226,9 @@ class ReaderSession:
         owner = self._sent.pop(shard)
         count = self._bad[shard] = self._bad.get(shard, 0) + 1
         if count >= BAD_LIMIT:
-            self._fail(shard, errors.DataLossError(f"{self.name_of(shard)}: {count} copies came damaged"))
+            self._fail(
+                shard, errors.DataLossError(f"{self.name_of(shard)}: {many(count, 'copy', 'copies')} came damaged")
+            )
         else:
             self._free.add(shard)
             self._unsent_bytes += int(self.lengths_bytes[shard])

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator, Sequence, Set
 from absl import logging
 
 from tfquiver import errors
+from tfquiver.amounts import many
 from tfquiver.digests.derived_uris import is_derived
 from tfquiver.digests.digest import Digest, ShardRef
 from tfquiver.logs import about
@@ -191,7 +192,8 @@ class ShardSource:
             await self._inserts.still(coming)
         if stay := await asyncio.to_thread(self._given_up, hashes):
             raise errors.ResourceExhaustedError(
-                f"node {self._node_id}: its disk does not let go of {stay} shards: is it read-only? Its log says why"
+                f"node {self._node_id}: its disk does not let go of {many(stay, 'shard')}: is it read-only? Its log "
+                "says why"
             )
 
     def _given_up(self, hashes: Sequence[bytes]) -> int:

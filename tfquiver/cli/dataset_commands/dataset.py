@@ -13,6 +13,7 @@ from typing import Any
 from rich.filesize import decimal
 
 from tfquiver import errors, plain_text
+from tfquiver.amounts import many
 from tfquiver.cli import calls
 from tfquiver.cli.dataset_commands import cache_setting, names, placing, states
 from tfquiver.cli.dataset_commands import commands as named
@@ -225,7 +226,9 @@ def _named(datasets: list[types_pb2.Dataset], name: str) -> types_pb2.Dataset:
         found = [dataset for dataset in datasets if dataset.digest_id.hex().startswith(name.lower())]
     if len(found) > 1:
         ids = ", ".join(dataset.digest_id.hex()[:12] for dataset in found)
-        raise errors.InvalidArgumentError(f"{name!r} names {len(found)} data sets: give one of the digest ids {ids}")
+        raise errors.InvalidArgumentError(
+            f"{name!r} names {many(len(found), 'data set')}: give one of the digest ids {ids}"
+        )
     if not found:
         known = ", ".join(sorted({dataset.name for dataset in datasets})[:10])
         there = "none that you may read is (its owner shares one: tfquiver dataset share)"
@@ -253,11 +256,11 @@ def _print(told: dict[str, Any], as_json: bool, more: Mapping[str, str] | None =
         print(json.dumps(told))
         return
     cache = told["cache"]
-    records = f", {told['records']} records" if told["records"] else ""  # files of any kind have none
+    records = f", {many(told['records'], 'record')}" if told["records"] else ""  # files of any kind have none
     lines = {
         "data set": told["name"],
         "digest id": told["digest_id"],
-        "size": f"{decimal(told['size_bytes'])} in {told['shards']} shards{records}",
+        "size": f"{decimal(told['size_bytes'])} in {many(told['shards'], 'shard')}{records}",
         "cache": _meaning(cache),
     }
     if "allocation_bytes" in cache:
@@ -268,7 +271,7 @@ def _print(told: dict[str, Any], as_json: bool, more: Mapping[str, str] | None =
         each = decimal(told["size_bytes"] // cache["chunks"])
         lines["chunks"] = f"{cache['chunks']} of {each}, from {_partitions(cache['partitions'])}; {cache['rotation']}"
     if "loading" in told:
-        lines["now"] = f"{len(told['loading'])} chunks to load, {len(told['leaving'])} to evict"
+        lines["now"] = f"{many(len(told['loading']), 'chunk')} to load, {len(told['leaving'])} to evict"
     if "rule" in (placed := told.get("placement", {})):  # `show` asks what it comes to; else it is the rule alone
         lines["kept on"] = placing.text(placed)
         if moving := placing.progress(placed):

@@ -23,6 +23,7 @@ from rich.table import Column, Table
 from rich.text import Text
 
 from tfquiver import durable, errors, plain_text
+from tfquiver.amounts import many
 from tfquiver.cli import calls
 from tfquiver.cluster_address.service_name import coordinator_address
 from tfquiver.dataset_arguments.user_weights import user_weights
@@ -128,8 +129,8 @@ def _build(arguments: argparse.Namespace) -> int:
     token = calls.token(arguments)
     files, accesses = listed(arguments.pattern)
     journal = output.with_name(output.name + ".journal")
-    with _bar(console, TextColumn("{task.fields[records]:,} records")) as bar:
-        task = bar.add_task(f"{len(files)} files", total=sum(file.size_bytes for file in files), records=0)
+    with _bar(console, TextColumn("records: {task.fields[records]:,}")) as bar:
+        task = bar.add_task(many(len(files), "file"), total=sum(file.size_bytes for file in files), records=0)
         digest = digest_build.build(
             files,
             policy,
@@ -168,7 +169,7 @@ def _weights(arguments: argparse.Namespace) -> int:
         durable.write(arguments.output, [made.to_bytes()], 0o666)  # the umask says
     except OSError as error:
         raise errors.from_os_error(error, str(arguments.output)) from error
-    text = f"{arguments.output}: weights of {digest.num_records} records of {digest.name!r}"
+    text = f"{arguments.output}: weights of {many(digest.num_records, 'record')} of {digest.name!r}"
     calls.console().print(plain_text.plain(text), soft_wrap=True)
     return 0
 
@@ -189,7 +190,9 @@ def _verify(arguments: argparse.Namespace) -> int:
             about = "" if problem.uri in problem.what else f"{problem.uri}{at}: "
             bar.console.print(plain_text.plain(f"{about}{problem.what}"), soft_wrap=True)
     console.print(
-        f"{problems} problems" if problems else f"content: sound; {digest.num_shards} shards have their hashes"
+        many(problems, "problem")
+        if problems
+        else f"content: sound; {many(digest.num_shards, 'shard has its hash', 'shards have their hashes')}"
     )
     return 1 if problems else 0
 
@@ -234,7 +237,7 @@ def _print(digest: Digest, path: Path, with_files: bool) -> None:
         table.add_row("mean shard", f"{digest.size_bytes // digest.num_shards:,} bytes")
     console.print(table)
     if not with_files and len(digest.files) > _MANY:
-        console.print(f"{len(digest.files)} files; --files lists them")
+        console.print(f"{many(len(digest.files), 'file')}; --files lists them")
         return
     files = Table(
         Column("file", overflow="fold"), "bytes", "compression", Column("generation", overflow="fold"), "shards"

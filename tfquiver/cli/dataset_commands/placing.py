@@ -11,6 +11,7 @@ from typing import Any
 from rich.filesize import decimal
 
 from tfquiver import errors
+from tfquiver.amounts import many
 from tfquiver.cli import calls
 from tfquiver.cli.status_tables.words import short
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2, types_pb2
@@ -130,12 +131,12 @@ def progress(placed: dict[str, Any]) -> str:
     going, no_room = (sum(int(one[key]) for one in reports) for key in ("to_go_shards", "no_room_shards"))
     said = []
     if shards and placed.get("settled"):
-        many = f"{shards} shard{'s' * (shards > 1)} ({decimal(size_bytes)})"
-        return f"no room there for {many}: what has none stays where it is"
+        these = f"{many(shards, 'shard')} ({decimal(size_bytes)})"
+        return f"no room there for {these}: what has none stays where it is"
     if shards:
-        said.append(f"{shards} shard{'s' * (shards > 1)} ({decimal(size_bytes)}) to move")
+        said.append(f"{many(shards, 'shard')} ({decimal(size_bytes)}) to move")
     if no_room:
-        said.append(f"{no_room} of them find no room")
+        said.append(f"{many(no_room, 'of them finds', 'of them find')} no room")
     if going:
         said.append(f"{going} to be given up where they were")
     return ", ".join(said)

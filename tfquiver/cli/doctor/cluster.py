@@ -8,6 +8,7 @@ from contextlib import ExitStack
 from typing import Any
 
 from tfquiver import errors
+from tfquiver.amounts import many
 from tfquiver.cli import calls
 from tfquiver.cli.doctor import versions
 from tfquiver.cli.doctor.finding import Finding, Verdict, fail, ok, skip, warn
@@ -172,7 +173,11 @@ def _reach(nodes: Sequence[types_pb2.NodeInfo], token: str, told: Collection[str
         yield fail(what, f"{how}: {_some(wrong)}", do)
     elif tried:
         said = f"{_ways(tried)} tried, the slowest took {slowest_us / 1000:.0f} ms"
-        yield ok(what, said + (f"; {older} nodes are older, and were not asked to" if older else ""))
+        yield ok(
+            what,
+            said
+            + (f"; {many(older, 'node is older, and was', 'nodes are older, and were')} not asked to" if older else ""),
+        )
     elif not nodes:
         yield skip(what, "not tried: no node answers", "mend that first")
     elif away:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from tfquiver.amounts import of_bytes
+from tfquiver.amounts import many, of_bytes
 from tfquiver.cli.doctor.finding import Finding, ok, skip, warn
 
 WHAT = "endurance"
@@ -88,7 +88,7 @@ def _by_its_count(name: str, wear: Wear, more: str) -> Finding:
         return warn(WHAT, said, f"have another one at hand: what is cached are copies only; and {_WRITE_LESS}")
     if wear.on_days and wear.used >= _LEAST_USED:
         left_days = wear.on_days * (1 - wear.used) / wear.used
-        said += f", in {wear.on_days:.0f} days"
+        said += f", in {many(round(wear.on_days), 'day')}"
         if left_days < LEAST_DAYS_LEFT:
-            return warn(WHAT, f"{said}: the rest is for {left_days:.0f} days", _WRITE_LESS)
+            return warn(WHAT, f"{said}: the rest is for {many(round(left_days), 'day')}", _WRITE_LESS)
     return ok(WHAT, said)

@@ -6,7 +6,7 @@ import time
 from collections.abc import Iterator
 
 from tfquiver import errors, stores
-from tfquiver.amounts import of_bytes, of_rate
+from tfquiver.amounts import many, of_bytes, of_rate
 from tfquiver.cli.doctor.finding import Finding, fail, ok, warn
 from tfquiver.plain_text import of_error, plain
 from tfquiver.stores.object_store import ObjectInfo, ObjectStore
@@ -30,7 +30,7 @@ def findings(pattern: str) -> Iterator[Finding]:
         yield fail(what, "nothing is there", "name files, as in gs://bucket/train-*")
         return
     total = sum(one.size_bytes for one in found)
-    yield ok(what, f"{len(found)} objects, {of_bytes(total)}, listed in {took_s:.2f} s")
+    yield ok(what, f"{many(len(found), 'object')}, {of_bytes(total)}, listed in {took_s:.2f} s")
     yield _read(store, max(found, key=lambda one: one.size_bytes))
 
 

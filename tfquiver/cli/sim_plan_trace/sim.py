@@ -13,6 +13,7 @@ from typing import Any
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 from tfquiver import errors
+from tfquiver.amounts import many
 from tfquiver.cli import calls
 from tfquiver.cli.sim_plan_trace import sim_view
 from tfquiver.cli.sim_plan_trace.sim_view import Run
@@ -123,7 +124,10 @@ def _simulated(scenario: Scenario, workload: Workload) -> Iterator[Run]:
 def warn(policy: Shipping) -> None:
     """Of a policy that fails the plan before goes on, as in a coordinator, where the log says so."""
     if policy.failures:
-        print(f"tfquiver: {plain(policy.failure)} ({policy.failures} times; the plan before stayed)", file=sys.stderr)
+        print(
+            f"tfquiver: {plain(policy.failure)} ({many(policy.failures, 'time')}; the plan before stayed)",
+            file=sys.stderr,
+        )
 
 
 def progress() -> Progress:

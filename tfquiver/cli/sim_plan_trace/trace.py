@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from tfquiver import durable, errors, plain_text
+from tfquiver.amounts import many
 from tfquiver.cli import calls
 from tfquiver.cli.sim_plan_trace import durations, reading_jobs
 from tfquiver.cluster_address.service_name import coordinator_address
@@ -86,7 +87,7 @@ def _record(arguments: argparse.Namespace) -> int:
 def _summary(recorder: Recorder) -> str:
     silent = recorder.silent
     return (
-        f"{recorder.jobs - silent} jobs, of which {recorder.reading} still read"
+        f"{many(recorder.jobs - silent, 'job')}, of which {recorder.reading} still read"
         + (f"; {silent} read nothing, or with an op or node too old to say what" if silent else "")
         + ("; those that came later are left out" if recorder.full else "")
     )

@@ -12,6 +12,7 @@ from rich.console import Console
 from rich.filesize import decimal
 
 from tfquiver import errors
+from tfquiver.amounts import many
 from tfquiver.cli import calls
 from tfquiver.cli.calls import cut, table
 from tfquiver.cli.status_and_explain import explained_names
@@ -63,11 +64,11 @@ def _run(arguments: argparse.Namespace) -> int:
 
 
 def _placement(placed: Mapping[str, Any]) -> str:
-    nodes = f"kept on {len(placed['nodes'])} nodes, those of {plain(placed['selector']) or 'all'}"
+    nodes = f"kept on {many(len(placed['nodes']), 'node')}, those of {plain(placed['selector']) or 'all'}"
     copies = f", {placed['replicas']} of each shard" if placed["replicas"] > 1 else ""
     racks = ", each rack by itself" if placed["rack_local"] else ""
     shards, size = placed["moving_shards"], decimal(placed["moving_bytes"])
-    moving = f"; {shards} shards ({size}) are still to move there" if shards else ""
+    moving = f"; {many(shards, 'shard')} ({size}) still to move there" if shards else ""
     return f"{nodes}{copies}{racks}{moving}"
 
 
@@ -110,7 +111,7 @@ def show(told: Mapping[str, Any], console: Console) -> None:
     for job, steps in told.get("steps", {}).items():
         console.print(f"  {_steps(plain(job), steps)}", highlight=False)
     if more_jobs := told.get("more_jobs"):
-        console.print(f"  and {_number(more_jobs, 'job')} more: tfquiver explain JOB says it of each", highlight=False)
+        console.print(f"  and {many(more_jobs, 'job')} more: tfquiver explain JOB says it of each", highlight=False)
     shares = table("", "cache", "hits", "reads", "from store", "limit")
     finished = bool(told.get("finished"))
     shares.add_row("at last" if finished else "now", *_cells(told["gets"]))
@@ -141,7 +142,9 @@ def _probe(job: str, probe: Mapping[str, Any]) -> str:
 def _resident(resident: Mapping[str, Any]) -> str:
     """Of the data set, by ResidentShare."""
     here, whole = resident["resident_bytes"], resident["size_bytes"]
-    chunks = f", {resident['resident_chunks']} of {resident['chunks']} chunks whole" if resident["chunks"] else ""
+    chunks = (
+        f", {resident['resident_chunks']} of {many(resident['chunks'], 'chunk')} whole" if resident["chunks"] else ""
+    )
     when = "cached now" if not resident["age_s"] else "cached when it was last read"
     return f"{when}: {words.share(here, whole)} of the data set ({decimal(here)} of {decimal(whole)}){chunks}"
 
@@ -152,25 +155,21 @@ def _computed(computed: Mapping[str, Any]) -> str:
     cpu, saved = computed["cpu_s"] / shards, computed["saved_cpu_s"] / shards
     pays = f"keeping it saves {saved:.3g} s of CPU a shard" if computed["pays"] else "keeping it saves no CPU"
     return (
-        f"computed, measured on {_number(computed['shards'], 'shard')}: {cpu:.3g} s of CPU for one, reading what it "
+        f"computed, measured on {many(computed['shards'], 'shard')}: {cpu:.3g} s of CPU for one, reading what it "
         f"became {cpu - saved:.3g} s; {decimal(computed['made_bytes'] // shards)} in place of "
         f"{decimal(computed['input_bytes'] // shards)}; one process computes {_rate(computed['bytes_per_s'])}: {pays}"
     )
 
 
 def _steps(job: str, steps: Mapping[str, Any]) -> str:
-    who = f"{_number(steps['accelerators'], 'accelerator')} in {_number(steps['processes'], 'process', 'es')}"
+    who = f"{many(steps['accelerators'], 'accelerator')} in {many(steps['processes'], 'process', 'processes')}"
     if steps["step_s"] is None:
         return f"{job}: {who}"
-    records = f" of {steps['batch_records']} records" if steps["batch_records"] else ""
+    records = f" of {many(steps['batch_records'], 'record')}" if steps["batch_records"] else ""
     share = steps["waited_share"]
     waited = "" if share is None else f", {share:.0%} of its time without data"
     times = f"{1000 * steps['step_s']:.3g} ms and {1000 * steps['between_s']:.3g} ms until the next"
     return f"{job}: {who}; steps{records}: {times}{waited}"
-
-
-def _number(count: int, of: str, more: str = "s") -> str:
-    return f"{count} {of}{more if count != 1 else ''}"
 
 
 def _cells(share: Mapping[str, Any]) -> tuple[str, ...]:

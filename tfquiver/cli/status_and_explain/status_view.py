@@ -13,6 +13,7 @@ from rich.filesize import decimal
 from rich.text import Text
 
 from tfquiver import plain_text
+from tfquiver.amounts import many
 from tfquiver.cli import calls
 from tfquiver.cli.calls import cut, table
 from tfquiver.cli.status_tables import activity, mounts_view, nodes_view, sessions_view, words, workers_view
@@ -80,17 +81,27 @@ def problems(status: Mapping[str, Any]) -> list[str]:
     for node in answering:
         name = f"node {short(node['node_id'])}"
         if count := node.get("corrupt_entries"):
-            found.append(f"{name}: {count} entries were damaged and have been fetched again: look after its disk")
+            found.append(
+                f"{name}: {many(count, 'entry was damaged and has', 'entries were damaged and have')} been fetched "
+                "again: look after its disk"
+            )
         if count := node.get("peer_mismatches"):
-            found.append(f"{name}: peers sent it {count} shards that were not what it asked for; its log names them")
+            found.append(
+                f"{name}: peers sent it {many(count, 'shard that was', 'shards that were')} not what it asked for; "
+                "its log names them"
+            )
         by_disk, damaged = node.get("refused_by_disk", 0), node.get("refused_damaged", 0)
         if by_disk:
-            found.append(f"{name}: {by_disk} times its disk was full, or refused to keep a shard; its log says why")
+            found.append(
+                f"{name}: {many(by_disk, 'time')} its disk was full, or refused to keep a shard; its log says why"
+            )
         if damaged:
-            found.append(f"{name}: {damaged} shards from others did not have their hash, and were not kept")
+            found.append(
+                f"{name}: {many(damaged, 'shard')} from others did not have the right hash, and what came was not kept"
+            )
         without_room = node.get("refused_inserts", 0) - by_disk - damaged
         if without_room and not is_limited and node["used_bytes"] <= _FULL * node["quota_bytes"]:
-            found.append(f"{name}: {without_room} times a shard could not be kept: no room in its quota")
+            found.append(f"{name}: {many(without_room, 'time')} a shard could not be kept: no room in its quota")
     found += workers_view.lost(status["lost_dispatchers"])
     found += workers_view.problems(status["dispatchers"])
     found += mounts_view.problems(status.get("mounts", ()))
@@ -112,8 +123,8 @@ def problems(status: Mapping[str, Any]) -> list[str]:
         if count := info["shortfall"]:
             what = info["dataset"] or info["digest_id"][:8]
             found.append(
-                f"job {job(info)}, data set {what}, epoch {info['epoch']}: {count} shards are perhaps not delivered: "
-                "their reader was lost after the end"
+                f"job {job(info)}, data set {what}, epoch {info['epoch']}: {many(count, 'shard is', 'shards are')} "
+                "perhaps not delivered: the reader was lost after the end"
             )
     return found
 
@@ -227,14 +238,14 @@ def _saved(its: Mapping[str, Any], silent: int = 0) -> str:
     with contextlib.suppress(ValueError, OverflowError, OSError):  # no date: of a clock that was wrong, or of a liar
         since = f" since {datetime.date.fromtimestamp(its['since_s'])}" if its["since_s"] else ""
     money = f"{its['money']:,.2f}: " if its.get("money") is not None else ""
-    without = f" (not counted: {silent} node{'s' * (silent > 1)} that cannot be asked)" if silent else ""
+    without = f" (not counted: {many(silent, 'node')} that cannot be asked)" if silent else ""
     return (
-        f"saved {money}{decimal(its['bytes'])} and {its['requests']:,} requests{since}: "
+        f"saved {money}{decimal(its['bytes'])} and {its['requests']:,} request{'s' * (its['requests'] != 1)}{since}: "
         f"{decimal(its['served_bytes'])} given to readers, {decimal(its['store_bytes'])} read from the store{without}"
     )
 
 
 def cold(told: Mapping[str, Any]) -> str:
     """No node, no counters but those that stay: what is on the disk."""
-    holds = f"{told['entries']} shards, {decimal(told['used_bytes'])}; digests: {told['digests']}"
+    holds = f"{many(told['entries'], 'shard')}, {decimal(told['used_bytes'])}; digests: {told['digests']}"
     return f"no node runs in {plain_text.plain(told['cache_dir'])}; it holds {holds}\n{_saved(told['saved'])}"

@@ -21,6 +21,7 @@ from rich.live import Live
 from rich.text import Text
 
 from tfquiver import errors, plain_text
+from tfquiver.amounts import many
 from tfquiver.cli import calls
 from tfquiver.cli.status_and_explain import status_view
 from tfquiver.cli.status_tables import fitting
@@ -77,8 +78,8 @@ def line(ask: Ask) -> str:
         (info["job"], info["digest_id"]): info for info in status["sessions"] if info.get("bytes_per_s") is not None
     }
     rate = sum(info["bytes_per_s"] for info in reading.values())
-    of_nodes = "1 node" if len(nodes) == 1 else f"{len(nodes)} nodes"
-    of_jobs = "1 job reads" if len(reading) == 1 else f"{len(reading)} jobs read"
+    of_nodes = many(len(nodes), "node")
+    of_jobs = many(len(reading), "job reads", "jobs read")
     parts = [f"{of_nodes}, {used} of {quota}", f"{of_jobs} {rate / 1e6:.1f} MB/s"]
     if rate:
         waits = sum(info["bytes_per_s"] * info["stall_share"] for info in reading.values()) / rate
@@ -117,7 +118,7 @@ class Pages:
             self._lay_out(width, room, error)
             self._width = 0
         more = max(len(self._lines) - room, 0) + self._left_out
-        cut = f"; {more} lines more than there is room for" if more else ""
+        cut = f"; {many(more, 'line')} more than there is room for" if more else ""
         return Text.from_ansi("\n".join([*self._lines[:room], f"{_now()}  {self._how}{cut}"]))
 
     def _lay_out(self, width: int, room: int, error: errors.TfquiverError | None = None) -> None:

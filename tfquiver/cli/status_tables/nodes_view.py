@@ -7,6 +7,7 @@ from typing import Any
 
 from rich.filesize import decimal
 
+from tfquiver.amounts import many
 from tfquiver.cli.status_tables.words import short
 from tfquiver.grpc_plumbing import addresses
 from tfquiver.plain_text import plain
@@ -60,16 +61,17 @@ def moves(datasets: Sequence[Mapping[str, Any]]) -> Iterator[str]:
         shards, unmoved = one.get("moving_shards", 0), one.get("unmoved_shards", 0)
         more = f"(tfquiver dataset place {plain(one['name'])})"
         if shards and shards == unmoved:
-            yield (
-                f"data set {plain(one['name'])}: {shards} shards ({decimal(one['moving_bytes'])}) find no room on the "
-                f"nodes that its placement gives them, and stay where they are {more}"
-            )
+            size, where = decimal(one["moving_bytes"]), "room on the nodes that its placement gives"
+            what = many(
+                shards, f"shard ({size}) finds no {where} it, and stays where it is",
+                f"shards ({size}) find no {where} them, and stay where they are",
+            )  # fmt: skip
+            yield f"data set {plain(one['name'])}: {what} {more}"
         elif shards:
-            stays = f"; {unmoved} find no room there" if unmoved else ""
-            yield (
-                f"data set {plain(one['name'])} moves: {shards} shards ({decimal(one['moving_bytes'])}) are still to "
-                f"come to the nodes that its placement gives them{stays} {more}"
-            )
+            size, where = decimal(one["moving_bytes"]), "still to come to the nodes that its placement gives"
+            what = many(shards, f"shard ({size}) is {where} it", f"shards ({size}) are {where} them")
+            stays = f"; {many(unmoved, 'finds', 'find')} no room there" if unmoved else ""
+            yield f"data set {plain(one['name'])} moves: {what}{stays} {more}"
 
 
 def _leads_elsewhere(node: Mapping[str, Any]) -> bool:

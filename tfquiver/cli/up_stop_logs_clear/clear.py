@@ -9,6 +9,7 @@ from typing import Any
 from rich.filesize import decimal
 
 from tfquiver import errors, plain_text
+from tfquiver.amounts import many
 from tfquiver.cache_directory import clearing
 from tfquiver.cli import calls
 from tfquiver.cli.status_and_explain import cold
@@ -52,10 +53,13 @@ def _run(arguments: argparse.Namespace) -> int:
                 continue
             _say(whom, reply.entries, reply.bytes)
             if reply.left:
-                print(f"  {reply.left} shards stay: the disk does not let them go; the node's log says why")
+                print(
+                    f"  {many(reply.left, 'shard stays', 'shards stay')}: the disk does not let go; the node's log "
+                    "says why"
+                )
                 trouble = 1
     return trouble
 
 
 def _say(whom: str, entries: int, size_bytes: int) -> None:
-    print(f"{plain_text.plain(whom)}: {entries} shards deleted, {decimal(size_bytes)}")
+    print(f"{plain_text.plain(whom)}: {many(entries, 'shard')} deleted, {decimal(size_bytes)}")

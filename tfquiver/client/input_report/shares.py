@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from tfquiver.amounts import many
+
 _LEAST_S = 1e-9  # TensorFlow counts nanoseconds; shares of what is far below would be 0 / 0
 _MUCH, _MOSTLY = 0.25, 0.9
 _ENOUGH = 1.5  # times as fast as the training takes it: no step waits
@@ -120,7 +122,9 @@ def _advice(
         if largest.name == "Map":
             found.append(f"{largest.shown} runs in one thread: map(..., num_parallel_calls=tf.data.AUTOTUNE)")
         elif "Map" in largest.name:
-            found.append(f"{largest.shown} has {largest.threads} threads: more processors, or a cheaper function")
+            found.append(
+                f"{largest.shown} has {many(largest.threads, 'thread')}: more processors, or a cheaper function"
+            )
         elif "Batch" in largest.name:
             found.append("batches are made of single records: tfquiver.dataset(..., batch_size=) does that sooner")
         elif "Shuffle" in largest.name:

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
 from tfquiver import errors
+from tfquiver.amounts import many
 from tfquiver.client.tf_errors import raised_as_both
 from tfquiver.dataset_arguments.checks import check_integer, check_name, size
 
@@ -72,7 +73,9 @@ def one_stream(
             raise errors.InvalidArgumentError(f"one_stream: is applied to a tf.data.Dataset, not to {dataset!r}")
         length = int(dataset.cardinality())
         if 0 <= length < first_batch:
-            raise errors.InvalidArgumentError(f"first_batch={first_batch}: an epoch has {length} batches")
+            raise errors.InvalidArgumentError(
+                f"first_batch={first_batch}: an epoch has {many(length, 'batch', 'batches')}"
+            )
         shared = Shared(Pipeline(dataset), name, window, spill)
         troubles = Troubles(name, shared.pipeline.job)
         passes = itertools.count(first_epoch)

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from tfquiver.amounts import of_bytes, of_rate
+from tfquiver.amounts import many, of_bytes, of_rate
 from tfquiver.clock import Clock
 from tfquiver.service.coordinator.measuring.counters import Counters
 from tfquiver.service.coordinator.measuring.job_meter import Measured
@@ -90,7 +90,11 @@ class FinishedJobs:
 
 
 def _sentence(job: FinishedJob, ago_s: float) -> str:
-    how = "finished" if job.whole else f"left in epoch {job.epoch} with {job.acked} of {job.shards} shards confirmed,"
+    how = (
+        "finished"
+        if job.whole
+        else f"left in epoch {job.epoch} with {job.acked} of {many(job.shards, 'shard')} confirmed,"
+    )
     said = f"{how} {_ago(ago_s)} ago"
     if totals := job.totals:
         said += (
@@ -104,6 +108,5 @@ def _sentence(job: FinishedJob, ago_s: float) -> str:
 def _ago(seconds: float) -> str:
     for name, unit_s in (("hour", 3600.0), ("minute", 60.0)):
         if seconds >= unit_s:
-            many = int(seconds / unit_s)
-            return f"{many} {name}{'s' if many > 1 else ''}"
-    return f"{max(0, int(seconds))} seconds"
+            return many(int(seconds / unit_s), name)
+    return many(max(0, int(seconds)), "second")

@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tfquiver import errors
+from tfquiver.amounts import many
 from tfquiver.digests.digest import Digest
 from tfquiver.draws_and_weights import record_weights
 from tfquiver.draws_and_weights.record_weights import Header, RecordWeights
@@ -197,7 +198,7 @@ def _header_for(start: bytes, digest: Digest) -> Header:
         raise errors.InvalidArgumentError(f"part: {error}") from error
     if header.content_root != digest.content_root or header.records != digest.num_records:
         raise errors.InvalidArgumentError(
-            f"part: weights of {header.records} records, of other data than {digest.name!r} has"
+            f"part: weights of {many(header.records, 'record')}, of other data than {digest.name!r} has"
         )
     return header
 

@@ -1,0 +1,58 @@
+"""One thing is one, in everything that people read."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.unit.test_status_tables import told
+from tfquiver.amounts import many
+from tfquiver.cli.status_and_explain import status_view
+from tfquiver.cli.status_tables import nodes_view
+
+CLI = Path(__file__).resolve().parents[2] / "tfquiver" / "cli"
+# Of a number that is not known beforehand; constants, in capital letters, are.
+BY_HAND = re.compile(
+    r"\{(?![^{}]*[A-Z]{3})[^{}]*\} "
+    r"(shards|nodes|files|records|jobs|data sets|chunks|readers|entries|objects|problems)\b"
+)
+
+
+@pytest.mark.parametrize(
+    ("count", "words", "said"),
+    [
+        (0, ("shard",), "0 shards"),
+        (1, ("shard",), "1 shard"),
+        (2, ("data set",), "2 data sets"),
+        (1, ("batch", "batches"), "1 batch"),
+        (3, ("batch", "batches"), "3 batches"),
+        (1, ("node is", "nodes are"), "1 node is"),
+    ],
+)
+def test_one_is_one(count: int, words: tuple[str, ...], said: str) -> None:
+    assert many(count, *words) == said
+
+
+@pytest.mark.parametrize("count", [1, 2])
+def test_what_status_says_of_one_is_said_of_one(count: int) -> None:
+    status = told("name")
+    (node, _), (session,), (dataset,) = status["nodes"], status["sessions"], status["datasets"]
+    node |= {"corrupt_entries": count, "peer_mismatches": count, "refused_by_disk": count, "refused_damaged": count}
+    node |= {"refused_inserts": 3 * count, "used_bytes": 0}
+    session["shortfall"] = count
+    moving: dict[str, Any] = {"moving_shards": count, "moving_bytes": 5, "unmoved_shards": count}
+    said = [*status_view.problems(status), *nodes_view.moves([dataset | moving])]
+    about = [line for line in said if re.search(rf"\b{count} ", line)]
+    assert len(about) >= 6
+    for line in about:
+        assert bool(re.search(rf"\b{count} (shard|entry|time|node)\b", line)) is (count == 1), line
+
+
+def test_the_command_counts_nothing_by_hand() -> None:
+    for path in CLI.rglob("*.py"):
+        for number, line in enumerate(path.read_text().split("\n"), 1):
+            found = BY_HAND.search(line)
+            assert not found, f"{path}:{number}: {line.strip()}: tfquiver.amounts.many"
