@@ -20,6 +20,7 @@ def run(*command: str, cwd: Path | None = None) -> subprocess.CompletedProcess[s
     return warm.run([sys.executable, "-m", *command], capture_output=True, text=True, timeout=60, cwd=cwd)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("server", SERVERS)
 def test_drawn_at_random(server: str, seed: int) -> None:
     done = run("tests.support.flag_lines", server, str(seed))

@@ -82,6 +82,7 @@ def test_flags_of_servers_exist(page: Path) -> None:
             assert named <= {*known, "flagfile", *ALSO}, words
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
 def test_names_and_arguments_of_shown_python_exist(page: Path) -> None:
     for code in fences(page, "python"):

@@ -65,6 +65,7 @@ def call(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> tuple[int,
     return code, *capsys.readouterr()
 
 
+@pytest.mark.slow
 def test_drawn_at_random(
     seed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
