@@ -98,6 +98,7 @@ def serve(options: MountOptions, progress: Progress, mounted: Callable[[types_pb
         if accesses:
             reaching.use(accesses, endpoint)
             reaching.reads(dataset.digest_id)
+        progress(dataset.size_bytes, dataset.size_bytes)  # who is told may be gone: then nothing is mounted any more
         try:
             trio.run(_serve, options, point, dataset, digest, tree, located, mounted)
         except BaseExceptionGroup as group:  # of the nursery, also of one

@@ -38,8 +38,21 @@ def pack(
     there, count = target.names(), len(parts)
     missing = [number for number in range(count) if file_name(name, number, count) not in there]
     done(count - len(missing), count)
-    if not missing:
-        return 0
+    if missing:
+        _make_all(parts, target, name, workers, missing, done)
+    target.tidy(name)  # what a run that was killed has left; it had nothing to bring that is not there
+    return len(missing)
+
+
+def _make_all(
+    parts: Sequence[Part],
+    target: Target,
+    name: str,
+    workers: int,
+    missing: Sequence[int],
+    done: Callable[[int, int], None],
+) -> None:
+    count = len(parts)
     # Spawned: whoever calls this may have threads.
     context = multiprocessing.get_context("spawn")
     pool = ProcessPoolExecutor(min(workers, len(missing)), context, _end_with, (os.getpid(),))
@@ -52,7 +65,6 @@ def pack(
         raise errors.UnavailableError("a process that packs was killed (too little memory?): run it again") from error
     finally:
         pool.shutdown(cancel_futures=True)
-    return len(missing)
 
 
 def _end_with(parent: int) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import secrets
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -29,6 +30,10 @@ class Target(Protocol):
         """What is there already may stay: it is the same."""
         ...
 
+    def tidy(self, name: str) -> None:
+        """All files of a pack are there: whatever half of one is beside them goes."""
+        ...
+
 
 def target(where: str) -> Target:
     """Raises InvalidArgumentError for what is neither, or where its package is missing."""
@@ -50,18 +55,31 @@ class _Folder:
         path = self._path / name
         with self._written(name):
             own = path.with_name(f".{name}.{secrets.token_hex(8)}.claim")
-            durable.write(own, [content], 0o644)
             try:
-                with contextlib.suppress(FileExistsError):
-                    os.link(own, path)
-                durable.sync_directory(self._path)
+                durable.write(own, [content], 0o644)
+                os.link(own, path)
+            except (FileExistsError, FileNotFoundError):  # somebody has been there, and may have tidied this one's away
+                pass
             finally:
-                own.unlink()
+                own.unlink(missing_ok=True)
+            durable.sync_directory(self._path)
             return path.read_bytes()
 
     def write(self, name: str, pieces: Iterable[bytes]) -> None:
         with self._written(name):
-            durable.write(self._path / name, pieces, 0o644)
+            try:
+                durable.write(self._path / name, pieces, 0o644)
+            except FileNotFoundError:
+                if not (self._path / name).exists():  # else another run has made it, and tidied this one's away
+                    raise
+
+    def tidy(self, name: str) -> None:
+        left = re.compile(rf"\.\.?{re.escape(name)}(-\d+-of-\d+\.tfrecord|\.pack\.json).*\.[0-9a-f]{{16}}\.(tmp|claim)")
+        with self._written(name):
+            for path in self._path.iterdir():
+                if left.fullmatch(path.name):
+                    with contextlib.suppress(OSError):  # all that matters is there
+                        path.unlink()
 
     @contextlib.contextmanager
     def _written(self, name: str) -> Iterator[None]:
@@ -117,6 +135,9 @@ class _Bucket:
             blob = self._bucket().blob(self._prefix + name, chunk_size=_CHUNK_BYTES)
             with contextlib.suppress(PreconditionFailed):
                 blob.upload_from_file(spool, if_generation_match=0, timeout=_UPLOAD_S)
+
+    def tidy(self, name: str) -> None:
+        """An upload that was not finished is no object; the service drops it after a week."""
 
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "_client": None}
