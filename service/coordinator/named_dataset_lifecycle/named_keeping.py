@@ -210,8 +210,7 @@ class NamedKeeping:
         self._order()
 
     async def _look_after(self, name: str) -> None:
-        # As it is now: somebody may have asked for something since this look began.
-        if (life := self._table.get(name)) is not None and self._is_used(life):
+        if (life := self._table.get(name)) is not None and self._is_used(life):  # as it is now, not when the look began
             self._becomes(lifecycle.used(life, int(time.time()) // _USED_S * _USED_S))
         for _ in range(_STEPS):
             now = self._table.get(name)
@@ -267,7 +266,7 @@ class NamedKeeping:
                 await self._take_pin(life, step.pinned)
             case GiveRoomBack():
                 waiting, self._short = self._short, {}  # until they have asked again no other version gives its room
-                await self._catalogue.unset_cache(step.digest_id)
+                await self._give_room_back(step.digest_id)
                 for one in waiting:  # they may have it now
                     self._not_before.pop(one, None)
                 self._look_soon()
@@ -287,16 +286,21 @@ class NamedKeeping:
                 self._not_before[life.life] = self._clock.now() + _AGAIN_S
                 self._short[life.life] = None
                 self._look_soon()  # an old version may have room to give
-        elif not self._is_pinned_for_others(life):
-            await self._catalogue.unset_cache(life.digest_id)
+        else:
+            await self._give_room_back(life.digest_id, life.spec.name)
         now = self._table.get(life.spec.name)  # as it is after the wait
         if now is not None and (now.life, now.digest_id) == (life.life, life.digest_id):
             self._becomes(lifecycle.pinned(now, pinned and not trouble, trouble if now.spec.pin else ""))
 
-    def _is_pinned_for_others(self, life: Life) -> bool:
-        """Its newest version is theirs, too."""
-        holders = (self._table.get(name) for name in self._table.holding(life.digest_id, life.spec.name))
-        return any(other.pinned and other.digest_id == life.digest_id for other in holders if other)
+    async def _give_room_back(self, digest_id: bytes, whose: str = "") -> None:
+        """Unless it is to be pinned for another data set, perhaps since this one has waited for its turn."""
+
+        def check() -> None:
+            if self._table.is_to_be_pinned(digest_id, whose):
+                raise errors.InUseError("it keeps its room")
+
+        with contextlib.suppress(errors.InUseError):
+            await self._catalogue.unset_cache(digest_id, check)
 
     async def _take_placement(self, life: Life) -> None:
         trouble = ""
@@ -309,10 +313,10 @@ class NamedKeeping:
         if now is not None and (now.life, now.digest_id) == (life.life, life.digest_id):
             self._becomes(lifecycle.placed(now, trouble))
 
-    async def _set_pin(self, digest_id: bytes) -> None:
+    async def _set_pin(self, digest_id: bytes, check: Callable[[], None] = lambda: None) -> None:
         digest = await self._registry.digest(digest_id)
-        room_bytes = self._caching.placement.whole_bytes(digest)
-        await self._catalogue.set_cache(digest_id, types_pb2.CacheSetting(mode=UNIFORM, allocation_bytes=room_bytes))
+        setting = types_pb2.CacheSetting(mode=UNIFORM, allocation_bytes=self._caching.placement.whole_bytes(digest))
+        await self._catalogue.set_cache(digest_id, setting, check=check)
 
     async def _release(self, life: Life, digest_id: bytes, force: bool) -> None:
         """A version is this data set's no more; nobody else's: it is removed, as `tfquiver dataset delete` does."""
@@ -327,10 +331,10 @@ class NamedKeeping:
 
     async def _leave_settings(self, life: Life, digest_id: bytes, holders: Sequence[str]) -> None:
         """What it alone has asked for is so no more for those whose that version is still."""
-        others = [other for name in holders if (other := self._table.get(name)) and other.digest_id == digest_id]
-        if (life.spec.pin or life.pinned) and not any(other.spec.pin for other in others):
-            await self._catalogue.unset_cache(digest_id)
+        if life.spec.pin or life.pinned:
+            await self._give_room_back(digest_id, life.spec.name)
         if life.spec.HasField("placement"):
+            others = [other for name in holders if (other := self._table.get(name)) and other.digest_id == digest_id]
             placing = [other for other in others if other.spec.HasField("placement")]
             for other in placing:
                 self._becomes(lifecycle.unplaced(other))

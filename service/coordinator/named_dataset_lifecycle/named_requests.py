@@ -98,13 +98,19 @@ class NamedRequests(NamedKeeping):
     async def pin(self, who: Identity, name: str, pinned: bool) -> pb2.NamedDataset:
         life = await self._owned(who, name)
         after = lifecycle.pin(life, pinned)
-        if pinned and not life.pinned and life.digest_id and life.phase != SCANNING:
-            await self._set_pin(life.digest_id)  # refused here and now where there is no room
-            now = await self._owned(who, name)
-            after = lifecycle.pin(now, True)
-            if (now.life, now.digest_id) == (life.life, life.digest_id):  # else a newer version is pinned anew
-                after = lifecycle.pinned(after, True)
-        return await self._put(after)
+        if not pinned or life.pinned or not life.digest_id or life.phase == SCANNING:
+            return await self._put(after)
+
+        def has_room() -> None:
+            """The wish is journaled before the room: what is broken off between them is carried out later."""
+            self._check_owner(who, now := self._visible(who, name))
+            self._becomes(lifecycle.pin(now, True))
+
+        await self._set_pin(life.digest_id, has_room)  # refused here and now where there is none
+        now = await self._owned(who, name)
+        if (now.life, now.digest_id) == (life.life, life.digest_id):  # else a newer version is pinned anew
+            now = lifecycle.pinned(now, True)
+        return await self._put(now)
 
     def check_not_pinned(self, who: Identity, digest_id: bytes) -> None:
         """Raises InUseError: another setting would take a pin's room from it, and it would still be told of."""

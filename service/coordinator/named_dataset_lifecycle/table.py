@@ -76,6 +76,11 @@ class NamedTable:
         """Names of the data sets of which that is a version, the newest or one before."""
         return sorted(self._holding.get(digest_id, set()) - {except_for}) if digest_id else []
 
+    def is_to_be_pinned(self, digest_id: bytes, except_for: str = "") -> bool:
+        """Some data set whose newest version that is."""
+        holders = (self._lives[name] for name in self._holding.get(digest_id, ()) if name != except_for)
+        return any(one.spec.pin and one.digest_id == digest_id for one in holders)
+
     def still(self) -> Callable[[], Iterator[CommitRecord]]:
         """Gives the records that bring an empty object where this one is now; in any thread."""
         lives = list(self._lives.values())
