@@ -130,6 +130,11 @@ void ElementServer::Tidy() {
   std::lock_guard<std::mutex> lock(mu_);
   for (auto it = connections_.begin(); it != connections_.end();) {
     if (!it->done) {
+      // Its thread may be sending: the kernel would wait for a quarter of an hour.
+      if (!it->dropped && it->socket.PeerIsGone()) {
+        it->dropped = true;
+        it->socket.ShutDown();
+      }
       ++it;
       continue;
     }

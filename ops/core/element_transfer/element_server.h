@@ -76,7 +76,7 @@ class ElementServer {
   void Accept(int listener, bool local);
   // Whether there may be one more connection now. Under mu_.
   bool HasPlace();
-  // Of connections that have ended, and of trainers that are long gone.
+  // Of connections that have ended, or whose machine is gone, and of trainers that are long gone.
   void Tidy();
   void Serve(Connection* connection);
   bool GreetAndServe(Connection* connection);

@@ -271,6 +271,26 @@ TEST(ElementTransportStopTest, AMachineThatAcknowledgesNothingIsGivenUp) {
   EXPECT_EQ(silence_ms, 30'000);
 }
 
+TEST(ElementTransportStopTest, WhoTakesNothingIsNotGone) {
+  int port = 0;
+  const UniqueFd listening = StreamSocket::ListenTcp(0, &port);
+  UniqueFd fd;
+  ASSERT_TRUE(StreamSocket::Connect(At(port), Clock::now() + seconds(5), &fd).ok());
+  StreamSocket busy(UniqueFd(::accept(listening.get(), nullptr, nullptr)), false);
+  std::atomic<Clock::time_point> taken_at{Clock::now()};
+  busy.NoteTaken(&taken_at, std::chrono::milliseconds(10));
+  std::thread sending([&busy] { busy.Send(std::string(size_t{64} << 20, 'x')); });
+  EXPECT_FALSE(busy.PeerIsGone());
+  busy.ShutDown();
+  sending.join();
+  // As Linux told of one whose machine had gone while it was sent to, and of one that takes
+  // nothing.
+  EXPECT_TRUE(StreamSocket::IsGone(7, 30'012));
+  EXPECT_FALSE(StreamSocket::IsGone(6, 25'012));
+  EXPECT_FALSE(StreamSocket::IsGone(0, 52'704));
+  EXPECT_FALSE(StreamSocket::IsGone(1, 52'704));
+}
+
 TEST(ElementTransportMemoryTest, MemoryThatIsLetGoIsUsedAgain) {
   KnownElements source(200, 300000);
   const auto server = Serve(&source);

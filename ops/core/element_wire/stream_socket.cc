@@ -25,7 +25,6 @@ namespace {
 
 constexpr size_t kMostParts = 512;  // of one sendmsg; the kernel takes 1024
 constexpr int kBacklog = 128;
-constexpr unsigned kSilenceMs = 30'000;
 
 socklen_t AbstractAddress(const std::string& name, sockaddr_un* address) {
   *address = {};
@@ -284,6 +283,14 @@ bool StreamSocket::ReceiveMessageBefore(Clock::time_point deadline, size_t most,
 bool StreamSocket::Readable() const {
   pollfd waiting{fd_.get(), POLLIN, 0};
   return ::poll(&waiting, 1, 0) > 0;
+}
+
+bool StreamSocket::PeerIsGone() const {
+  if (local_) return false;
+  tcp_info info{};
+  socklen_t size = sizeof(info);
+  if (::getsockopt(fd_.get(), IPPROTO_TCP, TCP_INFO, &info, &size) != 0) return false;
+  return IsGone(std::max(info.tcpi_retransmits, info.tcpi_probes), info.tcpi_last_ack_recv);
 }
 
 void StreamSocket::ShutDown() { ::shutdown(fd_.get(), SHUT_RDWR); }

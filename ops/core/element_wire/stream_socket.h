@@ -19,8 +19,8 @@ namespace tfquiver {
 // A connection over TCP, or over a Unix socket, which can carry descriptors. Blocks; ShutDown() by
 // any thread ends every wait at once and for good, and the kernel ends a connection whose peer's
 // machine is gone within about 30 s. (Of accepted ones only those that wait: who is sent much, and
-// takes nothing for longer than that, may be busy.) One thread reads, one writes; the descriptor is
-// closed when the object goes.
+// takes nothing for longer than that, may be busy; of these PeerIsGone tells.) One thread reads,
+// one writes; the descriptor is closed when the object goes.
 class StreamSocket {
  public:
   StreamSocket(UniqueFd fd, bool local) : fd_(std::move(fd)), local_(local) {}
@@ -53,10 +53,21 @@ class StreamSocket {
 
   // Whether something can be read (or the connection is lost) now.
   bool Readable() const;
+  // Whether the peer's machine has answered nothing for 30 s, though the kernel has asked it again
+  // and again. One whose process takes nothing, for however long, still answers. Any thread.
+  bool PeerIsGone() const;
+  static bool IsGone(unsigned asked_again, unsigned silent_ms) {
+    return asked_again >= kAskedAgain && silent_ms >= kSilenceMs;
+  }
   void ShutDown();
   bool local() const { return local_; }
 
  private:
+  static constexpr unsigned kSilenceMs = 30'000;
+  // Of what takes nothing the kernel asks ever more seldom: one question that is under way, or was
+  // lost, says nothing.
+  static constexpr unsigned kAskedAgain = 3;
+
   // Of what was sent, how much the peer has not taken.
   int Untaken() const;
 
