@@ -8,7 +8,7 @@ import random
 import subprocess
 import tarfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from io import BytesIO
 from pathlib import Path
 
@@ -18,12 +18,15 @@ from tests.support import numbered, warm
 from tests.support.cluster import wait_until
 from tests.support.daemons import end_daemons
 from tests.support.mounted import command, sums
+from tests.support.named_place import Place
 from tests.support.privileges import needs_fuse
 from tfquiver.mounting import mount_points
+from tfquiver.proto.tfquiver.v1 import named_datasets_pb2 as pb
 
 pytestmark = pytest.mark.long
 KILLS = 5
 FILES, RECORDS, RECORD_BYTES = 8, 200, 10_000
+SIZE_BYTES = FILES * RECORDS * (RECORD_BYTES + 16)
 ENDS_S = 120.0
 
 
@@ -60,6 +63,65 @@ def ended(*words: object, codes: tuple[int, ...] = (0,)) -> str:
 @pytest.fixture
 def killed(seed: int) -> Killed:
     return Killed(seed)
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Iterator[Place]:
+    numbered.write(tmp_path / "data", FILES, RECORDS, RECORD_BYTES)
+    made = Place(tmp_path, nodes=1)
+    yield made
+    made.stop()
+
+
+def test_data_sets_with_names(place: Place, tmp_path: Path, killed: Killed) -> None:
+    where = f"--service={place.coordinator.address}"
+
+    def words(name: str, *more: object) -> list[object]:
+        return ["dataset", name, "train", *more, where]
+
+    def resident() -> int:
+        return int(place.call("Get", pb.GetNamedDatasetRequest(name="train", resident=True)).resident_bytes)
+
+    def names() -> list[str]:
+        return [one.spec.name for one in place.call("List", pb.ListNamedDatasetsRequest()).datasets]
+
+    create = words("create", "--wait", "--source", f"{tmp_path / 'data'}/part-*")
+    delete, evict, prefetch, refresh = (words("delete"), words("evict", "--wait"), words("prefetch", "--wait"),
+                                        words("refresh", "--wait"))  # fmt: skip
+    kill = killed.times(*create)
+    kill_delete = None
+    for _ in range(KILLS):
+        if kill_delete is None:
+            kill_delete = killed.times(*delete)
+        else:
+            kill_delete()
+            said = ended(*delete, codes=(0, 1))
+            assert "is removed" in said or "no data set 'train'" in said, said
+        wait_until(lambda: not names(), "it is gone")
+        wait_until(lambda: place.total("entries") == 0, "no bytes without an owner")
+        kill()
+        assert names() in ([], ["train"])
+        ended(*create)
+        assert place.state("train") == pb.NamedDataset.STATE_READY
+        ended(*prefetch)  # files that a deleted one had are not read again to make it
+        assert resident() == SIZE_BYTES
+    for what, other, wanted in ((evict, prefetch, 0), (prefetch, evict, SIZE_BYTES)):
+        kill = killed.times(*what)
+        for _ in range(KILLS):
+            ended(*other, codes=(0, 3))
+            kill()
+            ended(*what)
+            assert resident() == wanted, what
+    kill = killed.times(*refresh)
+    for gone, path in enumerate(sorted((tmp_path / "data").iterdir())[:KILLS], 1):
+        path.unlink()
+        kill()
+        ended(*refresh)
+        named = place.call("Get", pb.GetNamedDatasetRequest(name="train"))
+        assert named.dataset.size_bytes == SIZE_BYTES // FILES * (FILES - gone)
+        assert named.version <= 1 + gone
+    ended(*delete)
+    wait_until(lambda: place.total("entries") == 0, "no bytes without an owner")
 
 
 def test_what_is_kept_in_a_directory(tmp_path: Path, killed: Killed) -> None:
