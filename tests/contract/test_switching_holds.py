@@ -10,8 +10,9 @@ from pathlib import Path
 import pytest
 
 from tests.support.aio import on_loop
-from tests.support.planning import coordinating
+from tests.support.planning import FIRST, FIRST_BYTES, UNIFORM, beat, cached, coordinating, plans, reads
 from tfquiver import errors
+from tfquiver.clock import ManualClock
 from tfquiver.service.coordinator.planning import replanning
 from tfquiver.service.coordinator.policies import registry
 from tfquiver.service.coordinator.policies.interface import ClusterView, Plan
@@ -93,3 +94,26 @@ async def test_nobody_waits_for_ever_for_one_that_is_never_made(
             await coordinator.choose_policy("none")
     finally:
         goes_on.set()
+
+
+@on_loop
+async def test_what_a_choice_moves_is_moved_at_once_after_a_restart_too(tmp_path: Path) -> None:
+    """One that was killed before the next plan weighed it, as if nobody had chosen anything."""
+    clock, room_bytes = ManualClock(), 2 * FIRST_BYTES
+    async with coordinating(tmp_path, clock=clock, a=room_bytes) as coordinator:
+        await reads(coordinator, "job", FIRST)
+        planning = await plans(coordinator)
+        assert cached(coordinator, FIRST).mode == UNIFORM
+        await coordinator.choose_policy("none")
+        assert planning.chosen.pending
+    for pending in (True, False):
+        async with coordinating(tmp_path, clock=clock, a=room_bytes) as coordinator:
+            await coordinator.start()
+            assert coordinator.replanning
+            assert coordinator.replanning.planner.switched == pending
+            await reads(coordinator, "job", FIRST)
+            clock.advance(60.0)
+            beat(coordinator, "a", room_bytes)
+            planning = await plans(coordinator)
+            assert cached(coordinator, FIRST).allocation_bytes == 0
+            assert not planning.chosen.pending

@@ -371,6 +371,17 @@ def test_a_restart_goes_on_with_what_was_in_force() -> None:
     assert next(iter(restored.history)).name == "d0"
 
 
+def test_a_restart_before_the_first_plan_of_a_choice_makes_that_plan_whatever_it_moves() -> None:
+    planner = Planner()
+    planner.replan(TWO, 0.0)
+    restored = Planner()
+    restored.restore(planner.plan, [], switched=True)
+    assert restored.switched
+    view = with_rates(settled(planner, TWO), 1e8, 1.1e8)
+    assert restored.replan(view, 10.0).plan.allocations == {"d1": WHOLE}
+    assert not restored.switched
+
+
 @settings(max_examples=30)
 @given(st.sampled_from(POLICIES), st.lists(views(), min_size=1, max_size=4))
 def test_whatever_comes_the_plan_in_force_is_possible(name: str, seen: list[ClusterView]) -> None:

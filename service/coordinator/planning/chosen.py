@@ -29,9 +29,14 @@ class ChosenPolicy:
         """Something else was chosen while --policy said something else."""
         return bool(self._chosen.policy) and self._chosen.flag != self.flag
 
-    def choose(self, policy: str) -> CommitRecord:
+    @property
+    def pending(self) -> bool:
+        """Its first plan has yet to be carried out: also after a restart, whatever that moves."""
+        return self._chosen.pending and not self.outdated
+
+    def choose(self, policy: str, pending: bool = False) -> CommitRecord:
         """To be made durable."""
-        self._chosen = PolicyChosen(policy=policy, flag=self.flag)
+        self._chosen = PolicyChosen(policy=policy, flag=self.flag, pending=pending)
         return CommitRecord(policy_chosen=self._chosen)
 
     def still(self) -> Callable[[], Iterator[CommitRecord]]:

@@ -72,9 +72,14 @@ class Planner:
         if policy != self.policy_name:
             self.policy_name, self.policy = policy, made
 
-    def restore(self, plan: Plan, decisions: list[Decision]) -> None:
-        """After a restart: what was in force, and the history."""
-        self._plan, self._force = plan, ""
+    @property
+    def switched(self) -> bool:
+        """Another policy was chosen, and has made no plan yet."""
+        return self._force == _SWITCHED
+
+    def restore(self, plan: Plan, decisions: list[Decision], switched: bool = False) -> None:
+        """After a restart: what was in force, and the history; whether it was `switched`."""
+        self._plan, self._force = plan, _SWITCHED if switched else ""
         self.history.extend(decisions)
 
     def replan(self, view: ClusterView, now: float) -> Outcome:

@@ -97,7 +97,7 @@ class Replanning:
             if setting.decided_by
         }
         if decided:
-            self.planner.restore(Plan(decided), [])
+            self.planner.restore(Plan(decided), [], self.chosen.pending)
 
     def decided(self, record: PlanDecided) -> None:
         """From the log. What an older or newer version wrote, and this one does not know, is passed over."""
@@ -232,7 +232,7 @@ class Replanning:
         if not switching.cancelled() and switching.exception() is None:
             if decision := switching.result():
                 self._journal(_record(decision))
-            self._journal(self.chosen.choose(policy))
+            self._journal(self.chosen.choose(policy, self.planner.switched))
 
     def _explained(self, telling: asyncio.Future[Explanation]) -> None:
         """The policy's thread has ended, whoever has gone meanwhile: until then no other one asks the policy, for it
@@ -306,6 +306,8 @@ class Replanning:
         }
         await self._catalogue.carry_out(self._differing(wanted), self.planner.policy_name)
         self.times.changed(time.perf_counter() - planned_s)
+        if self.chosen.pending and not self.planner.switched:
+            self._journal(self.chosen.choose(self.chosen.name))
 
     def _differing(self, wanted: Mapping[bytes, types_pb2.CacheSetting]) -> dict[bytes, types_pb2.CacheSetting]:
         """What is to be set, room given back first. What the policy had set for data sets that nobody reads is taken
