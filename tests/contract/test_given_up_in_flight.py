@@ -6,6 +6,7 @@ import asyncio
 import gzip
 import hashlib
 import threading
+import time
 from pathlib import Path
 
 import pytest
@@ -42,6 +43,31 @@ class Late(LocalStore):
         self.asked.set()
         self.answers.wait(60)
         return super().read(uri, offset, length, generation, deadline_s)
+
+
+@on_loop
+async def test_however_many_are_given_up_the_loop_goes_on(tmp_path: Path) -> None:
+    """With something on its way, and something that others have taken: all of it is looked for in a thread."""
+    hashes, over, gaps = [number.to_bytes(32, "big") for number in range(1_000_000)], False, [0.0]
+    async with StoreNode(tmp_path / "cache") as node, asyncio.timeout(200):
+        node.source._handing_over._taken |= {HASH, hashes[7]}
+
+        async def others() -> None:
+            while not over:
+                began_s = time.perf_counter()
+                await asyncio.sleep(0.001)
+                gaps.append(time.perf_counter() - began_s)
+
+        serving = asyncio.ensure_future(others())
+        await asyncio.sleep(0)
+        began_s = time.perf_counter()
+        with node.source._unkept.until_here(hashes[3]):
+            await node.source.give_up(hashes)
+            assert hashes[3] in node.source._unkept
+        took_s, over = time.perf_counter() - began_s, True
+        await serving
+        assert node.source._handing_over._taken == {HASH}
+        assert len(gaps) > 10 and max(gaps) < took_s / 4
 
 
 @on_loop

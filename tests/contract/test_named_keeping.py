@@ -4,6 +4,7 @@ beside others, more than a reply holds."""
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -22,8 +23,10 @@ from tfquiver.proto.tfquiver.v1 import named_datasets_pb2 as pb
 from tfquiver.proto.tfquiver.v1 import types_pb2
 from tfquiver.roles_and_tokens.identity import EVERYBODY, Identity, Role
 from tfquiver.service.coordinator.coordinator import Coordinator
-from tfquiver.service.coordinator.named_dataset_lifecycle import lifecycle, named_requests, specs
+from tfquiver.service.coordinator.named_dataset_lifecycle import lifecycle, named_keeping, named_requests, specs
+from tfquiver.service.coordinator.named_dataset_lifecycle import steps as steps_of
 from tfquiver.service.coordinator.named_dataset_lifecycle.lifecycle import DELETING
+from tfquiver.service.coordinator.named_dataset_lifecycle.steps import Facts, Step
 from tfquiver.service.coordinator.options import CoordinatorOptions
 
 
@@ -316,3 +319,59 @@ async def test_an_old_version_costs_a_look_the_same_however_many_are_pinned(tmp_
             assert coordinator.named._facts(life).pins == {DIGEST.digest_id}
             costs.append(steps(lambda: coordinator.named._facts(life)))
         assert costs[0] == costs[1]
+
+
+@on_loop
+async def test_a_look_goes_after_those_only_about_which_something_is_to_be_done(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each of nine thousand was looked after every second."""
+    looked_after, next_step = list[str](), steps_of.next_step
+    async with started(tmp_path) as coordinator:
+        await coordinator.named.create(EVERYBODY, of("first"))
+        await until_done(coordinator, "first")
+        for number in range(300):
+            coordinator.named_table.put(lifecycle.made(of(f"n{number}"), f"{number:032}", "", False, 1))
+        busy = lifecycle.prefetch(lifecycle.made(of("busy"), "busy", "", False, 1))
+        coordinator.named_table.put(busy)
+
+        def counted(life: lifecycle.Life, facts: Facts) -> Step | None:
+            looked_after.append(life.spec.name)
+            return next_step(life, facts)
+
+        monkeypatch.setattr(named_keeping, "next_step", counted)
+        await coordinator.named.look()
+        assert set(looked_after) == {"busy"}
+
+
+@on_loop
+async def test_what_makes_room_is_chosen_in_parts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Others are served meanwhile, however many data sets there are."""
+    async with started(tmp_path) as coordinator:
+        named, turns, over = coordinator.named, 0, asyncio.Event()
+        await named.create(EVERYBODY, of("wanted"))
+        await until_done(coordinator, "wanted")
+        for number in range(3000):
+            coordinator.named_table.put(lifecycle.made(of(f"n{number}", OTHER), f"{number:032}", "", False, 1))
+        named._when_full = "manual"
+        beat(coordinator, quota_bytes=4096)
+        asked, may_go = Counter[int](), named._may_go
+
+        def counted(other: lifecycle.Life) -> bool:
+            asked[turns] += 1
+            return may_go(other)
+
+        async def others() -> None:
+            nonlocal turns
+            while not over.is_set():
+                await asyncio.sleep(0)
+                turns += 1
+
+        monkeypatch.setattr(named, "_may_go", counted)
+        serving = asyncio.ensure_future(others())
+        with pytest.raises(errors.ResourceExhaustedError, match="nothing can be evicted"):
+            await named.prefetch(EVERYBODY, "wanted")
+        over.set()
+        await serving
+        assert asked.total() == 3000
+        assert max(asked.values()) < 1500

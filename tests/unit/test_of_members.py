@@ -60,7 +60,12 @@ def _owner(members: Members) -> Callable[[], object]:
     return lambda: placer.owner(bytes(32))
 
 
-@pytest.mark.parametrize("asked", [_far, _others, _knows, _owner])
+def _with_room(members: Members) -> Callable[[], object]:
+    placer = Placer("n0", cast(DiskCache, None), lambda: members)
+    return lambda: next(placer._others(bytes(32), 1))
+
+
+@pytest.mark.parametrize("asked", [_far, _others, _knows, _owner, _with_room])
 def test_it_costs_the_same_with_a_thousand(asked: Callable[[Members], Callable[[], object]]) -> None:
     found = []
     for count in (10, 1000):

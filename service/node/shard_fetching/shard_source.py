@@ -184,7 +184,8 @@ class ShardSource:
 
         Raises ResourceExhaustedError: the disk did not let all of them go.
         """
-        self._handing_over.forget(hashes)
+        if taken := self._handing_over.all_taken():  # of millions it would hold the loop up for half a second
+            self._handing_over.forget(await asyncio.to_thread(_among, taken, hashes))
         if coming := self._unkept.getting() | self._fetcher.passing() | self._inserts.running():
             coming = await asyncio.to_thread(_among, coming, hashes)
             self._unkept.mark(coming)

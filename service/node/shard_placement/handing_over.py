@@ -37,6 +37,10 @@ class HandingOver:
         """Whether another node took it, as far as is known."""
         return hash in self._taken
 
+    def all_taken(self) -> set[bytes]:
+        """That others have taken."""
+        return set(self._taken)
+
     def forget(self, hashes: Iterable[bytes]) -> None:
         """Nobody has them any more, or nobody is to."""
         if self._taken:
