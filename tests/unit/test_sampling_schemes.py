@@ -181,7 +181,7 @@ def test_arguments_that_cannot_be(name: str, arguments: Mapping[str, object], wh
             r"weights: no pattern matches gs://bucket/data/part-4.tfrecord",
         ),
         ("weighted", {"files": [["*", 1.0], ["part-1*", 2.0]]}, r"weights: no file is left for the pattern 'part-1\*'"),
-        ("weighted", {"shards": [1.0]}, "weights: 1 numbers; the data set has 50 shards"),
+        ("weighted", {"shards": [1.0]}, "weights: 1 number; the data set has 50 shards"),
         ("class_balanced", {"classes": {"a": "part-0*"}}, "classes: gs://bucket/data/part-1.tfrecord is of none"),
         ("reservoir", {"records": 501}, "records=501: the data set has 500"),
     ],

@@ -123,7 +123,9 @@ class PeerClient:
                 peer.busy += 1
                 peer.pool.submit(self._work_off, peer)
         try:
-            return await asyncio.shield(asyncio.wrap_future(future))
+            return await asyncio.wrap_future(
+                future
+            )  # not shielded: what fails when nobody waits is no error of the loop
         except asyncio.CancelledError:
             if not future.cancel():  # it has been asked for
                 future.add_done_callback(_close_outcome)
