@@ -46,11 +46,14 @@ class Late(LocalStore):
 
 
 @on_loop
-async def test_however_many_are_given_up_the_loop_goes_on(tmp_path: Path) -> None:
+async def test_however_many_are_given_up_the_loop_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """With something on its way, and something that others have taken: all of it is looked for in a thread."""
     hashes, over, gaps = [number.to_bytes(32, "big") for number in range(1_000_000)], False, [0.0]
     async with StoreNode(tmp_path / "cache") as node, asyncio.timeout(200):
-        node.source._handing_over._taken |= {HASH, hashes[7]}
+        handing_over, looked_for = node.source._handing_over, list[bytes]()
+        handing_over._taken |= {HASH, hashes[7]}
+        forget = handing_over.forget
+        monkeypatch.setattr(handing_over, "forget", lambda some: (looked_for.extend(some), forget(some)))
 
         async def others() -> None:
             while not over:
@@ -66,7 +69,8 @@ async def test_however_many_are_given_up_the_loop_goes_on(tmp_path: Path) -> Non
             assert hashes[3] in node.source._unkept
         took_s, over = time.perf_counter() - began_s, True
         await serving
-        assert node.source._handing_over._taken == {HASH}
+        assert handing_over._taken == {HASH}
+        assert looked_for == [hashes[7]]
         assert len(gaps) > 10 and max(gaps) < took_s / 4
 
 
