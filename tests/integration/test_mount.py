@@ -261,6 +261,16 @@ def test_a_compressed_file_is_refused_with_the_reason(tmp_path: Path) -> None:
         end_daemons(tmp_path / "cache")
 
 
+@pytest.mark.parametrize("flag", ["--memory=x", "--read_ahead=-1"])
+def test_a_size_that_is_none_is_refused_before_anything_is_begun(tmp_path: Path, flag: str) -> None:
+    """Its process in the background would refuse it, and the lines of its log that others have left would be told."""
+    (tmp_path / "mnt").mkdir()
+    (tmp_path / "data").touch()
+    said = refused(f"--cache_dir={tmp_path / 'cache'}", flag, tmp_path / "data", tmp_path / "mnt")
+    assert "not a size" in said and "log" not in said
+    assert not (tmp_path / "cache").exists()
+
+
 def test_any_files_with_default_flags(tmp_path: Path, seed: int) -> None:
     choose = random.Random(seed)
     images = tmp_path / "images"

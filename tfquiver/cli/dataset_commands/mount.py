@@ -92,6 +92,7 @@ def _unmount(arguments: argparse.Namespace) -> int:
 def _mount(arguments: argparse.Namespace) -> int:
     cache_dir, service = _where(arguments)
     _check_extra()
+    ahead_bytes, memory_bytes = parse_bytes(arguments.read_ahead), parse_bytes(arguments.memory)
     if not arguments.foreground:
         mount_points.prepare(arguments.mount_point, arguments.allow_other)
         if service:  # what the process in the background says while it waits goes to its log
@@ -106,7 +107,7 @@ def _mount(arguments: argparse.Namespace) -> int:
     options = MountOptions(
         arguments.source, Path(arguments.mount_point), cache_dir, service, calls.token(arguments), arguments.name,
         arguments.format,
-        arguments.allow_other, arguments.patience_s, parse_bytes(arguments.read_ahead), parse_bytes(arguments.memory),
+        arguments.allow_other, arguments.patience_s, ahead_bytes, memory_bytes,
     )  # fmt: skip
     return _told(options, serve) if arguments.tell else _shown(options, serve)
 
