@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import errno
+import gc
 import os
 import subprocess
 import sys
@@ -270,3 +271,35 @@ def test_what_a_kill_left_half_written_goes_and_links_are_not_followed(tmp_path:
     os.close(first)
     assert durable.try_lock(second)
     os.close(second)
+
+
+@on_loop
+async def test_what_fails_when_nobody_waits_any_more_is_no_error_of_the_loop(tmp_path: Path) -> None:
+    """A data set that is removed while nodes get its digest, and are told so before they have an answer."""
+    told: list[object] = []
+    asyncio.get_running_loop().set_exception_handler(lambda _, context: told.append(context))
+    asked, removed, answered = asyncio.Event(), asyncio.Event(), asyncio.Event()
+
+    async def fetch(digest_id: bytes) -> AsyncIterator[bytes]:
+        asked.set()
+        await removed.wait()
+        answered.set()
+        raise errors.NotFoundError(f"no {digest_id.hex()}")
+        yield b""
+
+    cache = DigestCache(tmp_path / "digests", fetch, 1 << 30, lambda size_bytes: None)
+    await cache.start()
+    try:
+        waiting = asyncio.ensure_future(cache.get(bytes(32)))
+        await asked.wait()
+        waiting.cancel()
+        await asyncio.gather(waiting, return_exceptions=True)
+        removed.set()
+        await answered.wait()
+        for _ in range(20):  # turns in which the task ends
+            await asyncio.sleep(0)
+        del waiting  # what it was cancelled in knows the task
+        gc.collect()
+        assert not told
+    finally:
+        await cache.close()

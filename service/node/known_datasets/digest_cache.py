@@ -90,8 +90,13 @@ class DigestCache:
         if task is None:
             task = asyncio.get_running_loop().create_task(self._get(digest_id))
             self._under_way[digest_id] = task
-            task.add_done_callback(lambda _: self._under_way.pop(digest_id))
+            task.add_done_callback(lambda task: self._got(digest_id, task))
         return await asyncio.shield(task)
+
+    def _got(self, digest_id: bytes, task: asyncio.Task[Digest]) -> None:
+        del self._under_way[digest_id]
+        if not task.cancelled():
+            task.exception()  # what fails when nobody waits any more is no error of the loop
 
     async def peek(self, digest_ids: Sequence[bytes]) -> AsyncIterator[list[Digest]]:
         """Those of them that can be read here, some at a time; none counts as used, nor is it kept open.

@@ -123,9 +123,8 @@ class PeerClient:
                 peer.busy += 1
                 peer.pool.submit(self._work_off, peer)
         try:
-            return await asyncio.wrap_future(
-                future
-            )  # not shielded: what fails when nobody waits is no error of the loop
+            # Not shielded: what fails when nobody waits any more is no error of the loop.
+            return await asyncio.wrap_future(future)
         except asyncio.CancelledError:
             if not future.cancel():  # it has been asked for
                 future.add_done_callback(_close_outcome)
