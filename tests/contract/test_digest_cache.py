@@ -52,7 +52,7 @@ class Coordinator:
 
 
 async def with_cache(
-    directory: Path, coordinator: Coordinator, use: Callable[[DigestCache], Awaitable[None]], limit: int = 1 << 30
+    directory: Path, coordinator: Coordinator, use: Callable[[DigestCache], Awaitable[object]], limit: int = 1 << 30
 ) -> None:
     aside = [0]
 
@@ -105,6 +105,29 @@ async def test_what_is_damaged_or_unreadable_is_got_again(tmp_path: Path) -> Non
     asked = len(coordinator.asked)
     await with_cache(tmp_path / "d", coordinator, get_all)
     assert len(coordinator.asked) == asked, "they have been put back"
+
+
+@pytest.mark.parametrize("answer", [errors.UnavailableError("away"), errors.NotFoundError("removed")])
+@on_loop
+async def test_what_is_damaged_is_here_until_it_is_got_or_was_removed(
+    tmp_path: Path, answer: errors.TfquiverError
+) -> None:
+    """What it names is to stay: whoever empties data sets waits for it."""
+    made = digest(1)
+    await with_cache(tmp_path, Coordinator(made), lambda cache: cache.get(made.digest_id))
+    (path,) = tmp_path.glob("*.tfqd")
+    os.truncate(path, 5000)
+
+    async def away(digest_id: bytes) -> AsyncIterator[bytes]:
+        raise answer
+        yield b""
+
+    cache = DigestCache(tmp_path, away)
+    await cache.start()
+    with pytest.raises(type(answer)):
+        await cache.get(made.digest_id)
+    assert cache.here() == ([made.digest_id] if isinstance(answer, errors.UnavailableError) else [])
+    await cache.close()
 
 
 @on_loop

@@ -154,9 +154,13 @@ class DigestCache:
                 digest = await self._on_disk(self._files[digest_id], _open_checked, path, digest_id)
             except (errors.TfquiverError, OSError) as error:
                 logging.warning("digest %s: %s; getting it again", path, error, extra=about(digest=digest_id))
+        if digest is None:  # until it is got what it names is to stay: so it is here still
+            try:
+                digest = await self._download(digest_id)
+            except (errors.NotFoundError, errors.DataLossError):
                 self._files.pop(digest_id, None)
-        if digest is None:
-            digest = await self._download(digest_id)
+                raise
+            self._files.pop(digest_id, None)
             self._save(digest)
         self._used(digest)
         return digest

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Sequence, Set
+from typing import Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -15,6 +16,7 @@ from tfquiver.hash_prefixes_and_sorted_numbers.prefixes import Prefixes, of_rows
 from tfquiver.logs import about
 from tfquiver.service.node.removed_and_leftover_data.named_prefixes import NamedPrefixes
 
+T = TypeVar("T")
 _LOOK_S = 10.0
 
 
@@ -35,7 +37,8 @@ class OtherDigests:
     ) -> None:
         self._here, self._peek, self._digest = here, peek, digest
         self._prefixes = NamedPrefixes()
-        self._changing = asyncio.Lock()
+        self._alone = asyncio.Lock()
+        self._calls: set[asyncio.Task[Any]] = set()
         self._task: asyncio.Task[None] | None = None
 
     def start(self) -> None:
@@ -46,43 +49,66 @@ class OtherDigests:
         if self._task:
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)
+        await asyncio.gather(*self._calls, return_exceptions=True)
 
     async def alone(self, digests: Sequence[Digest], kept: Sequence[bytes]) -> npt.NDArray[np.bool_]:
         """Which of their shards, one digest after the other, no digest of `kept` has. By a part of the hash: what is
-        taken for another's stays."""
+        taken for another's stays. Raises as `named`."""
         parts, shard_of = await asyncio.to_thread(_distinct_parts, digests)
         of_shards: npt.NDArray[np.bool_] = ~(await self.named(parts, kept))[shard_of]
         return of_shards
 
     async def named(self, parts: Prefixes, by: Collection[bytes]) -> npt.NDArray[np.bool_]:
-        """Which of these prefixes of hashes, sorted and distinct, one of those digests names."""
-        struck = np.zeros(len(parts), np.bool_)
-        unread = dict.fromkeys(digest_id for digest_id in by if digest_id not in self._prefixes.digest_ids)
-        async for others in self._peek(list(unread)):
-            await self._add(others)
-            for other in others:
-                await asyncio.to_thread(strike, struck, parts, other.hashes)
-                unread.pop(other.digest_id, None)
-        for digest_id in unread:
-            try:
-                other = await self._digest(digest_id)
-            except errors.TfquiverError as error:  # it will be got again, and what it names is got again then
-                logging.warning("digest %s: %s", digest_id.hex(), error, extra=about(digest=digest_id))
-                continue
-            await asyncio.to_thread(strike, struck, parts, other.hashes)
-        async with self._changing:
-            struck |= await asyncio.to_thread(self._prefixes.named, parts, by)
-        return struck
+        """Which of these prefixes of hashes, sorted and distinct, one of those digests names.
+
+        Raises UnavailableError: it cannot be said now, one of them cannot be read.
+        """
+        struck, looked = np.zeros(len(parts), np.bool_), set[bytes]()
+        while True:  # what is read here counts whoever forgets it meanwhile: each time there is less to read
+            named, unread = await self._with_index(self._named, parts, by, frozenset(looked))
+            if not unread:
+                return struck | named
+            async for others in self._peek(unread):
+                await self._add(others)
+                for other in others:
+                    await asyncio.to_thread(strike, struck, parts, other.hashes)
+                    looked.add(other.digest_id)
+            for digest_id in unread:
+                if digest_id not in looked:
+                    looked.add(digest_id)
+                    if got := await self._got(digest_id):
+                        await asyncio.to_thread(strike, struck, parts, got.hashes)
+
+    def _named(
+        self, parts: Prefixes, by: Collection[bytes], looked: Set[bytes]
+    ) -> tuple[npt.NDArray[np.bool_], Sequence[bytes]]:
+        """With the index alone. What it does not know, and nobody has looked at; nothing is said until that is read."""
+        known = self._prefixes.digest_ids
+        if unread := [
+            digest_id for digest_id in dict.fromkeys(by) if digest_id not in known and digest_id not in looked
+        ]:
+            return np.zeros(0, np.bool_), unread
+        return self._prefixes.named(parts, by), []
+
+    async def _got(self, digest_id: bytes) -> Digest | None:
+        """None: its data set was removed, or it is damaged at the coordinator, too, so that nobody can read that."""
+        try:
+            return await self._digest(digest_id)
+        except (errors.NotFoundError, errors.DataLossError) as error:
+            logging.warning("digest %s: %s", digest_id.hex(), error, extra=about(digest=digest_id))
+            return None
+        except errors.TfquiverError as error:
+            raise errors.UnavailableError(
+                f"what digest {digest_id.hex()} names is to stay, and not known: {error}"
+            ) from error
 
     async def _keep_up(self) -> None:
         loop = asyncio.get_running_loop()
         while True:
             try:
-                here = set(self._here())
-                async with self._changing:
-                    await asyncio.to_thread(self._prefixes.forget, self._prefixes.digest_ids - here)
+                unread = await self._with_index(self._keep, frozenset(self._here()))
                 began_s = loop.time()
-                async for digests in self._peek(list(here - self._prefixes.digest_ids)):
+                async for digests in self._peek(unread):
                     await self._add(digests)
                     await asyncio.sleep(loop.time() - began_s)  # readers want this machine, too
                     began_s = loop.time()
@@ -91,10 +117,35 @@ class OtherDigests:
             await asyncio.sleep(_LOOK_S)
 
     async def _add(self, digests: Sequence[Digest]) -> None:
-        async with self._changing:
-            known = self._prefixes.digest_ids
-            new = {digest.digest_id: digest.hashes for digest in digests if digest.digest_id not in known}
-            await asyncio.to_thread(self._prefixes.add, new.items())
+        await self._with_index(self._add_new, digests)
+
+    def _keep(self, here: Set[bytes]) -> Sequence[bytes]:
+        """With the index alone: forgets the others. Those that it does not know."""
+        self._prefixes.forget(self._prefixes.digest_ids - here)
+        return list(here - self._prefixes.digest_ids)
+
+    def _add_new(self, digests: Sequence[Digest]) -> None:
+        """With the index alone."""
+        new = {
+            digest.digest_id: digest.hashes for digest in digests if digest.digest_id not in self._prefixes.digest_ids
+        }
+        self._prefixes.add(new.items())
+
+    async def _with_index(self, call: Callable[..., T], *arguments: object) -> T:
+        """In a thread, which goes on where who has asked waits no more: until it ends nobody else has the index."""
+        task = asyncio.get_running_loop().create_task(self._alone_with_index(call, *arguments))
+        self._calls.add(task)
+        task.add_done_callback(self._ended)
+        return await asyncio.shield(task)
+
+    async def _alone_with_index(self, call: Callable[..., T], *arguments: object) -> T:
+        async with self._alone:
+            return await asyncio.to_thread(call, *arguments)
+
+    def _ended(self, task: asyncio.Task[T]) -> None:
+        self._calls.discard(task)
+        if not task.cancelled():
+            task.exception()  # what fails when nobody waits any more is no error of the loop
 
 
 def _distinct_parts(digests: Sequence[Digest]) -> tuple[Prefixes, npt.NDArray[np.intp]]:

@@ -1,0 +1,111 @@
+"""Which shards digests of this node name, whoever is cancelled, whatever is forgotten meanwhile."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import AsyncIterator, Sequence
+
+import numpy as np
+import pytest
+
+from tests.support.aio import on_loop
+from tests.support.digests import digest_of
+from tfquiver import errors
+from tfquiver.digests.digest import Digest
+from tfquiver.hash_prefixes_and_sorted_numbers.prefixes import Prefixes, of_rows
+from tfquiver.service.node.removed_and_leftover_data import named_prefixes
+from tfquiver.service.node.removed_and_leftover_data.other_digests import OtherDigests
+
+FIRST, SECOND, THIRD = (digest_of([bytes([shard]) * 32 for shard in range(at, at + 3)]) for at in (1, 4, 7))
+
+
+class Node:
+    def __init__(self) -> None:
+        self.all = {digest.digest_id: digest for digest in (FIRST, SECOND, THIRD)}
+        self.here = set(self.all)
+        self.fails: errors.TfquiverError | None = None  # when a digest is got that cannot be read here
+        self.damaged = set[bytes]()
+        self.reads = list[bytes]()
+        self.reading, self.reads_of, self.may_read = asyncio.Event(), b"", asyncio.Event()
+        self.others = OtherDigests(lambda: list(self.here), self.peek, self.get)
+
+    async def peek(self, digest_ids: Sequence[bytes]) -> AsyncIterator[Sequence[Digest]]:
+        for digest_id in digest_ids:
+            self.reads.append(digest_id)
+            if digest_id == self.reads_of:
+                self.reading.set()
+                await self.may_read.wait()
+            yield [self.all[digest_id]] if digest_id not in self.damaged else []
+
+    async def get(self, digest_id: bytes) -> Digest:
+        if self.fails:
+            raise self.fails
+        return self.all[digest_id]
+
+    async def named(self, *by: bytes) -> int:
+        parts: Prefixes = np.sort(of_rows(np.concatenate([digest.hashes for digest in self.all.values()])))
+        return int((await self.others.named(parts, by)).sum())
+
+
+@on_loop
+async def test_a_cancelled_asker_leaves_the_index_whole(monkeypatch: pytest.MonkeyPatch) -> None:
+    node, joining, goes_on = Node(), threading.Event(), threading.Event()
+    joined = named_prefixes._joined
+
+    def slowly(*runs: tuple[object, object]) -> object:
+        made = joined(*runs)  # type: ignore[arg-type]
+        if not joining.is_set():
+            joining.set()
+            goes_on.wait(10)
+        return made
+
+    monkeypatch.setattr(named_prefixes, "_joined", slowly)
+    await node.named(FIRST.digest_id)
+    asks = asyncio.create_task(node.named(SECOND.digest_id))
+    await asyncio.to_thread(joining.wait, 10)
+    asks.cancel()
+    await asyncio.gather(asks, return_exceptions=True)
+    asks = asyncio.create_task(node.named(THIRD.digest_id))
+    await asyncio.wait([asks], timeout=0.2)  # as far as it comes: without the lock to its end
+    goes_on.set()
+    await asks
+    assert [await node.named(one) for one in node.all] == [3, 3, 3]
+    await node.others.close()
+
+
+@on_loop
+async def test_what_is_forgotten_while_another_is_read_counts() -> None:
+    """`by` was made before: its file went because the directory of digests was full."""
+    node = Node()
+    node.here = {FIRST.digest_id}
+    await node.named(FIRST.digest_id)
+    node.reads_of = SECOND.digest_id
+    asks = asyncio.create_task(node.named(FIRST.digest_id, SECOND.digest_id))
+    await node.reading.wait()
+    node.here.clear()
+    node.others.start()
+    while FIRST.digest_id in node.others._prefixes.digest_ids:
+        await asyncio.sleep(0)
+    node.may_read.set()
+    assert await asks == 6
+    await node.others.close()
+
+
+@pytest.mark.parametrize("error", [errors.UnavailableError("away"), errors.PermissionError_("token")])
+@on_loop
+async def test_nothing_is_said_while_a_digest_cannot_be_read(error: errors.TfquiverError) -> None:
+    node = Node()
+    node.damaged, node.fails = {SECOND.digest_id}, error
+    with pytest.raises(errors.UnavailableError, match=SECOND.digest_id.hex()):
+        await node.named(FIRST.digest_id, SECOND.digest_id)
+    node.fails = None
+    assert await node.named(FIRST.digest_id, SECOND.digest_id) == 6
+
+
+@pytest.mark.parametrize("error", [errors.NotFoundError("removed"), errors.CorruptDigestError("its own, too")])
+@on_loop
+async def test_what_nobody_can_read_any_more_names_nothing(error: errors.TfquiverError) -> None:
+    node = Node()
+    node.damaged, node.fails = {SECOND.digest_id}, error
+    assert await node.named(FIRST.digest_id, SECOND.digest_id) == 3
