@@ -11,7 +11,8 @@ import psutil
 import pytest
 
 from tfquiver import errors
-from tfquiver.cache_directory import cluster_file, up_file
+from tfquiver.cache_directory import up_file
+from tfquiver.cluster_address import cluster_file
 from tfquiver.local_cluster import whole_cluster
 from tfquiver.local_cluster.last_time import Asked
 from tfquiver.node_daemon import daemon

@@ -15,9 +15,9 @@ from typing import Any
 
 import tfquiver
 from tfquiver import errors
-from tfquiver.cache_directory import cluster_file, up_file
+from tfquiver.cache_directory import up_file
 from tfquiver.cache_directory.up_file import Ports
-from tfquiver.cluster_address import service_name
+from tfquiver.cluster_address import cluster_file, service_name
 from tfquiver.local_cluster import hold, last_time, ports
 from tfquiver.local_cluster.last_time import Asked
 from tfquiver.local_cluster.plan import Wish

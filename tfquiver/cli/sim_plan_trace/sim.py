@@ -20,10 +20,10 @@ from tfquiver.cli.sim_plan_trace.sim_view import Run
 from tfquiver.plain_text import plain, shortened
 from tfquiver.service.coordinator.job_schedulers import registry as schedulers
 from tfquiver.service.coordinator.policies import registry as policies
-from tfquiver.service.sim.asking_policies.shipping import Shipping
-from tfquiver.service.sim.asking_policies.sight import SIGHTS
 from tfquiver.service.sim.flow.outcome import Bound, bound, check_end
 from tfquiver.service.sim.flow.simulation import simulate
+from tfquiver.service.sim.probing_and_policies.shipping import Shipping
+from tfquiver.service.sim.probing_and_policies.sight import SIGHTS
 from tfquiver.service.sim.workloads import files
 from tfquiver.service.sim.workloads.files import Scenario
 from tfquiver.service.sim.workloads.workload import Workload
