@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
@@ -12,109 +10,16 @@ import grpc
 import pytest
 
 from tests.support.aio import on_loop
+from tests.support.streamed_coordinator import Coordinator, Tokens, ack, calls_of, ends_with
 from tfquiver import errors
-from tfquiver.grpc_plumbing import rpc
-from tfquiver.grpc_plumbing.rpc import handled
+from tfquiver.grpc_plumbing import bundles, rpc
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2 as pb
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2_grpc
-from tfquiver.roles_and_tokens.identity import Identity, Open, Role, wrong_token
-from tfquiver.roles_and_tokens.tokens import hash_of
-from tfquiver.service.coordinator.grpc_calls import streamed_calls
-from tfquiver.service.coordinator.grpc_calls.streamed_calls import StreamedCalls
+from tfquiver.roles_and_tokens.identity import Identity, Role
 from tfquiver.service.node.coordinator_link import call_stream
 from tfquiver.service.node.coordinator_link.call_stream import CallStream
 
 SOON_S, LONG_S = 0.05, 20.0
-
-
-class Tokens:
-    named = True
-
-    def __init__(self) -> None:
-        self.known = {"node": Identity(Role.NODE, "n"), "job": Identity(Role.JOB, "j")}
-
-    async def identify(self, token: str) -> Identity:
-        if token not in self.known:
-            raise wrong_token(token)
-        return self.known[token]
-
-    def by_hash(self, hash: bytes) -> Identity | None:
-        return next((who for token, who in self.known.items() if hash_of(token) == hash), None)
-
-
-class Coordinator(coordinator_pb2_grpc.CoordinatorServicer):
-    """Acks are answered at once, leases when `free` is set; what is called by itself is noted."""
-
-    def __init__(self, tokens: Tokens | None = None) -> None:
-        methods = {"Heartbeat": self.Heartbeat, "Orders": self.Orders, "Lease": self.Lease, "Ack": self.Ack}
-        self.streamed = StreamedCalls(methods, tokens)
-        self.streams, self.callers = 0, list[Identity]()
-        self.free, self.waits, self.given_up = asyncio.Event(), asyncio.Event(), asyncio.Event()
-        self.alone = list[str]()
-        self.orders_bytes = 0
-
-    def _note(self, context: Any) -> None:
-        if hasattr(context, "invocation_metadata"):
-            self.alone.append("a call by itself")
-
-    async def NodeCalls(self, request_iterator: Any, context: Any) -> None:  # type: ignore[override]
-        self.streams += 1
-        await self.streamed.serve(context)
-
-    @handled
-    async def Lease(self, request: pb.LeaseRequest, context: Any) -> pb.LeaseReply:
-        self.waits.set()
-        try:
-            await self.free.wait()
-        except asyncio.CancelledError:
-            self.given_up.set()
-            raise
-        return pb.LeaseReply(state=pb.LeaseReply.STATE_WAIT, ack_within_ms=request.wait_ms)
-
-    @handled
-    async def Ack(self, request: pb.AckRequest, context: Any) -> pb.AckReply:
-        self._note(context)
-        self.callers.append(rpc.caller())
-        if request.session_id == "none":
-            raise errors.NotFoundError("no session 'none'")
-        return pb.AckReply(ack_within_ms=len(request.shards))
-
-    @handled
-    async def Orders(self, request: pb.OrdersRequest, context: Any) -> pb.OrdersReply:
-        self._note(context)
-        reply = pb.OrdersReply(version=7)
-        reply.orders.add(digest_id=bytes(self.orders_bytes))
-        return reply
-
-
-@asynccontextmanager
-async def calls_of(
-    tmp_path: Path, servicer: Coordinator, tokens: Tokens | None = None, token: str = ""
-) -> AsyncIterator[CallStream]:
-    server = rpc.new_server(tokens or Open())
-    coordinator_pb2_grpc.add_CoordinatorServicer_to_server(servicer, server)
-    rpc.listen(server, f"unix:{tmp_path}/socket")
-    await server.start()
-    channel = rpc.aio_channel(f"unix:{tmp_path}/socket")
-    calls = CallStream(coordinator_pb2_grpc.CoordinatorStub(channel), rpc.metadata(token))
-    try:
-        async with asyncio.timeout(30):
-            yield calls
-    finally:
-        calls.close()
-        await channel.close()
-        await server.stop(None)
-
-
-async def ends_with(code: grpc.StatusCode, call: Any) -> str:
-    with pytest.raises(grpc.RpcError) as raised:
-        await call
-    assert raised.value.code() is code
-    return str(raised.value.details())
-
-
-def ack(shards: Sequence[int] = (), session_id: str = "s") -> pb.AckRequest:
-    return pb.AckRequest(session_id=session_id, shards=shards)
 
 
 @on_loop
@@ -273,69 +178,95 @@ async def test_each_message_needs_the_token_that_its_calls_need(tmp_path: Path) 
         assert (len(coordinator.callers), coordinator.alone) == (1, [])
 
 
-# What no node of ours sends.
-
-
-@asynccontextmanager
-async def raw(tmp_path: Path, coordinator: Coordinator) -> AsyncIterator[Any]:
-    async with calls_of(tmp_path, coordinator) as calls:
-        yield calls._stub.NodeCalls()
-
-
 @on_loop
-async def test_a_call_of_a_version_to_come_is_to_be_made_by_itself(tmp_path: Path) -> None:
-    async with raw(tmp_path, Coordinator()) as stream:
-        await stream.write(pb.NodeCallsRequest(calls=[pb.NodeCall(number=1), pb.NodeCall(number=2, ack=ack([5]))]))
-        replies = {reply.number: reply for _ in range(1) for reply in (await stream.read()).replies}
-        while len(replies) < 2:
-            replies |= {reply.number: reply for reply in (await stream.read()).replies}
-        assert rpc.code_of(replies[1].code) is grpc.StatusCode.UNIMPLEMENTED
-        assert pb.AckReply.FromString(replies[2].reply).ack_within_ms == 1
-
-
-@on_loop
-async def test_two_calls_of_one_number_end_the_stream(tmp_path: Path) -> None:
-    coordinator = Coordinator()
-    async with raw(tmp_path, coordinator) as stream:
-        twice = pb.NodeCall(number=3, lease=pb.LeaseRequest())
-        await stream.write(pb.NodeCallsRequest(calls=[twice, twice]))
-        assert await ends_with(grpc.StatusCode.INVALID_ARGUMENT, stream.read()) == (
-            "calls.number: 3 is under way already"
-        )
-
-
-@on_loop
-async def test_of_too_many_under_way_more_are_refused_for_now(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(streamed_calls, "MOST_UNDER_WAY", 2)
+async def test_what_a_call_itself_refuses_is_not_asked_again(tmp_path: Path) -> None:
     coordinator = Coordinator()
     async with calls_of(tmp_path, coordinator) as calls:
-        leases = [asyncio.create_task(calls.lease(pb.LeaseRequest(), LONG_S)) for _ in range(2)]
+        refused = await ends_with(grpc.StatusCode.PERMISSION_DENIED, calls.ack(ack(session_id="another's"), LONG_S))
+        assert refused == "a session of somebody else"
+    assert (coordinator.alone, len(coordinator.callers)) == ([], 1)
+
+
+@on_loop
+async def test_a_node_that_has_hung_up_repeats_nothing(tmp_path: Path) -> None:
+    coordinator = Coordinator()
+    async with calls_of(tmp_path, coordinator) as calls:
+        lease = asyncio.create_task(rpc.retry(lambda: calls.lease(pb.LeaseRequest(), LONG_S), "coordinator", LONG_S))
         await coordinator.waits.wait()
-        assert "under way" in await ends_with(grpc.StatusCode.UNAVAILABLE, calls.ack(ack(), LONG_S))
-        coordinator.free.set()
-        await asyncio.gather(*leases)
+    with pytest.raises(errors.CancelledError_, match="has hung up"):
+        await lease
+    with pytest.raises(errors.CancelledError_, match="has hung up"):
         await calls.ack(ack(), LONG_S)
     assert coordinator.streams == 1
 
 
+class Listener(coordinator_pb2_grpc.CoordinatorServicer):
+    """Answers nothing, and reads when it is told to."""
+
+    def __init__(self) -> None:
+        self.listens, self.messages = asyncio.Event(), list[pb.NodeCallsRequest]()
+
+    async def NodeCalls(self, request_iterator: Any, context: Any) -> None:  # type: ignore[override]
+        await self.listens.wait()
+        while (message := await context.read()) is not grpc.aio.EOF:
+            self.messages.append(message)
+
+    @property
+    def calls(self) -> list[pb.NodeCall]:
+        return [call for message in self.messages for call in message.calls]
+
+    @property
+    def given_up(self) -> list[int]:
+        return [number for message in self.messages for number in message.given_up]
+
+
 @on_loop
-async def test_who_takes_no_replies_has_no_more_made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(streamed_calls, "MOST_UNDER_WAY", 4)
-    coordinator = Coordinator()
-    coordinator.orders_bytes = 900_000  # of which connections and flow control take a few
+async def test_a_message_has_a_thousand_calls_at_most_and_a_thousand_that_are_given_up(tmp_path: Path) -> None:
+    listener = Listener()
+    listener.listens.set()
+    async with calls_of(tmp_path, listener) as calls:
+        leases = [asyncio.create_task(calls.lease(pb.LeaseRequest(), LONG_S)) for _ in range(3000)]
+        while len(listener.calls) < 3000:
+            await asyncio.sleep(0.01)
+        for lease in leases:
+            lease.cancel()
+        while len(listener.given_up) < 3000:
+            await asyncio.sleep(0.01)
+    assert max(len(message.calls) for message in listener.messages) == bundles.MOST_TOGETHER
+    assert max(len(message.given_up) for message in listener.messages) == bundles.MOST_TOGETHER
+    assert sorted(listener.given_up) == [call.number for call in listener.calls]
 
-    async def ask(stream: Any) -> None:
-        for number in range(1, 1000):
-            await stream.write(pb.NodeCallsRequest(calls=[pb.NodeCall(number=number, orders=pb.OrdersRequest())]))
 
-    async with raw(tmp_path, coordinator) as stream:
-        asking = asyncio.create_task(ask(stream))
-        while not (streams := list(coordinator.streamed._streams)) or len(streams[0]._replies) < 4:
-            await asyncio.sleep(0)
-        await asyncio.wait([asking], timeout=0.5)
-        assert len(streams[0]._replies) <= 5
-        assert len(streams[0]._running) <= 5
-        stream.cancel()
-        await asyncio.wait([asking])
-        while coordinator.streamed._streams:
-            await asyncio.sleep(0)
+@on_loop
+async def test_what_is_given_up_before_it_is_sent_is_not_sent(tmp_path: Path) -> None:
+    listener = Listener()
+
+    def lease(session_id: str) -> asyncio.Task[pb.LeaseReply]:
+        return asyncio.create_task(calls.lease(pb.LeaseRequest(session_id=session_id), LONG_S))
+
+    async with calls_of(tmp_path, listener) as calls:
+        waiting = [lease("x" * 200_000) for _ in range(100)]  # more than connections and flow control take
+        await asyncio.sleep(0)
+        given_up = lease("given up")
+        await asyncio.sleep(0)
+        given_up.cancel()
+        await asyncio.wait([given_up])
+        waiting.append(lease("last"))
+        listener.listens.set()
+        while not (asked := [call.lease.session_id[:8] for call in listener.calls]) or asked[-1] != "last":
+            await asyncio.sleep(0.01)
+        assert (len(asked), "given up" in asked, listener.given_up) == (101, False, [])
+    await asyncio.gather(*waiting, return_exceptions=True)
+
+
+class Garbled(Coordinator):
+    async def NodeCalls(self, request_iterator: Any, context: Any) -> None:  # type: ignore[override]
+        number = (await context.read()).calls[0].number
+        await context.write(pb.NodeCallsReply(replies=[pb.NodeCallReply(number=number, reply=b"\xff")]))
+        await context.read()
+
+
+@on_loop
+async def test_a_reply_that_is_none_is_the_coordinators_fault(tmp_path: Path) -> None:
+    async with calls_of(tmp_path, Garbled()) as calls:
+        assert "no AckReply" in await ends_with(grpc.StatusCode.INTERNAL, calls.ack(ack(), LONG_S))

@@ -17,6 +17,7 @@ from tfquiver.roles_and_tokens.identity import check_call
 from tfquiver.service.coordinator.grpc_calls.callers import Tokens
 
 MOST_UNDER_WAY = 4096
+MOST_WAITING_BYTES = 16 << 20  # of replies that are not taken
 _MOST_REPLY_BYTES = bundles.MOST_BYTES  # a larger one goes by itself, and holds up no others
 _SERVICE = "/tfquiver.v1.Coordinator"
 
@@ -58,6 +59,7 @@ class _Stream:
         self._running: dict[int, asyncio.Task[None]] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         self._replies: deque[tuple[pb2.NodeCallReply, int]] = deque()
+        self._replies_bytes = 0
         self._writing = False
         self._sent = asyncio.Event()
         self._reading = asyncio.get_running_loop().create_task(self._read())
@@ -79,24 +81,30 @@ class _Stream:
     async def _read(self) -> None:
         loop = asyncio.get_running_loop()
         while (message := await self._context.read()) is not grpc.aio.EOF:
+            if max(len(message.calls), len(message.given_up)) > MOST_UNDER_WAY:  # before there is a task for each
+                raise errors.InvalidArgumentError(f"calls, given_up: more than {MOST_UNDER_WAY} in one message")
+            await self._room()
             if self._tokens and message.calls:
                 who = await self._tokens.identify(self._token)
                 for call in message.calls:
                     if kind := call.WhichOneof("call"):
                         check_call(who, f"{_SERVICE}/{self._methods[kind][0]}")
                 rpc.set_caller(who)
-            for number in message.given_up:
-                if given_up := self._running.pop(number, None):
-                    given_up.cancel()
             for call in message.calls:
                 if call.number in self._running:
                     raise errors.InvalidArgumentError(f"calls.number: {call.number} is under way already")
                 task = self._running[call.number] = loop.create_task(self._serve(call))
                 self._tasks.add(task)
                 task.add_done_callback(self._tasks.discard)
-            while len(self._replies) >= MOST_UNDER_WAY:  # who takes no replies has no more made
-                self._sent.clear()
-                await self._sent.wait()
+            for number in message.given_up:  # after the calls, which may be among them
+                if given_up := self._running.pop(number, None):
+                    given_up.cancel()
+
+    async def _room(self) -> None:
+        """Who takes no replies has no more made."""
+        while len(self._replies) >= MOST_UNDER_WAY or self._replies_bytes >= MOST_WAITING_BYTES:
+            self._sent.clear()
+            await self._sent.wait()
 
     async def _serve(self, call: pb2.NodeCall) -> None:
         reply = pb2.NodeCallReply(number=call.number)
@@ -106,6 +114,7 @@ class _Stream:
         elif len(self._running) > MOST_UNDER_WAY:
             _refuse(reply, grpc.StatusCode.UNAVAILABLE, f"{MOST_UNDER_WAY} calls of this stream are under way")
         else:
+            await self._room()  # what came in one message with this may have filled it
             try:
                 made = await self._methods[kind][1](getattr(call, kind), _CONTEXT)
                 body = made.SerializeToString()
@@ -120,16 +129,20 @@ class _Stream:
 
     async def _send(self, reply: pb2.NodeCallReply) -> None:
         """Or has whoever is sending now send it, too."""
-        self._replies.append((reply, len(reply.reply) + len(reply.details)))
+        size_bytes = _size_bytes(reply)
+        self._replies.append((reply, size_bytes))
+        self._replies_bytes += size_bytes
         if self._writing:
             return
         self._writing = True
         try:
             while self._replies:
-                await self._context.write(pb2.NodeCallsReply(replies=bundles.some(self._replies)))
+                together = bundles.some(self._replies)
+                self._replies_bytes -= sum(map(_size_bytes, together))
+                await self._context.write(pb2.NodeCallsReply(replies=together))
                 self._sent.set()
         except Exception:  # noqa: BLE001 - gRPC has no one error for a caller that is gone
-            self._reading.cancel()  # `_writing` stays: nothing can be sent any more
+            self.close()  # `_writing` stays: nothing can be sent any more, and nothing has room any more
             return
         self._writing = False
 
@@ -148,6 +161,10 @@ class _Context:
 
 
 _CONTEXT = _Context()
+
+
+def _size_bytes(reply: pb2.NodeCallReply) -> int:
+    return len(reply.reply) + len(reply.details)
 
 
 def _refuse(reply: pb2.NodeCallReply, code: grpc.StatusCode, details: str) -> None:

@@ -15,14 +15,14 @@ from typing import Any, TypeVar
 
 import grpc
 import grpc.aio
-from google.protobuf.message import Message
+from google.protobuf.message import DecodeError, Message
 
+from tfquiver import errors
 from tfquiver.grpc_plumbing import bundles, rpc
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2 as pb
 
 R = TypeVar("R", bound=Message)
 _LARGE_BYTES = 256 << 10  # goes by itself: others need not wait for it
-_BY_ITSELF = (grpc.StatusCode.UNIMPLEMENTED, grpc.StatusCode.PERMISSION_DENIED)  # which then says what is not for whom
 _WITHOUT_S = 60.0  # before a coordinator that knew no streams is asked again
 
 
@@ -37,6 +37,7 @@ class CallStream:
         self._stub, self._metadata = stub, metadata
         self._line: _Line | None = None
         self._without_until_s = 0.0
+        self._closed = False
 
     async def heartbeat(self, request: pb.HeartbeatRequest, timeout_s: float) -> pb.HeartbeatReply:
         call = pb.NodeCall(heartbeat=request)
@@ -56,27 +57,36 @@ class CallStream:
         self._without_until_s = 0.0
 
     def close(self) -> None:
-        """Calls that are under way end with CANCELLED."""
+        """Calls that are under way, and those that are made from now on, raise CancelledError_: not to be repeated."""
+        self._closed = True
         if self._line:
             self._line.end(grpc.StatusCode.CANCELLED, "this node hangs up")
 
     async def _made(self, call: pb.NodeCall, alone: Any, request: Any, reply: type[R], timeout_s: float) -> R:
-        """Raises grpc.RpcError."""
+        """Raises grpc.RpcError, CancelledError_."""
         loop = asyncio.get_running_loop()
+        self._check_open()
         if loop.time() >= self._without_until_s and (size_bytes := call.ByteSize()) <= _LARGE_BYTES:
             if self._line is None or self._line.ended:
                 self._line = _Line(self._stub.NodeCalls(metadata=self._metadata))
             line = self._line
             answer = await line.call(call, size_bytes, timeout_s)
             if not answer.code:
-                return reply.FromString(answer.reply)
+                return _body(reply, answer)
+            self._check_open()
             code = rpc.code_of(answer.code)
             if line.ended and code is grpc.StatusCode.UNIMPLEMENTED:
                 self._without_until_s = loop.time() + _WITHOUT_S
-            if code not in _BY_ITSELF:
+            # A stream that ended may have done so for another's call: by itself a call says what is not for whom.
+            is_others = code is grpc.StatusCode.PERMISSION_DENIED and not answer.number
+            if code is not grpc.StatusCode.UNIMPLEMENTED and not is_others:
                 raise rpc.failed(code, answer.details)
         made: R = await alone(request, timeout=timeout_s, metadata=self._metadata)
         return made
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise errors.CancelledError_("this node has hung up on the coordinator")
 
 
 class _Line:
@@ -87,7 +97,8 @@ class _Line:
         self._numbers = itertools.count(1)
         self._waiting: dict[int, asyncio.Future[pb.NodeCallReply]] = {}
         self._calls: deque[tuple[pb.NodeCall, int]] = deque()
-        self._given_up: list[int] = []
+        self._given_up: deque[tuple[int, int]] = deque()
+        self._sent = 0  # the last number
         self._more = asyncio.Event()
         self._heard_s = 0.0
         self.ended = False
@@ -95,7 +106,7 @@ class _Line:
         self._tasks = loop.create_task(self._read()), loop.create_task(self._write())
 
     async def call(self, call: pb.NodeCall, size_bytes: int, timeout_s: float) -> pb.NodeCallReply:
-        """A reply with a code where it failed, whatever failed."""
+        """A reply with a code where it failed, whatever failed; with no number where it is none to this call."""
         loop = asyncio.get_running_loop()
         number = call.number = next(self._numbers)
         reply: asyncio.Future[pb.NodeCallReply] = loop.create_future()
@@ -108,12 +119,13 @@ class _Line:
                 return await reply
         except TimeoutError:
             late = f"no answer within {timeout_s:g} s"
-            if self._heard_s < asked_s:  # nor to anything else: another stream may be another connection
+            if self._heard_s < asked_s:  # nor to anything else: of several addresses the next one may answer
                 self.end(grpc.StatusCode.UNAVAILABLE, late)
             return _failed(grpc.StatusCode.DEADLINE_EXCEEDED, late)
         finally:
-            if self._waiting.pop(number, None):  # whoever made the call has gone
-                self._given_up.append(number)
+            # Whoever made the call has gone. What is not sent yet is left out then (`_write`).
+            if self._waiting.pop(number, None) and number <= self._sent:
+                self._given_up.append((number, 0))
                 self._more.set()
 
     def end(self, code: grpc.StatusCode, details: str) -> None:
@@ -150,11 +162,21 @@ class _Line:
                 await self._more.wait()
                 self._more.clear()
                 while self._calls or self._given_up:
-                    given_up, self._given_up = self._given_up, []
+                    given_up = bundles.some(self._given_up) if self._given_up else []
                     calls = bundles.some(self._calls) if self._calls else []
-                    await self._stream.write(pb.NodeCallsRequest(calls=calls, given_up=given_up))
+                    self._sent = calls[-1].number if calls else self._sent
+                    calls = [call for call in calls if call.number in self._waiting]
+                    if calls or given_up:
+                        await self._stream.write(pb.NodeCallsRequest(calls=calls, given_up=given_up))
         except (grpc.RpcError, asyncio.InvalidStateError):
             pass  # the stream has ended: who reads from it learns why
+
+
+def _body(reply: type[R], answer: pb.NodeCallReply) -> R:
+    try:
+        return reply.FromString(answer.reply)
+    except DecodeError as error:
+        raise rpc.failed(grpc.StatusCode.INTERNAL, f"the reply is no {reply.__name__}: {error}") from error
 
 
 def _failed(code: grpc.StatusCode, details: str) -> pb.NodeCallReply:

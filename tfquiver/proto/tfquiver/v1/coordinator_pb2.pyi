@@ -2476,8 +2476,8 @@ Global___AckReply: _TypeAlias = AckReply  # noqa: Y015
 
 @_typing.final
 class NodeCallsRequest(_message.Message):
-    """At most 8 MiB, as any message: a request of more than 256 KiB is better made by itself, so that others need not wait
-    for it.
+    """At most 8 MiB, as any message, and 4096 of `calls` and of `given_up` each: more end the stream with INVALID_ARGUMENT. A
+    request of more than 256 KiB is better made by itself, so that others need not wait for it.
     """
 
     DESCRIPTOR: _descriptor.Descriptor
@@ -2489,7 +2489,8 @@ class NodeCallsRequest(_message.Message):
     @_builtins.property
     def given_up(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
         """Numbers of calls that nobody waits for any more (their deadline has passed, their reader leaves): given up as a call
-        that is cancelled, without a reply, unless that is already under way. Others are ignored.
+        that is cancelled, without a reply, unless that is already under way. Calls of the same message are, too; numbers of
+        no call are ignored.
         """
 
     def __init__(
