@@ -52,18 +52,31 @@ def wired(
     helping, asking = Helping(scanner, access), Asking(node_id, token)
     shared = SharedScans(node_id, scanner, asking, link.members, scan_share_bytes)
     sources = NamedSources(scans, scanner, digests.get, access, shared.scan)
-    work = NamedWork(sources.scan, warm, removals.give_up, leftovers.abandoned, late.done)
+    work = NamedWork(sources.scan, warm, removals.give_up, leftovers.abandoned, late.done, late.let_go)
     tasks = DatasetTasks(node_id, work.do, link.report_task)
+
+    emptied = set[bytes]()
 
     def ordered(all_tasks: Sequence[pb.DatasetTask]) -> None:
         helping.ordered(all_tasks)
-        moves.emptied(digest_id for task in all_tasks for digest_id in task.evict.digest_ids)
+        nonlocal emptied
+        emptied = {digest_id for task in all_tasks for digest_id in task.evict.digest_ids}
+        tell_emptied()
+
+    def tell_emptied() -> None:
+        moves.emptied(emptied.union(late.due))
+
+    late.on_due = tell_emptied
+
+    def use(named: Sequence[pb.NamedDigest]) -> None:
+        late.wanted(named)
+        access.use(named)
 
     def after_digests(number: int, named: Sequence[pb.NamedDigest]) -> None:
         removals.told(number)
         late.told(named)
 
-    made = NamedOrders(tasks, digests.here, digests.get, after_digests, access.use, link.report_stale, ordered)
+    made = NamedOrders(tasks, digests.here, digests.get, after_digests, use, link.report_stale, ordered)
     link.on_named, fetcher.on_stale = made.receive, made.stale
     link.scans = lambda: len(scans.works()) + len(helping.works())
     return made, helping

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
+import threading
 from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 
 from tests.support.aio import on_loop
-from tfquiver import errors
+from tfquiver import durable, errors
 from tfquiver.proto.tfquiver.v1 import named_datasets_pb2 as pb
 from tfquiver.service.node.removed_and_leftover_data import late_evictions
 from tfquiver.service.node.removed_and_leftover_data.late_evictions import LateEvictions
@@ -22,6 +24,8 @@ class Node:
     def __init__(self, directory: Path) -> None:
         self.directory, self.gone = directory, list[bytes]()
         self.fails: errors.TfquiverError | None = None
+        self.fails_of, self.waits_of = b"", b""
+        self.began, self.goes_on = asyncio.Event(), asyncio.Event()
         self.late: LateEvictions | None = None
 
     async def restarted(self) -> LateEvictions:
@@ -40,8 +44,11 @@ class Node:
         return list(self.gone)
 
     async def give_up(self, digest_ids: Sequence[bytes]) -> None:
-        if self.fails:
+        if self.fails and (not self.fails_of or self.fails_of in digest_ids):
             raise self.fails
+        if self.waits_of in digest_ids:
+            self.began.set()
+            await self.goes_on.wait()
         self.gone += digest_ids
 
 
@@ -64,7 +71,9 @@ async def test_what_another_name_keeps_stays(tmp_path: Path) -> None:
     node = Node(tmp_path)
     late = await node.restarted()
     assert await node.told((A, "x/1"), (A, "")) == []
-    assert await node.told((A, "x/1")) == [A]
+    assert await node.told((A, "x/1")) == [], "the other name has gone: what it has had read since is the first one's"
+    assert await node.told((A, "x/1"), (A, "y/2")) == [A]
+    assert await node.told((A, "x/1")) == []
     await late.close()
 
 
@@ -88,10 +97,77 @@ async def test_notes_are_of_what_has_a_name_and_damaged_ones_are_begun_anew(tmp_
     late = await node.restarted()
     await node.told((A, "x/1"))
     await node.told((B, "y/1"))
-    assert (tmp_path / late_evictions.FILE).read_text() == f"{B.hex()} y/1\n"
     await late.close()
+    assert (tmp_path / late_evictions.FILE).read_text() == f"{B.hex()} y/1\n"
     (tmp_path / late_evictions.FILE).write_bytes(b"\xff\x00 zz\n")
     await node.restarted()
     assert await node.told((B, "y/1")) == [B]
     assert node.late
     await node.late.close()
+
+
+def named(*marks: tuple[bytes, str]) -> list[pb.NamedDigest]:
+    return [pb.NamedDigest(digest_id=digest_id, evicted=task) for digest_id, task in marks]
+
+
+@on_loop
+async def test_what_is_wanted_while_others_are_emptied_stays(tmp_path: Path) -> None:
+    """It was prefetched or pinned: what is read for it would go."""
+    many = [bytes([number]) * 32 for number in range(60)]
+    node = Node(tmp_path)
+    late = await node.restarted()
+    node.waits_of = many[0]
+    late.told(named(*((one, "x/1") for one in many)))
+    await node.began.wait()
+    assert set(late.due) == set(many)
+    late.wanted(named(*((one, "x/1") for one in many[:-1]), (many[-1], "")))
+    waits = asyncio.create_task(late.let_go(many[0]))
+    await late.let_go(many[-1])
+    assert not waits.done(), "of the first something is being deleted"
+    node.goes_on.set()
+    await waits
+    while late.due:
+        await asyncio.sleep(0)
+    assert sorted(node.gone) == many[:-1]
+    await late.close()
+
+
+@on_loop
+async def test_one_that_cannot_go_keeps_no_other_and_what_is_done_is_noted(tmp_path: Path) -> None:
+    node = Node(tmp_path)
+    await node.restarted()
+    node.fails, node.fails_of = errors.UnavailableError("the disk hangs"), A
+    with pytest.raises(errors.UnavailableError):
+        await node.told((A, "x/1"), (B, "y/1"))
+    assert node.gone == [B]
+    late = await node.restarted()
+    node.fails = None
+    assert await node.told((A, "x/1"), (B, "y/1")) == [A]
+    await late.close()
+
+
+@on_loop
+async def test_an_evict_is_over_while_the_disk_takes_no_notes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    answers, write = threading.Event(), durable.write
+
+    def hangs(path: Path, lines: list[bytes]) -> None:
+        answers.wait(20)
+        write(path, lines)
+
+    node = Node(tmp_path)
+    late = await node.restarted()
+    monkeypatch.setattr(durable, "write", hangs)
+    async with asyncio.timeout(10):
+        await late.done("x/1", [A])
+    answers.set()
+    await node.restarted()
+    assert await node.told((A, "x/1")) == []
+
+
+@on_loop
+async def test_what_a_kill_left_half_written_goes(tmp_path: Path) -> None:
+    left_over = tmp_path / f".{late_evictions.FILE}.0123456789abcdef.tmp"
+    left_over.write_text("x")
+    late = await Node(tmp_path).restarted()
+    assert not left_over.exists()
+    await late.close()

@@ -21,12 +21,13 @@ class Node:
 
     def __init__(self) -> None:
         self.here = {GOES.digest_id}
-        self.may_get, self.over = asyncio.Event(), asyncio.Event()
+        self.may_get, self.over, self.may_warm = asyncio.Event(), asyncio.Event(), asyncio.Event()
+        self.may_warm.set()
         self.had: set[bytes] = set()
         self.evicted, self.carried_out = 0, list[tuple[str | bytes, ...]]()
         self.scanning, self.told = asyncio.Event(), list[pb.ReportTaskRequest]()
         tasks = DatasetTasks(
-            "n", NamedWork(self.scan, self.warm, self.give_up, self.abandoned, self.noted).do, self.tell
+            "n", NamedWork(self.scan, self.warm, self.give_up, self.abandoned, self.noted, self.let_go).do, self.tell
         )
         self.orders = NamedOrders(tasks, lambda: self.here, self.digest, lambda *_: None, lambda _: None, self.stale)
 
@@ -40,6 +41,9 @@ class Node:
     async def give_up(self, digest_ids: Sequence[bytes]) -> None:
         self.had = set(self.here)
         self.evicted += 1
+
+    async def let_go(self, digest_id: bytes) -> None:
+        await self.may_warm.wait()
 
     async def noted(self, task_id: str, digest_ids: Sequence[bytes]) -> None:
         assert self.evicted, "it is noted when it is so"
@@ -94,4 +98,19 @@ async def test_that_a_task_has_begun_is_told_at_once() -> None:
     async with asyncio.timeout(10):
         await node.over.wait()
     assert not node.told[-1].over
+    await node.orders.close()
+
+
+@on_loop
+async def test_nothing_is_read_while_something_of_it_is_being_deleted() -> None:
+    node = Node()
+    node.may_warm.clear()
+    task = pb.DatasetTask(task_id="x/3", warm=pb.WarmTask(digest_id=GOES.digest_id))
+    node.orders.receive(coordinator_pb2.OrdersReply(tasks=[task]))
+    while not node.told:
+        await asyncio.sleep(0)
+    assert not node.told[-1].over
+    node.may_warm.set()
+    while not node.told[-1].over:
+        await asyncio.sleep(0.01)
     await node.orders.close()

@@ -51,7 +51,7 @@ class Places:
         """Of each shard that nobody holds, who is to for readers of that rack; "": nobody.
 
         Args:
-          prefixes: shape [shards], as digests/prefixes.py gives them.
+          prefixes: shape [shards], as `prefixes.of_rows` gives them.
         """
         number = self._numbers.get(rack)
         if number is None or not self._homes:

@@ -36,7 +36,7 @@ class Owners:
 
     def of(self, prefixes: Prefixes) -> list[str]:
         """Args:
-        prefixes: shape [shards], the first 8 bytes of each shard's hash, as digests/prefixes.py gives them.
+        prefixes: shape [shards], the first 8 bytes of each shard's hash, as `prefixes.of_rows` gives them.
         """
         return [self.names[index] for index in self.numbers(prefixes).tolist()]
 

@@ -1,4 +1,4 @@
-"""What one node holds: a set of hashes, kept by their first 8 bytes (see digests/prefixes.py)."""
+"""What one node holds: a set of hashes, kept by their first 8 bytes (`hash_prefixes_and_sorted_numbers`)."""
 
 from __future__ import annotations
 

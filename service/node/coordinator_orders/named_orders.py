@@ -20,7 +20,11 @@ _TRY_AGAIN_S = 2.0
 
 
 class NamedWork:
-    """Does one task. Each argument raises TfquiverError."""
+    """Does one task. Each argument raises TfquiverError.
+
+    Args:
+      let_go: returns when nothing of that digest is being deleted.
+    """
 
     def __init__(
         self,
@@ -29,9 +33,10 @@ class NamedWork:
         give_up: Callable[[Sequence[bytes]], Awaitable[None]],
         abandoned: Callable[[], None],
         evicted: Callable[[str, Sequence[bytes]], Awaitable[None]],
+        let_go: Callable[[bytes], Awaitable[None]],
     ) -> None:
         self._scan, self._warm, self._give_up, self._abandoned = scan, warm, give_up, abandoned
-        self._evicted = evicted
+        self._evicted, self._let_go = evicted, let_go
 
     async def do(self, task: pb.DatasetTask, report: Report) -> pb.ReportTaskRequest:
         match task.WhichOneof("work"):
@@ -39,6 +44,7 @@ class NamedWork:
                 dataset = await self._scan(task.task_id, task.scan, report)
                 return pb.ReportTaskRequest(digest_id=dataset.digest_id)
             case "warm":
+                await self._let_go(task.warm.digest_id)
                 last = node_pb2.WarmProgress()
                 async with aclosing(self._warm(task.warm.digest_id)) as progress:
                     async for last in progress:

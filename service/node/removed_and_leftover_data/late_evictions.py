@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Awaitable, Callable, Sequence
+import itertools
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence, Set
 from pathlib import Path
 
 from absl import logging
@@ -20,7 +21,10 @@ from tfquiver.proto.tfquiver.v1 import named_datasets_pb2 as pb
 from tfquiver.rare_lines import every_n_seconds
 
 FILE = "evicted"  # a line for each digest: its id, and the tasks
-_TRY_AGAIN_S = 5.0
+_AT_ONCE = 16  # what other digests keep is worked out once for them
+_MOST_TASKS = 8  # noted of one digest: it has several where several names have it
+_TRY_AGAIN_S, _TRY_AGAIN_AT_LAST_S = 5.0, 300.0
+_NOTE_EVERY_S, _PATIENCE_S = 2.0, 10.0
 
 
 class LateEvictions:
@@ -32,78 +36,189 @@ class LateEvictions:
 
     def __init__(self, directory: Path, give_up: Callable[[Sequence[bytes]], Awaitable[None]]) -> None:
         self._path, self._give_up = directory / FILE, give_up
+        self.on_due: Callable[[], None] = lambda: None  # `due` is another one
         self._done: dict[bytes, str] = {}
-        self._named: Sequence[pb.NamedDigest] = ()
-        self._news, self._writing = asyncio.Event(), asyncio.Lock()
-        self._task: asyncio.Task[None] | None = None
+        self._due: dict[bytes, str] = {}
+        self._named: Sequence[pb.NamedDigest] = ()  # that digests are here of
+        self._newest: Sequence[pb.NamedDigest] = ()
+        self._busy, self._rest = frozenset[bytes](), asyncio.Event()
+        self._news, self._to_note = asyncio.Event(), asyncio.Event()
+        self._carrying_out = asyncio.Lock()
+        self._tasks: list[asyncio.Task[None]] = []
+
+    @property
+    def due(self) -> Collection[bytes]:
+        """What this node has to empty still."""
+        return self._due.keys()
 
     async def start(self) -> None:
         self._done = await asyncio.to_thread(_read, self._path)
-        self._task = asyncio.get_running_loop().create_task(self._run())
+        loop = asyncio.get_running_loop()
+        self._tasks = [loop.create_task(self._run()), loop.create_task(self._note_on())]
 
     async def close(self) -> None:
-        if self._task:
-            self._task.cancel()
-            await asyncio.gather(self._task, return_exceptions=True)
+        """What is not noted yet is noted, unless the disk hangs."""
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        if self._to_note.is_set():
+            await self._note()
+
+    def wanted(self, named: Sequence[pb.NamedDigest]) -> None:
+        """The newest ones, at once: what has no mark any more stays. `told` comes when their digests are here."""
+        self._newest = named
+        if self._due:
+            before = len(self._due)
+            for one in named:
+                if not one.evicted:
+                    self._due.pop(one.digest_id, None)
+            if len(self._due) != before:
+                self.on_due()
 
     def told(self, named: Sequence[pb.NamedDigest]) -> None:
         """The newest ones. Their digests are here, as far as they are to be had."""
-        self._named = named
+        self._named = self._newest = named
         self._news.set()
 
+    async def let_go(self, digest_id: bytes) -> None:
+        """Returns when nothing of this digest is being deleted: what is read before that would go with it."""
+        while digest_id in self._busy:
+            await self._rest.wait()
+
     async def done(self, task_id: str, digest_ids: Sequence[bytes]) -> None:
-        """This node has carried that out."""
-        self._done.update(dict.fromkeys(digest_ids, task_id))
-        await self._note()
+        """This node has carried that out. It is noted soon: nobody waits for a disk that hangs."""
+        for digest_id in digest_ids:
+            self._has_done(digest_id, task_id)
 
     async def carry_out(self) -> None:
-        """Raises TfquiverError."""
-        due = self._due()
-        for digest_id, by in due.items():
-            with contextlib.suppress(errors.NotFoundError):  # it has been removed meanwhile
-                await self._give_up([digest_id])
+        """Raises TfquiverError where something cannot go now; everything else has gone then."""
+        async with self._carrying_out:
+            await self._carry_out()
+
+    async def _carry_out(self) -> None:
+        named, done = self._named, dict(self._done)
+        due, kept, gone = await asyncio.to_thread(_due, named, done)
+        for digest_id in gone:
+            self._done.pop(digest_id, None)
+            self._to_note.set()
+        for digest_id, tasks in kept.items():
+            self._has_done(digest_id, tasks)
+        self._due = due
+        self.wanted(self._newest)
+        self.on_due()
+        failed, first = set[bytes](), None
+        while some := list(itertools.islice((one for one in self._due if one not in failed), _AT_ONCE)):
+            try:
+                await self._empty(some)
+                continue
+            except errors.TfquiverError as error:
+                if len(some) == 1:
+                    failed.update(some)
+                    first = first or error
+                    continue
+            for one in some:  # whichever it is, it keeps no other
+                if one in self._due:
+                    try:
+                        await self._empty([one])
+                    except errors.TfquiverError as error:
+                        failed.add(one)
+                        first = first or error
+        if first:
+            raise first
+
+    async def _empty(self, digest_ids: Sequence[bytes]) -> None:
+        tasks = {digest_id: self._due[digest_id] for digest_id in digest_ids}
+        self._busy = frozenset(digest_ids)
+        try:
+            await self._give_up(digest_ids)
+        except errors.NotFoundError:
+            if len(digest_ids) > 1:  # one of them has been removed meanwhile
+                raise
+        else:
+            for digest_id in digest_ids:
                 said = "data set %s was emptied while this node was away: what it kept of it alone is gone"
                 logging.info(said, digest_id.hex(), extra=about(digest=digest_id))
-            self._done[digest_id] = by
-        if due:
-            await self._note()
-
-    def _due(self) -> dict[bytes, str]:
-        """By which tasks. Of what several names have all are to be emptied."""
-        told: dict[bytes, list[str]] = {}
-        for one in self._named:
-            told.setdefault(one.digest_id, []).append(one.evicted)
-        by = {digest_id: " ".join(sorted(tasks)) for digest_id, tasks in told.items() if all(tasks)}
-        return {digest_id: tasks for digest_id, tasks in by.items() if self._done.get(digest_id) != tasks}
+        finally:
+            self._busy = frozenset()
+            self._rest.set()
+            self._rest.clear()
+        for digest_id, by in tasks.items():
+            self._has_done(digest_id, by)
+            self._due.pop(digest_id, None)
+        self.on_due()
 
     async def _run(self) -> None:
+        pause_s: float | None = None
         while True:
-            await self._news.wait()
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(pause_s):
+                    await self._news.wait()
             self._news.clear()
             try:
                 await self.carry_out()
+                pause_s = None
                 continue
             except errors.TfquiverError as error:
                 every_n_seconds(logging.WARNING, "what was emptied while this node was away: %s", 60, error)
             except Exception:  # noqa: BLE001 - whatever it was: without this task nothing of it would ever go
                 logging.exception("what was emptied while this node was away")
-            self._news.set()
-            await asyncio.sleep(_TRY_AGAIN_S)
+            pause_s = _TRY_AGAIN_S if pause_s is None else min(2 * pause_s, _TRY_AGAIN_AT_LAST_S)
+
+    def _has_done(self, digest_id: bytes, tasks: str) -> None:
+        before = self._done.get(digest_id, "").split()
+        now = " ".join([*(task for task in before if task not in tasks.split()), *tasks.split()][-_MOST_TASKS:])
+        if now != self._done.get(digest_id):
+            self._done[digest_id] = now
+            self._to_note.set()
+
+    async def _note_on(self) -> None:
+        while True:
+            await self._to_note.wait()
+            await self._note()
+            await asyncio.sleep(_NOTE_EVERY_S)
 
     async def _note(self) -> None:
         """A disk that does not take it: what is read of these until the next start goes once more then."""
-        async with self._writing:
-            named = {one.digest_id for one in self._named}
-            self._done = {digest_id: by for digest_id, by in self._done.items() if digest_id in named or not named}
-            lines = [f"{digest_id.hex()} {by}\n".encode() for digest_id, by in self._done.items()]
-            try:
-                await asyncio.to_thread(durable.write, self._path, lines)
-            except OSError as error:
-                every_n_seconds(logging.WARNING, "%s: %s", 60, self._path, error)
+        self._to_note.clear()
+        writing = asyncio.create_task(asyncio.to_thread(_write, self._path, dict(self._done)))
+        try:
+            finished, _ = await asyncio.wait([writing], timeout=_PATIENCE_S)
+        except asyncio.CancelledError:
+            self._to_note.set()
+            await asyncio.wait([writing], timeout=_PATIENCE_S)
+            raise
+        if not finished:
+            every_n_seconds(logging.WARNING, "%s: the disk does not answer", 60, self._path)
+            self._to_note.set()
+
+
+def _due(
+    named: Sequence[pb.NamedDigest], done: Mapping[bytes, str]
+) -> tuple[dict[bytes, str], dict[bytes, str], Set[bytes]]:
+    """What is to be emptied, by which tasks; what another name keeps, so that these tasks are over; and of what notes
+    are kept that has no name any more. For a thread. Of what several names have all are to be emptied."""
+    told: dict[bytes, list[str]] = {}
+    for one in named:
+        told.setdefault(one.digest_id, []).append(one.evicted)
+    due, kept = dict[bytes, str](), dict[bytes, str]()
+    for digest_id, tasks in told.items():
+        marks = [task for task in tasks if task]
+        if not set(marks) <= set(done.get(digest_id, "").split()):
+            (due if len(marks) == len(tasks) else kept)[digest_id] = " ".join(sorted(marks))
+    return due, kept, done.keys() - told.keys() if told else set()
+
+
+def _write(path: Path, done: Mapping[bytes, str]) -> None:
+    try:
+        durable.write(path, [f"{digest_id.hex()} {by}\n".encode() for digest_id, by in done.items()])
+    except OSError as error:
+        every_n_seconds(logging.WARNING, "%s: %s", 60, path, error)
 
 
 def _read(path: Path) -> dict[bytes, str]:
     try:
+        for left_over in path.parent.glob(f".{path.name}.*.tmp"):  # of a process that was killed while it wrote
+            left_over.unlink(missing_ok=True)
         lines = path.read_text().splitlines()
         return {bytes.fromhex(digest_id): by for digest_id, _, by in (line.partition(" ") for line in lines)}
     except FileNotFoundError:
