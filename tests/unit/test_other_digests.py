@@ -14,7 +14,7 @@ from tests.support.digests import digest_of
 from tfquiver import errors
 from tfquiver.digests.digest import Digest
 from tfquiver.hash_prefixes_and_sorted_numbers.prefixes import Prefixes, of_rows
-from tfquiver.service.node.removed_and_leftover_data import named_prefixes
+from tfquiver.service.node.removed_and_leftover_data import named_prefixes, other_digests
 from tfquiver.service.node.removed_and_leftover_data.other_digests import OtherDigests
 
 FIRST, SECOND, THIRD = (digest_of([bytes([shard]) * 32 for shard in range(at, at + 3)]) for at in (1, 4, 7))
@@ -109,3 +109,35 @@ async def test_what_nobody_can_read_any_more_names_nothing(error: errors.Tfquive
     node = Node()
     node.damaged, node.fails = {SECOND.digest_id}, error
     assert await node.named(FIRST.digest_id, SECOND.digest_id) == 3
+
+
+@on_loop
+async def test_what_has_no_room_or_cannot_be_read_is_not_read_at_each_look(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Until there is room."""
+    monkeypatch.setattr(other_digests, "_LOOK_S", 0)
+    monkeypatch.setattr(other_digests, "_UNREADABLE_LOOKS", 1 << 30)
+    node, looks = Node(), 0
+    node.damaged = {THIRD.digest_id}
+
+    def here() -> list[bytes]:
+        nonlocal looks
+        looks += 1
+        return list(node.here)
+
+    async def looked() -> None:
+        enough = looks + 10
+        while looks < enough:
+            await asyncio.sleep(0)
+
+    node.others = OtherDigests(here, node.peek, node.get)
+    node.others._prefixes = named_prefixes.NamedPrefixes(most=4)
+    node.others.start()
+    await looked()
+    assert sorted(node.reads) == sorted(node.all)
+    assert await node.named(FIRST.digest_id, SECOND.digest_id) == 6, "who asks reads it"
+    node.reads.clear()
+    (known,) = node.others._prefixes.digest_ids
+    node.here.discard(known)
+    await looked()
+    assert node.reads == [one for one in (FIRST.digest_id, SECOND.digest_id) if one != known]
+    await node.others.close()

@@ -28,12 +28,18 @@ class NamedPrefixes:
         self._most = most
         self._runs: list[tuple[Prefixes, _Numbers]] = []  # each sorted by prefix
         self._known: dict[bytes, tuple[int, int]] = {}  # number and pairs, by digest id
+        self._left_out = set[bytes]()
         self._next = 0
         self._pairs = self._dead = 0
 
     @property
     def digest_ids(self) -> Set[bytes]:
         return self._known.keys()
+
+    @property
+    def left_out(self) -> Set[bytes]:
+        """For which there was no room; and none has come since."""
+        return self._left_out
 
     @property
     def memory_bytes(self) -> int:
@@ -44,6 +50,7 @@ class NamedPrefixes:
         prefixes, numbers = list[Prefixes](), list[_Numbers]()
         for digest_id, hashes in digests:
             if self._pairs + len(hashes) > self._most:
+                self._left_out.add(digest_id)
                 continue
             its = distinct(of_rows(hashes))
             self._known[digest_id] = self._next, len(its)
@@ -57,6 +64,7 @@ class NamedPrefixes:
 
     def forget(self, digest_ids: Iterable[bytes]) -> None:
         for digest_id in digest_ids:
+            self._left_out.discard(digest_id)
             if digest_id in self._known:
                 self._dead += self._known.pop(digest_id)[1]
         if self._dead > self._pairs // 2:
@@ -97,6 +105,7 @@ class NamedPrefixes:
             if (stays := alive[numbers]).any():
                 self._runs.append((prefixes[stays], number_of[numbers[stays]]))
                 self._join()
+        self._left_out.clear()
         self._next, self._dead = len(self._known), 0
         self._pairs = sum(pairs for _, pairs in self._known.values())
 

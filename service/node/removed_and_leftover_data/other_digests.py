@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Sequence, Set
 from typing import Any, TypeVar
 
@@ -18,6 +19,7 @@ from tfquiver.service.node.removed_and_leftover_data.named_prefixes import Named
 
 T = TypeVar("T")
 _LOOK_S = 10.0
+_UNREADABLE_LOOKS = 60  # until what cannot be read is tried again: whoever needs it tries by himself
 
 
 class OtherDigests:
@@ -104,25 +106,31 @@ class OtherDigests:
 
     async def _keep_up(self) -> None:
         loop = asyncio.get_running_loop()
-        while True:
+        unreadable = set[bytes]()
+        for looks in itertools.count():
             try:
-                unread = await self._with_index(self._keep, frozenset(self._here()))
+                here = frozenset(self._here())
+                unreadable = set() if looks % _UNREADABLE_LOOKS == 0 else unreadable & here
+                unread = set(await self._with_index(self._keep, here)) - unreadable
+                unreadable |= unread  # as long as it is not read
                 began_s = loop.time()
-                async for digests in self._peek(unread):
+                async for digests in self._peek(list(unread)):
+                    unreadable.difference_update(digest.digest_id for digest in digests)
                     await self._add(digests)
                     await asyncio.sleep(loop.time() - began_s)  # readers want this machine, too
                     began_s = loop.time()
             except Exception:  # noqa: BLE001 - whatever it was: who asks reads what is not read, and it is tried again
                 logging.exception("digests cannot be looked through")
+                unreadable.clear()
             await asyncio.sleep(_LOOK_S)
 
     async def _add(self, digests: Sequence[Digest]) -> None:
         await self._with_index(self._add_new, digests)
 
     def _keep(self, here: Set[bytes]) -> Sequence[bytes]:
-        """With the index alone: forgets the others. Those that it does not know."""
-        self._prefixes.forget(self._prefixes.digest_ids - here)
-        return list(here - self._prefixes.digest_ids)
+        """With the index alone: forgets the others. Those that it does not know, and may have room for."""
+        self._prefixes.forget((self._prefixes.digest_ids | self._prefixes.left_out) - here)
+        return list(here - self._prefixes.digest_ids - self._prefixes.left_out)
 
     def _add_new(self, digests: Sequence[Digest]) -> None:
         """With the index alone."""
