@@ -116,6 +116,8 @@ async def test_what_is_wanted_while_others_are_emptied_stays(tmp_path: Path) -> 
     many = [bytes([number]) * 32 for number in range(60)]
     node = Node(tmp_path)
     late = await node.restarted()
+    heard = list[set[bytes]]()
+    late.on_due = lambda: heard.append(set(late.due))
     node.waits_of = many[0]
     late.told(named(*((one, "x/1") for one in many)))
     await node.began.wait()
@@ -130,6 +132,7 @@ async def test_what_is_wanted_while_others_are_emptied_stays(tmp_path: Path) -> 
     while late.due:
         await asyncio.sleep(0)
     assert sorted(node.gone) == many[:-1]
+    assert heard[:2] == [set(many), set(many[:-1])] and not heard[-1], "nothing of them is taken over until then"
     await late.close()
 
 

@@ -65,7 +65,7 @@ class DigestCache:
 
     def here(self) -> list[bytes]:
         """Ids of those on the disk or in use."""
-        return sorted({*self._files, *self._open, *self._in_use})
+        return list({*self._files, *self._open, *self._in_use})
 
     async def start(self) -> None:
         """Looks what is there. Raises the typed error of a directory that cannot be used."""
