@@ -224,7 +224,7 @@ def test_resume_goes_on_with_what_was_drawn(cluster: Cluster, paths: list[Path])
 def test_wrong_arguments_are_told_when_the_data_set_is_made(cluster: Cluster, paths: list[Path]) -> None:
     for order, what in (
         (tfquiver.Weighted({"nope*": 1.0}), "scheme weighted, epoch 0: weights: no pattern matches file://.*part-000"),
-        (tfquiver.Weighted([1.0]), "weights: 1 numbers; the data set has"),
+        (tfquiver.Weighted([1.0]), "weights: 1 number; the data set has"),
         (tfquiver.Reservoir(TOTAL + 1), f"records={TOTAL + 1}: the data set has {TOTAL}"),
         (tfquiver.Sampling("nope"), "sampling scheme 'nope': there are beyond, class_balanced, curriculum"),
         (tfquiver.Sampling("stripes"), "sampling scheme stripes of theirs:Stripes: TypeError: .*nth"),
