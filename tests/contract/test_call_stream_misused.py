@@ -123,3 +123,37 @@ async def test_replies_that_are_not_taken_are_bounded_by_their_bytes(tmp_path: P
         while len(taken) < 100:
             taken += [reply.number for reply in (await stream.read()).replies]
         assert sorted(taken) == list(range(1, 101))
+
+
+class News(Coordinator):
+    """All who wait for orders have them in one moment, as there is news for all nodes."""
+
+    @rpc.handled
+    async def Orders(self, request: pb.OrdersRequest, context: Any) -> pb.OrdersReply:
+        self.waits.set()
+        await self.free.wait()
+        reply = pb.OrdersReply(version=7)
+        reply.orders.add(digest_id=bytes(900_000))
+        return reply
+
+
+@on_loop
+async def test_so_are_those_that_many_have_waited_for(tmp_path: Path) -> None:
+    coordinator = News()
+    calls = [pb.NodeCall(number=number, orders=pb.OrdersRequest()) for number in range(1, 101)]
+    async with raw(tmp_path, coordinator) as stream:
+        await stream.write(pb.NodeCallsRequest(calls=calls))
+        await coordinator.waits.wait()
+        [its] = coordinator.streamed._streams
+        while len(its._running) < 100:
+            await asyncio.sleep(0)
+        coordinator.free.set()
+        most_bytes = 0
+        for _ in range(1000):
+            await asyncio.sleep(0)
+            most_bytes = max(most_bytes, sum(size for _, size in its._replies))
+        assert 15e6 < most_bytes < streamed_calls.MOST_WAITING_BYTES + 1_000_000
+        taken: list[int] = []
+        while len(taken) < 100:
+            taken += [reply.number for reply in (await stream.read()).replies]
+        assert sorted(taken) == list(range(1, 101))

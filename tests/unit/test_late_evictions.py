@@ -175,3 +175,44 @@ async def test_what_a_kill_left_half_written_goes(tmp_path: Path) -> None:
     late = await Node(tmp_path).restarted()
     assert not left_over.exists()
     await late.close()
+
+
+@on_loop
+async def test_a_disk_that_hangs_takes_one_thread_and_what_it_writes_at_last_is_the_newest(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each write that was begun beside it held a thread of all that the node has, and an older one could end last."""
+    answers, began, write = threading.Event(), list[int](), durable.write
+
+    def first_hangs(path: Path, lines: Sequence[bytes]) -> None:
+        began.append(1)
+        if len(began) == 1:
+            answers.wait(60)
+        write(path, lines)
+
+    monkeypatch.setattr(durable, "write", first_hangs)
+    monkeypatch.setattr(late_evictions, "_PATIENCE_S", 0.01)
+    monkeypatch.setattr(late_evictions, "_NOTE_EVERY_S", 0.01)
+    node = Node(tmp_path)
+    late = await node.restarted()
+    try:
+        await late.done("x/1", [A])
+        while not began:
+            await asyncio.sleep(0)
+        await late.done("y/1", [B])
+        await asyncio.sleep(0.3)  # of some fifteen writes
+        assert len(began) == 1
+    finally:
+        answers.set()
+    monkeypatch.setattr(late_evictions, "_PATIENCE_S", 60.0)
+    await late.close()
+    assert (tmp_path / late_evictions.FILE).read_text().count("\n") == 2
+
+
+@on_loop
+async def test_what_many_names_have_is_emptied_once(tmp_path: Path) -> None:
+    node = Node(tmp_path)
+    await node.restarted()
+    marks = [(A, f"name-{number}/1") for number in range(20)]
+    assert await node.told(*marks) == [A]
+    assert await node.told(*marks) == []

@@ -117,6 +117,7 @@ class _Stream:
             await self._room()  # what came in one message with this may have filled it
             try:
                 made = await self._methods[kind][1](getattr(call, kind), _CONTEXT)
+                await self._room()  # many may have waited for the same thing: those that come later wait in turn
                 body = made.SerializeToString()
                 if len(body) > _MOST_REPLY_BYTES:
                     _refuse(reply, grpc.StatusCode.UNIMPLEMENTED, "the reply is too large to come between others")

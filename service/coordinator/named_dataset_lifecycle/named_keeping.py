@@ -252,7 +252,7 @@ class NamedKeeping:
         """It has room of its own that no other data set's newest version asks for."""
         holders = (self._table.get(name) for name in self._table.holding(old))
         wanted = any(other.pinned and other.digest_id == old for other in holders if other)
-        return self._caching.placement.is_pinned(old) and not wanted
+        return self._caching.placement.is_pinned(old) and not wanted and not self._table.is_to_be_pinned(old)
 
     async def _take(self, life: Life, step: Step) -> None:
         match step:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import time
 import uuid
 
@@ -23,6 +24,10 @@ from tfquiver.service.coordinator.named_dataset_lifecycle.told import fitting, t
 from tfquiver.service.coordinator.sessions.users import Users
 
 MAX_OF_JOB = 1000  # names: no job takes all that there can be
+
+
+class _OtherContentError(Exception):
+    """The name has become another version's, or another data set's, since its room was asked for."""
 
 
 class NamedRequests(NamedKeeping):
@@ -105,10 +110,13 @@ class NamedRequests(NamedKeeping):
             """The wish is journaled before the room: what is broken off between them is carried out later."""
             self._check_owner(who, now := self._visible(who, name))
             self._becomes(lifecycle.pin(now, True))
+            if (now.life, now.digest_id) != (life.life, life.digest_id):
+                raise _OtherContentError
 
-        await self._set_pin(life.digest_id, has_room)  # refused here and now where there is none
+        with contextlib.suppress(_OtherContentError):  # it has its room later, as any that is wished for
+            await self._set_pin(life.digest_id, has_room)  # refused here and now where there is none
         now = await self._owned(who, name)
-        if (now.life, now.digest_id) == (life.life, life.digest_id):  # else a newer version is pinned anew
+        if (now.life, now.digest_id) == (life.life, life.digest_id):
             now = lifecycle.pinned(now, True)
         return await self._put(now)
 

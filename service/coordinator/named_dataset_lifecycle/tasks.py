@@ -44,7 +44,9 @@ def is_of_all_nodes(life: Life) -> bool:
 
 def named(life: Life) -> list[pb2.NamedDigest]:
     """What every node is to have at hand. Of one that is being scanned anew: the version before."""
-    return [
-        pb2.NamedDigest(digest_id=one, credentials=life.spec.credentials, name=life.spec.name, evicted=life.evicted)
-        for one in versions(life)
-    ]
+    spec = life.spec
+    made = [pb2.NamedDigest(digest_id=one, credentials=spec.credentials, name=spec.name) for one in versions(life)]
+    for one in made:
+        if one.digest_id == life.digest_id:  # an old version may be another name's, which the task has spared
+            one.evicted = life.evicted
+    return made

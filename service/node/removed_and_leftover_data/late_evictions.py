@@ -45,6 +45,7 @@ class LateEvictions:
         self._news, self._to_note = asyncio.Event(), asyncio.Event()
         self._carrying_out = asyncio.Lock()
         self._tasks: list[asyncio.Task[None]] = []
+        self._writing: asyncio.Task[None] | None = None
 
     @property
     def due(self) -> Collection[bytes]:
@@ -61,7 +62,9 @@ class LateEvictions:
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
-        if self._to_note.is_set():
+        if self._writing is not None and not self._writing.done():
+            await asyncio.wait([self._writing], timeout=_PATIENCE_S)
+        if self._to_note.is_set() and (self._writing is None or self._writing.done()):
             await self._note()
 
     def wanted(self, named: Sequence[pb.NamedDigest]) -> None:
@@ -165,8 +168,9 @@ class LateEvictions:
             pause_s = _TRY_AGAIN_S if pause_s is None else min(2 * pause_s, _TRY_AGAIN_AT_LAST_S)
 
     def _has_done(self, digest_id: bytes, tasks: str) -> None:
-        before = self._done.get(digest_id, "").split()
-        now = " ".join([*(task for task in before if task not in tasks.split()), *tasks.split()][-_MOST_TASKS:])
+        new = tasks.split()  # all of them stay: what is not noted is due again
+        before = [task for task in self._done.get(digest_id, "").split() if task not in new]
+        now = " ".join([*before[max(0, len(before) + len(new) - _MOST_TASKS) :], *new])
         if now != self._done.get(digest_id):
             self._done[digest_id] = now
             self._to_note.set()
@@ -178,15 +182,12 @@ class LateEvictions:
             await asyncio.sleep(_NOTE_EVERY_S)
 
     async def _note(self) -> None:
-        """A disk that does not take it: what is read of these until the next start goes once more then."""
-        self._to_note.clear()
-        writing = asyncio.create_task(asyncio.to_thread(_write, self._path, dict(self._done)))
-        try:
-            finished, _ = await asyncio.wait([writing], timeout=_PATIENCE_S)
-        except asyncio.CancelledError:
-            self._to_note.set()
-            await asyncio.wait([writing], timeout=_PATIENCE_S)
-            raise
+        """A disk that does not take it: what is read of these until the next start goes once more then. One at a time:
+        each takes a thread of all, and an older one that ended last would stand."""
+        if self._writing is None or self._writing.done():
+            self._to_note.clear()
+            self._writing = asyncio.create_task(asyncio.to_thread(_write, self._path, dict(self._done)))
+        finished, _ = await asyncio.wait([self._writing], timeout=_PATIENCE_S)
         if not finished:
             every_n_seconds(logging.WARNING, "%s: the disk does not answer", 60, self._path)
             self._to_note.set()

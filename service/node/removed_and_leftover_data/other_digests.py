@@ -101,7 +101,8 @@ class OtherDigests:
             return None
         except errors.TfquiverError as error:
             raise errors.UnavailableError(
-                f"what digest {digest_id.hex()} names is to stay, and not known: {error}"
+                f"what digest {digest_id.hex()} names is to stay, and not known: {error}; until it is, nothing of other"
+                " data sets is deleted here: see to its file at the coordinator"
             ) from error
 
     async def _keep_up(self) -> None:
