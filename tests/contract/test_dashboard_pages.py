@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
+import socket
 import zlib
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from itertools import count
+from pathlib import Path
 from typing import Any
 
 import aiohttp
@@ -131,6 +134,52 @@ async def test_one_address_with_all_connections_makes_room_for_others(monkeypatc
     finally:
         for writer in held:
             writer.close()
+        listening.close()
+        await runner.cleanup()
+
+
+@on_loop
+async def test_a_connection_that_made_room_is_gone_though_it_takes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Else one address has a descriptor more with each visit of another one."""
+    monkeypatch.setattr(admission_module, "MOST_CONNECTIONS", 2)
+    admission = admission_module.Admission()
+    runner = web.AppRunner(application(Feed(lambda: STATUS), past, KEY, admission.asked), logger=Log())
+    await runner.setup()
+    server, loop = runner.server, asyncio.get_running_loop()
+    assert server is not None
+    listening = await loop.create_server(lambda: admission.of(server), "127.0.0.1", 0)
+    port = listening.sockets[0].getsockname()[1]
+    cookie = f"Cookie: tfquiver_key_{port}={KEY}"
+    page = f"GET /app.js HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\n{cookie}\r\n\r\n".encode()
+
+    def established() -> int:
+        rows = (row.split() for row in Path("/proc/self/net/tcp").read_text().splitlines()[1:])
+        return sum(int(row[1].split(":")[1], 16) == port and row[3] in ("01", "08") for row in rows)
+
+    async def full() -> socket.socket:
+        """Has asked for more than buffers take."""
+        one = socket.socket()
+        one.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 2048)
+        one.bind(("127.0.0.2", 0))
+        one.setblocking(False)
+        await loop.sock_connect(one, ("127.0.0.1", port))
+        with contextlib.suppress(OSError, TimeoutError):
+            async with asyncio.timeout(0.3):
+                while True:
+                    await loop.sock_sendall(one, page)
+        return one
+
+    held = [await full(), await full()]
+    try:
+        for _ in range(3):
+            visitor, writer = await asyncio.open_connection("127.0.0.1", port, local_addr=("127.0.0.3", 0))
+            writer.close()
+            await visitor.read()
+            held.append(await full())
+        assert established() <= 3
+    finally:
+        for one in held:
+            one.close()
         listening.close()
         await runner.cleanup()
 

@@ -249,6 +249,7 @@ def test_a_local_file_has_one_name_however_it_is_spelled(
     for spelled in (
         "../d/a.tfrecord", "../d/*", "../../*/d/a.tfrecord", f"file://{x}/e/.././d//a.tfrecord",
         f"{x}/*/../d/a.tfrecord", "../d/../../*/d/*.tfrecord", f"{'../' * 40}{x}/d/a.tfrecord",
+        f"/{x}/d/a.tfrecord", f"file:///{x}/d/*",
     ):  # fmt: skip
         found = [info.uri for info in local.store.list(spelled)]
         assert found == [f"file://{x}/d/a.tfrecord"], spelled
@@ -267,6 +268,16 @@ def test_what_is_above_a_link_is_above_what_it_leads_to(local: Place, tmp_path: 
     assert through.uri == found.uri
     (tmp_path / "far" / "e" / "b.tfrecord").write_bytes(b"x")
     assert [info.uri for info in local.store.list(f"{tmp_path}/link/b*")] == [f"file://{tmp_path}/link/b.tfrecord"]
+
+
+def test_what_is_above_a_name_behind_a_pattern_is_what_the_disk_says(local: Place, tmp_path: Path) -> None:
+    local.put("far/f.tfrecord", b"far")
+    local.put("d/1/f.tfrecord", b"near")
+    local.put("d/2/f.tfrecord", b"beside nothing")
+    (tmp_path / "far" / "e").mkdir()
+    (tmp_path / "d" / "1" / "e").symlink_to(tmp_path / "far" / "e")
+    (found,) = local.store.list(f"{tmp_path}/d/*/e/../f.tfrecord")
+    assert found.uri == f"file://{tmp_path}/far/f.tfrecord"
 
 
 def test_a_local_link_to_nothing_is_named(local: Place, tmp_path: Path) -> None:

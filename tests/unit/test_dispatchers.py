@@ -79,6 +79,35 @@ def test_who_has_started_again_at_another_address_with_the_same_workers_is_not_m
     assert lost(kept) == []
 
 
+def test_a_worker_that_went_to_another_dispatcher_long_ago_is_no_sign_of_the_first() -> None:
+    """A dispatcher never forgets a worker: one that is started again under another one is told of by both."""
+    clock = ManualClock()
+    kept = Dispatchers(clock)
+    for _ in range(40):
+        if clock.now() < 10:
+            kept.report(info("d:1", workers=3))
+        kept.report(info("d:2", workers=1))
+        clock.advance(2)
+    assert [address for address, _ in lost(kept)] == ["d:1"]
+    kept.report(info("d:2", workers=3))
+    assert lost(kept) == [], "all of them are its now"
+
+
+def test_what_workers_those_had_that_are_missed_has_its_bound_too() -> None:
+    clock = ManualClock()
+    kept = Dispatchers(clock)
+    for number in range(4):
+        its = [ServiceWorker(address=f"w:{number}:{worker}") for worker in range(MAX_WORKERS // 2)]
+        kept.report(DispatcherInfo(address=f"d:{number}", workers=its))
+        clock.advance(FORGOTTEN_S)
+    assert [address for address, _ in lost(kept)] == ["d:0", "d:1", "d:2", "d:3"]
+    assert sum(len(its.workers) for its in kept._lost.values()) == MAX_WORKERS
+    kept.report(
+        DispatcherInfo(address="d:new", workers=[ServiceWorker(address="w:3:0"), ServiceWorker(address="w:0:0")])
+    )
+    assert [address for address, _ in lost(kept)] == ["d:0", "d:1", "d:2"], "of the newest ones it is known"
+
+
 def test_of_those_that_are_missed_only_so_many_are_kept_and_nobody_is_refused_for_them() -> None:
     clock = ManualClock()
     kept = Dispatchers(clock)

@@ -52,6 +52,24 @@ def test_a_secret_is_no_reference_and_is_not_repeated(reference: str) -> None:
     assert reference not in str(raised.value)
 
 
+@pytest.mark.parametrize(
+    ("before", "now", "is_same"),
+    [
+        ("/w/here/../x/*.tfrecord", "/w/x/*.tfrecord", True),
+        ("file:///w/a/../x/", "file:///w/x/", True),
+        ("//w//x", "/w/x", True),
+        ("/w/x/", "/w/x", False),
+        ("/w/*/../x", "/w/x", False),
+        ("gs://w/a/../x", "gs://w/x", False),
+        ("file:///w/x", "/w/x", False),
+    ],
+)
+def test_what_an_earlier_version_kept_of_a_local_source_is_the_same(before: str, now: str, is_same: bool) -> None:
+    """Else the command that made it is refused when it is given again, as is done at every start of some jobs."""
+    one, other = pb.DatasetSpec(name="x", sources=["/b", before]), pb.DatasetSpec(name="x", sources=[now, "/b"])
+    assert specs.is_same(one, other) is is_same
+
+
 def test_files_cut_otherwise_are_another_data_set() -> None:
     assert not specs.is_same(spec(), spec(format=types_pb2.DATASET_FORMAT_BYTES))
     of_digest = spec(digest_id=b"1" * 32)

@@ -87,6 +87,14 @@ def test_epochs_from_when_they_were_first_to_when_they_were_last_seen() -> None:
     assert seen.told(DAY + 100, 10) == []
 
 
+def test_an_epoch_that_is_read_for_hours_is_told_beside_however_many_that_began_since() -> None:
+    seen = Epochs()
+    for number in range(100):
+        at_s = DAY + 10.0 * number
+        seen.look([(1, "long", "data", 0, number / 100), (2 + number, f"short-{number}", "data", 0, 1.0)], at_s)
+    assert "long" in [told["job"] for told in seen.told(DAY, 10)]
+
+
 @pytest.mark.parametrize("ahead_s", [20.0, 5 * 3600.0])
 def test_epochs_never_end_before_they_began_when_the_clock_is_set_back(ahead_s: float) -> None:
     seen = Epochs()

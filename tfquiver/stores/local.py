@@ -31,7 +31,7 @@ def path_of(uri: str) -> str:
 def whole_path(path: str) -> str:
     """Absolute, without `.`, `..` and `//`: two spellings of a file are one. Behind a symbolic link `..` is what the
     kernel takes it for, and behind a pattern it stays. Blocks on the disk where there is one."""
-    path = str(Path(path).absolute())
+    path = "/" + str(Path(path).absolute()).lstrip("/")  # POSIX lets `//` at the front be another root
     if ".." not in (parts := path.split("/")[1:]):
         return path
     at = ""
@@ -39,7 +39,7 @@ def whole_path(path: str) -> str:
         above, name = os.path.split(at)
         if part != "..":
             at = f"{at}/{part}"
-        elif name == ".." or (glob.has_magic(name) and not os.path.lexists(at)):
+        elif name == ".." or (glob.has_magic(at) and not os.path.lexists(at)):
             at += "/.."
         else:
             at = (os.path.dirname(os.path.realpath(at)) if os.path.islink(at) else above).rstrip("/")  # noqa: PTH114, PTH120

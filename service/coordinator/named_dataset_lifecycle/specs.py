@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import posixpath
 import re
 
 from tfquiver import errors
@@ -15,6 +16,8 @@ MAX_SOURCE_BYTES = 4096
 MAX_SOURCES_BYTES = 256 << 10  # of one data set: nodes are told of several at once
 MAX_CREDENTIALS_BYTES = 256  # all nodes are told those of all data sets at once
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
+_FILE = "file://"
+_PATTERN = re.compile(r"[*?[]")
 _CREDENTIALS = re.compile(r"(file:/.+|env:[A-Za-z_][A-Za-z0-9_]*|k8s:[a-z0-9][a-z0-9.-]*/[A-Za-z0-9._-]+)")
 
 
@@ -69,8 +72,18 @@ def is_same(one: pb2.DatasetSpec, other: pb2.DatasetSpec) -> bool:
     """Whether they ask for the same data set; that it is pinned is said separately later, too."""
     return (
         (one.name, one.credentials) == (other.name, other.credentials)
-        and sorted(one.sources) == sorted(other.sources)
+        and sorted(map(_plain, one.sources)) == sorted(map(_plain, other.sources))
         and one.digest_id == other.digest_id
         and one.placement == other.placement
         and (one.format == other.format or bool(one.digest_id))
     )
+
+
+def _plain(source: str) -> str:
+    """Earlier versions kept `..` and `//` in names of local files. Links stay: no disk is looked at here."""
+    path = source.removeprefix(_FILE)
+    if not path.startswith("/") or _PATTERN.search(path.rpartition("/..")[0]):
+        return source
+    whole = posixpath.normpath(f"/{path.lstrip('/')}")
+    behind = "/" if path.endswith("/") and whole != "/" else ""
+    return f"{_FILE if source.startswith(_FILE) else ''}{whole}{behind}"

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Hashable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from tfquiver import errors
 from tfquiver.clock import Clock
@@ -23,6 +23,7 @@ _MISSED_S = 24 * 3600.0  # a dispatcher: what it is needed for does not end by i
 
 @dataclass(frozen=True, slots=True)
 class _Report:
+    since: float  # when it was heard of first, without a break
     at: float
     info: DispatcherInfo
     left_keys: frozenset[str]
@@ -75,18 +76,23 @@ class Dispatchers:
         for worker in info.workers:
             worker.version = self._versions.get(worker.address, (0.0, ""))[1]
         self._lost.pop(info.address, None)
-        self._replaced(frozenset(worker.address for worker in info.workers))
-        self._told[info.address] = _Report(self._clock.now(), info, frozenset(left_keys))
+        now, before = self._clock.now(), self._told.get(info.address)
+        since = before.since if before else now
+        if self._lost:
+            self._replaced(since, _there(info))
+        self._told[info.address] = _Report(since, now, info, frozenset(left_keys))
 
     def leave(self, address: str) -> None:
         """It stops: it is there no more, and not missed."""
         self._told.pop(address, None)
         self._lost.pop(address, None)
 
-    def _replaced(self, workers: frozenset[str]) -> None:
-        """Of those that are lost, by one that these have gone to: started again at another address."""
-        for address in [address for address, lost in self._lost.items() if lost.workers & workers]:
-            del self._lost[address]
+    def _replaced(self, since: float, workers: frozenset[str]) -> None:
+        """Of those that are lost, by one that these have gone to: started again at another address. One that was there
+        before has all of them: a worker that left a dispatcher for another one long ago is told of by both."""
+        for address, lost in list(self._lost.items()):
+            if lost.workers & workers and (since > lost.at or lost.workers <= workers):
+                del self._lost[address]
 
     def report_worker(self, address: str, version: str) -> None:
         """It is told with the next report of its dispatcher. Raises ResourceExhaustedError."""
@@ -105,11 +111,12 @@ class Dispatchers:
         """By address: those that are silent, and have not left."""
         self._forget()
         now = self._clock.now()
-        heard = {address: _lost(told) for address, told in self._told.items()}
+        heard = {address: (its.at, its.version) for address, its in self._lost.items()}
+        heard |= {address: (told.at, told.info.version) for address, told in self._told.items()}
         return [
-            LostDispatcher(address=address, version=its.version, silent_ms=int(1000 * (now - its.at)))
-            for address, its in sorted({**self._lost, **heard}.items())
-            if now - its.at >= SILENT_DISPATCHER_S
+            LostDispatcher(address=address, version=version, silent_ms=int(1000 * (now - at)))
+            for address, (at, version) in sorted(heard.items())
+            if now - at >= SILENT_DISPATCHER_S
         ]
 
     def told(self) -> Hashable:
@@ -136,12 +143,27 @@ class Dispatchers:
             self._lost[address] = _lost(told)
         while self._lost and (len(self._lost) > MAX_DISPATCHERS or self._first_lost_at() <= now - _MISSED_S):
             self._lost.popitem(last=False)
+        if gone:
+            self._bound()
         while self._versions and self._versions[oldest := next(iter(self._versions))][0] <= too_old:
             del self._versions[oldest]
+
+    def _bound(self) -> None:
+        """Of those that have been lost for long it is forgotten which workers they had."""
+        workers = 0
+        for address, lost in reversed(list(self._lost.items())):
+            workers += len(lost.workers)
+            if workers > MAX_WORKERS:
+                self._lost[address] = replace(lost, workers=frozenset())
 
     def _first_lost_at(self) -> float:
         return next(iter(self._lost.values())).at
 
 
 def _lost(told: _Report) -> _Lost:
-    return _Lost(told.at, told.info.version, frozenset(worker.address for worker in told.info.workers))
+    return _Lost(told.at, told.info.version, _there(told.info))
+
+
+def _there(info: DispatcherInfo) -> frozenset[str]:
+    """A dispatcher never forgets a worker: one that has long gone to another dispatcher is no sign of it."""
+    return frozenset(worker.address for worker in info.workers if not is_silent(worker.silent_ms))

@@ -53,9 +53,11 @@ class Epochs:
             one.began_s, one.ended_s = min(one.began_s, unix_s), min(one.ended_s, unix_s)
 
     def told(self, since_s: float, most: int) -> list[dict[str, Any]]:
-        """The newest. Half of the time between two looks is taken to be theirs on both sides."""
+        """Those that were read last: one that is read for hours is among them, however many have begun since. Half of
+        the time between two looks is taken to be theirs on both sides."""
         every = [*self._ended, *self._open.values()]
-        newest = sorted((one for one in every if one.ended_s >= since_s), key=lambda one: one.began_s)[-most:]
+        shown = (one for one in every if one.ended_s >= since_s)
+        newest = sorted(shown, key=lambda one: (one.ended_s, one.began_s))[-most:]
         return [
             {
                 "job": one.job, "dataset": one.dataset, "epoch": one.epoch, "began_s": round(one.began_s - _LOOK_S / 2),

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import os
 from collections.abc import AsyncGenerator, Iterator, Sequence
 
 from tfquiver import errors, stores
@@ -18,7 +17,7 @@ from tfquiver.service.node.dataset_scans.tables import messages
 from tfquiver.service.node.known_datasets.ensure import entry_of, total_bytes
 from tfquiver.service.node.object_store.named_access import NamedAccess, Way
 from tfquiver.stores.globs import is_glob, literal_prefix
-from tfquiver.stores.local import path_of
+from tfquiver.stores.local import path_of, whole_path
 
 MOST_FILES = 1024
 MOST_CALLS = 64  # at the same time
@@ -123,7 +122,7 @@ def _files_of(sources: Sequence[str]) -> tuple[set[str], tuple[str, ...]]:
         name = literal_prefix(source)
         directory = name.endswith("/")
         if stores.scheme_of(source) == "file":
-            name = f"file://{os.path.normpath(path_of(name))}"
+            name = f"file://{whole_path(path_of(name))}"
         if is_glob(source) and not directory:
             beginnings.add(name)
             continue

@@ -40,7 +40,10 @@ class Admission:
                 return
             del self._of[leaving]
             self.asked_by(leaving)
+            leaving_transport = leaving.transport
             leaving.force_close()
+            if leaving_transport is not None:
+                leaving_transport.abort()  # a close waits until what was written is taken, which may be never
         handler = server()
         self._of[handler] = comer
         self._silent[handler] = asyncio.get_running_loop().call_later(SILENT_S, self._end, handler)
