@@ -18,7 +18,8 @@ from tfquiver import errors
 from tfquiver.digests.digest import Digest
 from tfquiver.digests.file_entry import FileEntry
 from tfquiver.file_tree.tree import FileTree
-from tfquiver.mounting.checked_shard import BLOCK_BYTES, CheckedShard, block_sums
+from tfquiver.mounting import checked_shard
+from tfquiver.mounting.checked_shard import BLOCK_BYTES, BlockSums, CheckedShard, block_sums
 from tfquiver.mounting.next_names import cached_files, lines
 from tfquiver.mounting.read_ahead import LATELY_READS, MOST_STREAMS, ReadAhead
 from tfquiver.mounting.read_plan import ReadPlan
@@ -281,6 +282,44 @@ def test_blocks_of_the_file_wherever_the_shard_begins(phase: int, length_bytes: 
                 assert shard.read(offset, length) == content[offset : offset + length]
     finally:
         shard.close()
+
+
+@given(st.integers(0, BLOCK_BYTES - 1), st.integers(1, 5), st.data())
+def test_blocks_that_are_checked_at_once_are_what_was_checked(phase: int, blocks: int, data: st.DataObject) -> None:
+    """As the kernel asks for them: whole ones, of a shard in memory."""
+    length_bytes = blocks * BLOCK_BYTES - phase
+    content = random.Random(length_bytes).randbytes(length_bytes)
+    sums = block_sums_of(content, phase)
+    assert checked_shard._joined(sums) == google_crc32c.value(content)
+    fd = os.memfd_create("shard")
+    os.write(fd, content)
+    shard = CheckedShard(fd, 0, length_bytes, sums, True, phase)
+    try:
+        first = data.draw(st.integers(0, blocks - 1))
+        begin, end = (
+            max(first * BLOCK_BYTES - phase, 0),
+            data.draw(st.integers(first + 1, blocks)) * BLOCK_BYTES - phase,
+        )
+        assert shard.read(begin, end - begin, False) == content[begin:end]
+        damaged = data.draw(st.integers(0, length_bytes - 1))
+        os.pwrite(fd, bytes([content[damaged] ^ data.draw(st.integers(1, 255))]), damaged)
+        if begin <= damaged < end:
+            block = max((damaged + phase) // BLOCK_BYTES * BLOCK_BYTES - phase, 0)
+            with pytest.raises(errors.DataLossError, match=f"its bytes at {block} have changed"):
+                shard.read(begin, end - begin, False)
+        else:
+            assert shard.read(begin, end - begin, False) == content[begin:end]
+    finally:
+        shard.close()
+
+
+def block_sums_of(content: bytes, phase: int) -> BlockSums[int]:
+    fd = os.memfd_create("content")
+    try:
+        os.write(fd, content)
+        return block_sums(fd, 0, len(content), google_crc32c.value(content), phase)
+    finally:
+        os.close(fd)
 
 
 def test_what_the_kernel_asks_for_is_whole_blocks(stored: tuple[int, bytes]) -> None:
