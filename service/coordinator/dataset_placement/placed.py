@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tfquiver import errors
+from tfquiver.amounts import many
 from tfquiver.hash_prefixes_and_sorted_numbers.prefixes import Prefixes
 from tfquiver.proto.tfquiver.v1 import types_pb2
 from tfquiver.proto.tfquiver.v1.coordinator_pb2 import MoveReport
@@ -106,8 +107,8 @@ class Placed:
             names = self._names.without(digest_id) + own
         if names > MAX_NAMES_TOLD:
             raise errors.ResourceExhaustedError(
-                f"stripe: {rule.stripe} nodes, and what other data sets are kept on, are {names} names; nodes are told "
-                f"{MAX_NAMES_TOLD} at most: choose a smaller one, or 0, all that match"
+                f"stripe: {many(rule.stripe, 'node')}, and what other data sets are kept on, are {names} names; nodes "
+                f"are told {MAX_NAMES_TOLD} at most: choose a smaller one, or 0, all that match"
             )
 
     def moves(self, digest_id: bytes) -> bool:
