@@ -104,7 +104,7 @@ async def cleaners(
     disk.on_placed = noted.note
     leftovers = Leftovers(
         noted, disk.__contains__, lambda parts: others.named(parts, digests.here()), link.unclaimed, source.give_up,
-        time.time,
+        time.monotonic,
     )  # fmt: skip
     leftovers.start()
     others.start()

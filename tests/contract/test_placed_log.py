@@ -15,15 +15,15 @@ from tfquiver.service.node.removed_and_leftover_data.placed_log import PlacedLog
 HASHES = [hashlib.sha256(bytes([number % 256, number // 256])).digest() for number in range(2000)]
 
 
-def after_a_kill(path: Path) -> Mapping[bytes, int]:
+def after_a_kill(path: Path) -> Mapping[bytes, float]:
     """The file's own process goes on with it."""
-    with closing(PlacedLog(Path(shutil.copy(path, path.with_suffix(".copy"))))) as log:
+    with closing(PlacedLog(Path(shutil.copy(path, path.with_suffix(".copy"))), lambda: 7.0, lambda: 7.0)) as log:
         return log.noted()
 
 
 def test_what_was_noted_before_a_kill_is_known(tmp_path: Path) -> None:
     path = tmp_path / "placed.log"
-    log = PlacedLog(path, lambda: 7.0)
+    log = PlacedLog(path, lambda: 7.0, lambda: 7.0)
     with ThreadPoolExecutor(16) as threads:
         for _ in threads.map(log.note, HASHES):
             pass
@@ -38,7 +38,7 @@ def test_what_was_noted_before_a_kill_is_known(tmp_path: Path) -> None:
 
 def test_who_notes_what_another_is_noting_waits_until_it_is_written(tmp_path: Path) -> None:
     path = tmp_path / "placed.log"
-    log = PlacedLog(path, lambda: 7.0)
+    log = PlacedLog(path, lambda: 7.0, lambda: 7.0)
     with ThreadPoolExecutor(2) as threads:
         with log._writing:
             both = [threads.submit(log.note, HASHES[0]) for _ in range(2)]
@@ -50,7 +50,7 @@ def test_who_notes_what_another_is_noting_waits_until_it_is_written(tmp_path: Pa
 
 def test_what_the_disk_refused_is_written_when_it_takes_something_again(tmp_path: Path) -> None:
     path = tmp_path / "mounted" / "placed.log"
-    log = PlacedLog(path, lambda: 7.0)  # it is not there yet
+    log = PlacedLog(path, lambda: 7.0, lambda: 7.0)  # it is not there yet
     log.note(HASHES[0])
     path.parent.mkdir()
     noted = set(HASHES[:1])

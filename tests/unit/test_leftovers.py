@@ -26,9 +26,9 @@ class Node:
     """It has the digest of MINE; another data set, which it does not know, names OTHERS."""
 
     def __init__(self, root: Path) -> None:
-        self.now_s, self.scanning = 1_000_000.0, False
+        self.now_s, self.ahead_s, self.scanning = 1_000_000.0, 0.0, False  # the steady clock, and what was set
         self.disk = set(HASHES)
-        self.log = PlacedLog(root / "placed.log", lambda: self.now_s)
+        self.log = PlacedLog(root / "placed.log", lambda: self.now_s + self.ahead_s, lambda: self.now_s)
         for hash in HASHES:
             self.log.note(hash)
         self.left = Leftovers(
@@ -56,8 +56,9 @@ def node(tmp_path: Path) -> Iterator[Node]:
     made.log.close()
 
 
-def noted(path: Path) -> Mapping[bytes, int]:
-    log = PlacedLog(path)
+def noted(path: Path) -> Mapping[bytes, float]:
+    """As Unix time is told."""
+    log = PlacedLog(path, lambda: 1e6, lambda: 1e6)
     log.close()
     return log.noted()
 
@@ -74,27 +75,30 @@ async def test_what_nobody_names_goes_an_hour_later(node: Node) -> None:
     assert (node.disk, node.log.noted()) == ({*MINE, *OTHERS}, {})
 
 
+@pytest.mark.parametrize("wrong_by_s", [-1e6, 1e6])
 @on_loop
-async def test_a_clock_that_ran_ahead_keeps_nothing_longer_than_an_hour(node: Node) -> None:
-    right_s, node.now_s = node.now_s, node.now_s + 1e6
-    node.scanning = True
-    for hash in NOBODYS[:2]:  # of later than the others
+async def test_a_clock_that_is_set_hurries_nothing_and_keeps_nothing_longer(node: Node, wrong_by_s: float) -> None:
+    """1970, for a minute, while a scan placed them: an hour is an hour."""
+    node.ahead_s, node.scanning = wrong_by_s, True
+    for hash in NOBODYS[:2]:
         node.log.settle([hash])
         node.log.note(hash)
     await node.left.look()
-    node.now_s, node.scanning = right_s + 120, False
+    node.ahead_s, node.scanning = 0.0, False
+    node.now_s += KEPT_S - 1
     await node.left.look()
-    assert node.disk == set(HASHES)
-    node.now_s += KEPT_S
+    assert node.disk == set(HASHES), "they go after an hour"
+    node.now_s += 1
     await node.left.look()
     assert node.disk == {*MINE, *OTHERS}
 
 
+@pytest.mark.parametrize("wrong_by_s", [-1e6, 1e6])
 @on_loop
-async def test_a_deletion_while_the_clock_ran_ahead_was_just_now(node: Node) -> None:
-    right_s, node.now_s = node.now_s, node.now_s + 1e6
+async def test_what_a_deletion_has_left_goes_whatever_the_clock_is_set_to(node: Node, wrong_by_s: float) -> None:
+    node.ahead_s = wrong_by_s
     node.left.abandoned()
-    node.now_s = right_s
+    node.ahead_s = 0.0
     await node.left.look()
     assert node.disk == {*MINE, *OTHERS}
     node.now_s += 61
@@ -102,6 +106,20 @@ async def test_a_deletion_while_the_clock_ran_ahead_was_just_now(node: Node) -> 
     node.disk.add(NOBODYS[0])
     await node.left.look()
     assert NOBODYS[0] in node.disk, "it is another scan's"
+
+
+@pytest.mark.parametrize("wrong_by_s", [-2e6, 0.0, 2e6])
+def test_a_restart_knows_how_long_ago_it_was_as_far_as_clocks_tell(tmp_path: Path, wrong_by_s: float) -> None:
+    """The next process has another steady clock. No date is before 1970, and none is later than now."""
+    first = PlacedLog(tmp_path / "placed.log", lambda: 1e6 + wrong_by_s, lambda: 50.0)
+    for hash in HASHES:
+        first.note(hash)
+    first.settle(HASHES[1:])  # it is written anew
+    first.close()
+    again = PlacedLog(tmp_path / "placed.log", lambda: 1e6 + 100, lambda: 7.0)
+    again.close()
+    ago_s = {-2e6: 1e6 + 100, 0.0: 100, 2e6: 0}[wrong_by_s]
+    assert again.noted() == {HASHES[0]: 7.0 - ago_s}
 
 
 @on_loop
@@ -145,7 +163,7 @@ async def test_what_is_on_its_way_to_the_disk_stays_noted(node: Node) -> None:
 
 def test_what_is_noted_survives_a_kill_and_what_is_settled_does_not_come_back(tmp_path: Path) -> None:
     path, now = tmp_path / "placed.log", [10.0]
-    log = PlacedLog(path, lambda: now[0])
+    log = PlacedLog(path, lambda: now[0], lambda: now[0])
     for hash in HASHES:
         log.note(hash)
     now[0] = 20.0

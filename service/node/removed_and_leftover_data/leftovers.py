@@ -40,7 +40,7 @@ class Leftovers:
       unclaimed: of 8-byte prefixes of hashes, one after the other: whether a scan is under way anywhere, and if none is
         a byte for each, 1: no registered data set names it. Raises TfquiverError.
       give_up: deletes the shards with these hashes; raises TfquiverError where some of them stay.
-      now_s: Unix time.
+      steady_s: the log's clock, which never goes back.
     """
 
     def __init__(
@@ -50,11 +50,11 @@ class Leftovers:
         named_here: Callable[[Prefixes], Awaitable[npt.NDArray[np.bool_]]],
         unclaimed: Unclaimed,
         give_up: Callable[[Sequence[bytes]], Awaitable[None]],
-        now_s: Callable[[], float],
+        steady_s: Callable[[], float],
     ) -> None:
         self._log, self._is_here, self._named_here = log, is_here, named_here
-        self._unclaimed, self._give_up, self._now_s = unclaimed, give_up, now_s
-        self._quiet_since_s = now_s()
+        self._unclaimed, self._give_up, self._steady_s = unclaimed, give_up, steady_s
+        self._quiet_since_s = steady_s()
         self._abandoned_s = -np.inf
         self._news = asyncio.Event()
         self._looking = asyncio.Lock()
@@ -71,19 +71,16 @@ class Leftovers:
 
     def abandoned(self) -> None:
         """A data set was deleted: what its scans have placed, if any was under way, is not waited for."""
-        self._abandoned_s = self._now_s()
+        self._abandoned_s = self._steady_s()
         self._news.set()
 
     async def look(self) -> bool:
         """Lets go of what is nobody's; whether nothing is left that is to go soon. Raises TfquiverError."""
         async with self._looking:
-            now_s = self._now_s()  # earlier than what it was before, where the clock was set back
-            self._quiet_since_s = min(self._quiet_since_s, now_s)
-            self._abandoned_s = min(self._abandoned_s, now_s)
             noted = await asyncio.to_thread(self._log.noted)
             left = await asyncio.to_thread(self._standing, noted)
             if left and (await self._unclaimed(b""))[0]:
-                self._quiet_since_s = self._now_s()
+                self._quiet_since_s = self._steady_s()
                 return not any(self._is_abandoned(noted[hash]) for hash in left)
             left = await self._unnamed_here(left)
             for at in range(0, len(left), MAX_ASKED):
@@ -94,23 +91,23 @@ class Leftovers:
                 await self._let_go(await asyncio.to_thread(self._due, asked, bits, noted))
             return True
 
-    def _standing(self, noted: Mapping[bytes, int]) -> list[bytes]:
+    def _standing(self, noted: Mapping[bytes, float]) -> list[bytes]:
         """Settles what does not stand, unless it may be on its way just now. For a thread: there may be a million."""
         left = [hash for hash in noted if self._is_here(hash)]
-        too_old_s = self._now_s() - _LATE_S
+        too_old_s = self._steady_s() - _LATE_S
         self._log.settle(hash for hash in noted.keys() - set(left) if noted[hash] < too_old_s)
         return left
 
-    def _due(self, asked: Sequence[bytes], bits: bytes, noted: Mapping[bytes, int]) -> list[bytes]:
+    def _due(self, asked: Sequence[bytes], bits: bytes, noted: Mapping[bytes, float]) -> list[bytes]:
         """Settles what a data set names. For a thread, too."""
         self._log.settle(hash for hash, bit in zip(asked, bits, strict=True) if not bit)
         return [hash for hash, bit in zip(asked, bits, strict=True) if bit and self._is_due(noted[hash])]
 
-    def _is_abandoned(self, placed_s: int) -> bool:
+    def _is_abandoned(self, placed_s: float) -> bool:
         return placed_s <= self._abandoned_s + _LATE_S
 
-    def _is_due(self, placed_s: int) -> bool:
-        return self._is_abandoned(placed_s) or self._now_s() - max(placed_s, self._quiet_since_s) >= KEPT_S
+    def _is_due(self, placed_s: float) -> bool:
+        return self._is_abandoned(placed_s) or self._steady_s() - max(placed_s, self._quiet_since_s) >= KEPT_S
 
     async def _let_go(self, hashes: Sequence[bytes]) -> None:
         for at in range(0, len(hashes), _GIVEN_UP_AT_ONCE):
@@ -139,7 +136,7 @@ class Leftovers:
                 every_n_seconds(logging.WARNING, "what scans have left: %s", 600, error)
             except Exception:  # noqa: BLE001 - whatever it was: without this task nothing would ever go
                 logging.exception("what scans have left")
-            is_soon = not is_done or self._now_s() <= self._abandoned_s + _LATE_S
+            is_soon = not is_done or self._steady_s() <= self._abandoned_s + _LATE_S
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(soon_s if is_soon else _LOOK_S * random.uniform(0.5, 1.5)):
                     await self._news.wait()

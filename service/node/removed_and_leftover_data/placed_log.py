@@ -3,6 +3,9 @@
 One file, appended to before an entry stands, so that a node that is killed knows of them; what has an owner is taken
 out. A 40-byte head, then 40 bytes each: the hash, and Unix seconds (little endian). It is a hint: what a power cut
 takes of it, or damages, costs bytes that stay longer than they should, and no entry.
+
+In memory all times are of a clock that is not set: what a scan placed while the wall clock stood in 1970 was placed
+just now all the same. The wall clock tells the next process only how long ago that was.
 """
 
 from __future__ import annotations
@@ -29,14 +32,21 @@ class PlacedLog:
     """Thread-safe; blocks on the disk. Trouble with the disk is logged; what is noted is in memory only until it takes
     something again."""
 
-    def __init__(self, path: Path, now_s: Callable[[], float] = time.time, max_noted: int = MAX_NOTED) -> None:
-        """`now_s`: Unix time."""
-        self._path, self._now_s, self._max_noted = path, now_s, max_noted
+    def __init__(
+        self,
+        path: Path,
+        now_s: Callable[[], float] = time.time,
+        steady_s: Callable[[], float] = time.monotonic,
+        max_noted: int = MAX_NOTED,
+    ) -> None:
+        """`now_s`: Unix time. `steady_s`: a clock that never goes back; its zero point means nothing."""
+        self._path, self._now_s, self._steady_s, self._max_noted = path, now_s, steady_s, max_noted
         self._lock = threading.Lock()  # of what is noted
         self._writing = threading.Lock()  # of the file; taken before the other one
         self._waiting: dict[bytes, bytes] = {}  # records that are noted, by hash, and in nobody's hands yet
         self._unwritten = set[bytes]()  # hashes of these, and of what is being written
-        self._noted = _read(path, max_noted)
+        wall_s, steady = int(now_s()), steady_s()  # what is of later was noted when the clock ran ahead: just now
+        self._noted = {hash: steady - max(0, wall_s - at_s) for hash, at_s in _read(path, max_noted).items()}
         self._records = 0
         self._fd, self._closed = -1, False
         self._again_from_s = 0.0  # when it is written anew, after the disk refused
@@ -67,16 +77,13 @@ class PlacedLog:
                 self._path, self._max_noted,
             )  # fmt: skip
             return False
-        at_s = int(self._now_s())
-        self._noted[hash], self._waiting[hash] = at_s, _record(hash, at_s)
+        self._noted[hash], self._waiting[hash] = self._steady_s(), _record(hash, self._now_s())
         self._unwritten.add(hash)
         return True
 
-    def noted(self) -> Mapping[bytes, int]:
-        """Unix seconds by hash; none is later than now: a clock that ran ahead would else have them stay until then."""
+    def noted(self) -> Mapping[bytes, float]:
+        """When, by hash: on the clock that never goes back."""
         with self._lock:
-            if self._noted and max(self._noted.values()) > (now_s := int(self._now_s())):
-                self._noted.update({hash: now_s for hash, at_s in self._noted.items() if at_s > now_s})
             return dict(self._noted)
 
     def settle(self, hashes: Iterable[bytes]) -> None:
@@ -112,7 +119,8 @@ class PlacedLog:
         began_s = time.monotonic()
         with self._lock:
             noted = dict(self._noted)
-        pieces = [_HEAD, *(_record(hash, at_s) for hash, at_s in noted.items())]
+        behind_s = self._now_s() - self._steady_s()
+        pieces = [_HEAD, *(_record(hash, at_s + behind_s) for hash, at_s in noted.items())]
         try:
             durable.write(self._path, pieces)
             self._fd = os.open(self._path, os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW)
@@ -129,8 +137,8 @@ class PlacedLog:
         self._fd = -1
 
 
-def _record(hash: bytes, at_s: int) -> bytes:
-    return hash + at_s.to_bytes(8, "little")
+def _record(hash: bytes, unix_s: float) -> bytes:
+    return hash + max(0, int(unix_s)).to_bytes(8, "little")
 
 
 def _read(path: Path, most: int) -> dict[bytes, int]:
