@@ -145,6 +145,22 @@ async def test_an_older_coordinator_is_called_as_ever_and_a_new_one_asked_again(
 
 
 @on_loop
+async def test_a_stream_that_ends_while_something_is_sent_fails_no_call(tmp_path: Path) -> None:
+    coordinator = Older()
+
+    async def after_turns(count: int) -> pb.AckReply:
+        for _ in range(count):
+            await asyncio.sleep(0)
+        return await calls.ack(ack(range(count)), LONG_S)
+
+    async with calls_of(tmp_path, coordinator) as calls:
+        for _ in range(15):
+            replies = await asyncio.gather(*(after_turns(count) for count in range(0, 200, 4)))
+            assert [reply.ack_within_ms for reply in replies] == list(range(0, 200, 4))
+            calls.try_again()
+
+
+@on_loop
 async def test_what_is_large_goes_by_itself(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(call_stream, "_LARGE_BYTES", 1000)
     coordinator = Coordinator()

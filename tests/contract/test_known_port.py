@@ -11,6 +11,7 @@ from contextlib import ExitStack
 import grpc.aio
 import pytest
 
+from tests.support import fixed_ports
 from tests.support.aio import on_loop
 from tfquiver import errors
 from tfquiver.grpc_plumbing import addresses
@@ -38,7 +39,7 @@ async def serving(port: int) -> grpc.aio.Server:
 @pytest.mark.parametrize("asked", ["any", "that one"])
 @on_loop
 async def test_grpc_listens_where_it_is_held_and_goes_on_when_it_is_let_go(asked: str) -> None:
-    port = 0 if asked == "any" else addresses.free_port(addresses.everywhere())
+    port = 0 if asked == "any" else fixed_ports.free_port(addresses.everywhere())
     with known_port.held(port) as held:
         assert held.number == (port or held.number) > 0
         assert not connects(held.number), "nobody is there yet, and whoever comes is told so"
@@ -54,7 +55,7 @@ async def test_grpc_listens_where_it_is_held_and_goes_on_when_it_is_let_go(asked
 @pytest.mark.parametrize("option", [None, socket.SO_REUSEADDR])
 @pytest.mark.parametrize("host", ["127.0.0.1", "0.0.0.0"])
 def test_nobody_else_can_have_it(host: str, option: int | None, asked: str) -> None:
-    port = 0 if asked == "any" else addresses.free_port(addresses.everywhere())
+    port = 0 if asked == "any" else fixed_ports.free_port(addresses.everywhere())
     with known_port.held(port) as held, socket.socket() as other:
         if option is not None:
             other.setsockopt(socket.SOL_SOCKET, option, 1)

@@ -16,6 +16,7 @@ from typing import Any
 import grpc
 import pytest
 
+from tests.support import fixed_ports
 from tfquiver import errors
 from tfquiver.cluster_address import naming
 from tfquiver.grpc_plumbing import addresses, rpc
@@ -67,7 +68,7 @@ def test_nobody_listens(caplog: pytest.LogCaptureFixture) -> None:
 
 
 def test_a_server_that_is_just_starting_is_waited_for_and_the_wait_is_told(caplog: pytest.LogCaptureFixture) -> None:
-    port = addresses.free_port(addresses.to_bind("localhost"))
+    port = fixed_ports.free_port(addresses.to_bind("localhost"))
     address = f"localhost:{port}"
     with rpc.channel(address) as channel, concurrent.futures.ThreadPoolExecutor(1) as pool:
         waiting = pool.submit(until_answered, call(channel), "asking", address, 30.0)
@@ -79,7 +80,7 @@ def test_a_server_that_is_just_starting_is_waited_for_and_the_wait_is_told(caplo
 
 
 def test_who_is_busy_is_asked_again_after_as_long_as_it_took_to_say_so() -> None:
-    port = addresses.free_port(addresses.to_bind("localhost"))
+    port = fixed_ports.free_port(addresses.to_bind("localhost"))
     asked_s: list[float] = []
 
     def busy_twice(request: bytes, context: grpc.ServicerContext) -> bytes:
@@ -96,7 +97,7 @@ def test_who_is_busy_is_asked_again_after_as_long_as_it_took_to_say_so() -> None
 
 
 def test_who_answers_at_once_hears_nothing(caplog: pytest.LogCaptureFixture) -> None:
-    port = addresses.free_port(addresses.to_bind("localhost"))
+    port = fixed_ports.free_port(addresses.to_bind("localhost"))
     with server(port), rpc.channel(f"localhost:{port}") as channel:
         reaching.check_answers(f"localhost:{port}", 5.0, "it")
         assert until_answered(call(channel), "asking", f"localhost:{port}", 5.0) == b"hello!"
@@ -128,7 +129,7 @@ def test_a_name_that_none_can_have_is_told_as_others_are(host: str) -> None:
 
 
 def test_what_a_server_refuses_is_not_tried_again(caplog: pytest.LogCaptureFixture) -> None:
-    port = addresses.free_port(addresses.to_bind("localhost"))
+    port = fixed_ports.free_port(addresses.to_bind("localhost"))
 
     class Refuses(grpc.GenericRpcHandler):
         def service(self, handler_call_details: Any) -> None:

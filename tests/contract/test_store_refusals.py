@@ -18,6 +18,7 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric import rsa
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 
+from tests.support import fixed_ports
 from tests.support.s3_server import S3Server, s3_server
 from tfquiver import errors, stores
 from tfquiver.node_daemon import store_environment
@@ -67,12 +68,6 @@ def opened(scheme: str) -> Iterator[stores.ObjectStore]:
         store.close()
 
 
-def free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        port: int = taken.getsockname()[1]
-    return port
-
-
 def test_s3_without_credentials() -> None:
     with soon(), pytest.raises(errors.UnauthenticatedError, match="no S3 credentials: set AWS_ACCESS_KEY_ID"):
         resolved.resolve("s3")
@@ -118,7 +113,7 @@ def test_the_right_s3_key(server: S3Server, monkeypatch: pytest.MonkeyPatch) -> 
 
 
 def test_an_s3_endpoint_where_nobody_is(monkeypatch: pytest.MonkeyPatch) -> None:
-    endpoint = f"http://127.0.0.1:{free_port()}"
+    endpoint = f"http://127.0.0.1:{fixed_ports.free_port()}"
     for name, value in {"AWS_ENDPOINT_URL": endpoint, "AWS_ACCESS_KEY_ID": "a", "AWS_SECRET_ACCESS_KEY": "b"}.items():
         monkeypatch.setenv(name, value)
     with opened("s3") as store:
@@ -170,9 +165,9 @@ def test_a_gs_key_file_that_is_missing_or_malformed(
 def test_a_gs_user_whom_the_token_service_does_not_answer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "key.json"
     user = {"type": "authorized_user", "client_id": "c", "client_secret": "s", "refresh_token": "r"}
-    path.write_text(json.dumps(user | {"token_uri": f"http://127.0.0.1:{free_port()}/token"}))
+    path.write_text(json.dumps(user | {"token_uri": f"http://127.0.0.1:{fixed_ports.free_port()}/token"}))
     monkeypatch.setenv("GOOGLE_APPLICATION_CREDENTIALS", str(path))
-    monkeypatch.setenv("HTTPS_PROXY", f"http://127.0.0.1:{free_port()}")
+    monkeypatch.setenv("HTTPS_PROXY", f"http://127.0.0.1:{fixed_ports.free_port()}")
     with soon(), pytest.raises(errors.UnavailableError, match="Google's token service does not answer"):
         resolved.resolve("gs")
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 import tfquiver
-from tests.support import numbered
+from tests.support import fixed_ports, numbered
 from tests.support.cluster import Server, wait_until
 from tests.support.node_calls import sessions
 from tfquiver.grpc_plumbing import addresses
@@ -28,7 +28,7 @@ class Pair:
         self.base = base
         work_dir = f"--work_dir={base / 'coordinator'}"
         self.first = Server("tfquiver.service.coordinator.main", [work_dir, "--port=0"], base / "first.log").start()
-        port = addresses.free_port(addresses.to_bind("localhost"))
+        port = fixed_ports.free_port(addresses.to_bind("localhost"))
         standby = [work_dir, f"--port={port}", "--standby"]
         self.second = Server("tfquiver.service.coordinator.main", standby, base / "second.log").launch()
         self.address = f"{self.first.address},localhost:{port}"
@@ -87,7 +87,7 @@ def test_one_that_does_not_stand_by_says_who_holds_the_directory(tmp_path: Path)
 
 def test_who_stands_by_does_not_begin_anew_where_the_directory_is_not_mounted(tmp_path: Path) -> None:
     work_dir = tmp_path / "share" / "work"
-    arguments = [f"--work_dir={work_dir}", f"--port={addresses.free_port(addresses.to_bind('localhost'))}"]
+    arguments = [f"--work_dir={work_dir}", f"--port={fixed_ports.free_port(addresses.to_bind('localhost'))}"]
     second = Server("tfquiver.service.coordinator.main", [*arguments, "--standby"], tmp_path / "second.log").launch()
     try:
         wait_until(lambda: "is it not mounted here?" in second.log_tail(), "it says so")

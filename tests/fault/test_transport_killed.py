@@ -12,7 +12,7 @@ import pytest
 import tensorflow as tf
 
 import tfquiver
-from tests.support import numbered, warm
+from tests.support import fixed_ports, numbered, warm
 from tests.support.cluster import Cluster, Server, wait_until
 from tfquiver import CutPolicy
 from tfquiver.grpc_plumbing import addresses
@@ -156,7 +156,7 @@ def with_port(worker: Server, port: str) -> Server:
 
 
 def transport_port() -> str:
-    return f"--transport_port={addresses.free_port(addresses.everywhere())}"
+    return f"--transport_port={fixed_ports.free_port(addresses.everywhere())}"
 
 
 def test_a_worker_whose_transports_port_is_another_workers_now(cluster: Cluster, paths: list[Path]) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import signal
-import socket
 import subprocess
 import sys
 from collections import Counter
@@ -18,7 +17,7 @@ import psutil
 import pytest
 
 import tfquiver
-from tests.support import numbered
+from tests.support import fixed_ports, numbered
 from tests.support.daemons import end_daemons
 from tfquiver import errors
 from tfquiver.node_daemon import endpoints
@@ -42,20 +41,17 @@ def cache_dir(tmp_path: Path) -> Iterator[Path]:
     end_daemons(tmp_path / "cache")
 
 
-def free_port() -> int:
-    with socket.socket() as listener:
-        listener.bind(("localhost", 0))
-        port: int = listener.getsockname()[1]
-        return port
-
-
 class Job:
     """Some ranks, each a process with DataLoader workers."""
 
     def __init__(
         self, paths: Sequence[Path], cache_dir: Path, ranks: int, workers: int, options: Sequence[dict[str, Any]]
     ) -> None:
-        environment = {"WORLD_SIZE": str(ranks), "MASTER_ADDR": "localhost", "MASTER_PORT": str(free_port())}
+        environment = {
+            "WORLD_SIZE": str(ranks),
+            "MASTER_ADDR": "localhost",
+            "MASTER_PORT": str(fixed_ports.free_port()),
+        }
         self.ranks = [
             subprocess.Popen(
                 [sys.executable, "-m", "tests.support.torch_ranks", str(cache_dir), str(workers),

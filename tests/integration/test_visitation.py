@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-import socket
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -18,7 +17,7 @@ import pytest
 import tensorflow as tf
 
 import tfquiver
-from tests.support import numbered, warm
+from tests.support import fixed_ports, numbered, warm
 from tests.support.cluster import Cluster, wait_until
 from tfquiver import CutPolicy
 from tfquiver.cli.status_and_explain import status
@@ -217,12 +216,6 @@ with strategy.scope():
 """
 
 
-def free_ports(count: int) -> list[int]:
-    with contextlib.ExitStack() as exits:
-        held = [exits.enter_context(socket.create_server(("localhost", 0))) for _ in range(count)]
-        return [one.getsockname()[1] for one in held]
-
-
 @contextlib.contextmanager
 def two_workers(cluster: Cluster, paths: list[Path], program: str) -> Iterator[list[subprocess.Popen[str]]]:
     """Of one MultiWorkerMirroredStrategy, until the block ends."""
@@ -232,7 +225,7 @@ def two_workers(cluster: Cluster, paths: list[Path], program: str) -> Iterator[l
         "coordinator": cluster.coordinator.address,
         "dispatcher": cluster.dispatcher.address,
     }
-    workers = {"worker": [f"localhost:{port}" for port in free_ports(2)]}
+    workers = {"worker": [f"localhost:{fixed_ports.free_port()}" for _ in range(2)]}
     trainers = []
     try:
         for index in range(2):

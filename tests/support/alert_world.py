@@ -7,10 +7,9 @@ import zlib
 from collections.abc import Mapping
 from pathlib import Path
 
-from tests.support import node_calls, rotating
+from tests.support import fixed_ports, node_calls, rotating
 from tests.support.cluster import Server
 from tests.support.reader_client import ReaderClient
-from tfquiver.grpc_plumbing import addresses
 from tfquiver.proto.tfquiver.v1 import types_pb2
 from tfquiver.scanning.cutting import CutPolicy
 
@@ -59,7 +58,7 @@ class AlertWorld:
             server.kill()
 
     def _server(self, kind: str, name: str, *flags: str, env: Mapping[str, str] | None) -> Server:
-        metrics = f"--metrics_address=127.0.0.1:{addresses.free_port(['127.0.0.1'])}"  # the same when it comes again
+        metrics = f"--metrics_address=127.0.0.1:{fixed_ports.free_port()}"  # the same when it comes again
         module, log = f"tfquiver.service.{kind}.main", self.base / f"{name}.log"
         server = Server(module, ["--port=0", metrics, *flags], log, env)
         self.servers.append(server)

@@ -13,8 +13,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from tests.support import fixed_ports
 from tests.support.cluster import die_with_parent
-from tfquiver.grpc_plumbing import addresses
 
 CONFIGS = Path(__file__).resolve().parents[2] / "configs" / "prometheus"
 _FOR, _WINDOW = re.compile(r"^(\s+for:) \w+$", re.MULTILINE), re.compile(r"\[\d\w+")
@@ -37,7 +37,7 @@ class Prometheus:
         (folder / "prometheus.yml").write_text(config)
         rules = quick_rules(window) if window else _FOR.sub(r"\1 0s", (CONFIGS / "alerts.yml").read_text())
         (folder / "alerts.yml").write_text(rules)
-        port = addresses.free_port(["127.0.0.1"])
+        port = fixed_ports.free_port()
         self._url = f"http://127.0.0.1:{port}/api/v1"
         command = [
             "prometheus", f"--config.file={folder / 'prometheus.yml'}", f"--storage.tsdb.path={folder / 'data'}",

@@ -364,6 +364,11 @@ def code_of(number: int) -> grpc.StatusCode:
 _CODES: dict[int, grpc.StatusCode] = {code.value[0]: code for code in grpc.StatusCode}
 
 
+def _answer_is_lost(error: grpc.RpcError) -> bool:
+    """gRPC's asyncio calls end so where the server ended them while something was being sent, whatever it had said."""
+    return error.code() is grpc.StatusCode.INTERNAL and error.details() == "Internal error from Core"
+
+
 async def retry(
     call: Callable[[], Awaitable[T]], what: str, deadline_s: float, retryable: frozenset[grpc.StatusCode] = RETRYABLE
 ) -> T:
@@ -379,7 +384,7 @@ async def retry(
             return await call()
         except grpc.RpcError as error:
             left_s = give_up_at - loop.time()
-            if error.code() not in retryable or left_s <= 0:
+            if not (error.code() in retryable or _answer_is_lost(error)) or left_s <= 0:
                 raise from_rpc_error(error, what) from error
             await asyncio.sleep(min(left_s, pause_s * random.uniform(0.5, 1.0)))
             pause_s = min(pause_s * 2, 1.0)

@@ -24,6 +24,9 @@ from tfquiver.proto.tfquiver.v1 import coordinator_pb2 as pb
 R = TypeVar("R", bound=Message)
 _LARGE_BYTES = 256 << 10  # goes by itself: others need not wait for it
 _WITHOUT_S = 60.0  # before a coordinator that knew no streams is asked again
+# By itself a call says what it comes to, where a stream that ended does not: it may have done so for another's call,
+# and gRPC calls it internal, whatever the coordinator said, when that came while something was being sent.
+_SAYS_NOTHING_OF_A_CALL = frozenset({grpc.StatusCode.PERMISSION_DENIED, grpc.StatusCode.INTERNAL})
 
 
 class CallStream:
@@ -77,9 +80,7 @@ class CallStream:
             code = rpc.code_of(answer.code)
             if line.ended and code is grpc.StatusCode.UNIMPLEMENTED:
                 self._without_until_s = loop.time() + _WITHOUT_S
-            # A stream that ended may have done so for another's call: by itself a call says what is not for whom.
-            is_others = code is grpc.StatusCode.PERMISSION_DENIED and not answer.number
-            if code is not grpc.StatusCode.UNIMPLEMENTED and not is_others:
+            if code is not grpc.StatusCode.UNIMPLEMENTED and (answer.number or code not in _SAYS_NOTHING_OF_A_CALL):
                 raise rpc.failed(code, answer.details)
         made: R = await alone(request, timeout=timeout_s, metadata=self._metadata)
         return made
