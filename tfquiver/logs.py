@@ -1,7 +1,7 @@
 """What a line of the log is about (job, data set, shard, node), as fields of its own. Pure.
 
 Words are for people and stay as they are; fields are for machines (`--log_format=json`,
-`tfquiver.service.startup.log_lines`). Used with absl's logging:
+`tfquiver.service.common_to_servers.log_lines`). Used with absl's logging:
 
     logging.warning("data set %s: %s", name, error, extra=about(dataset=name))
     with telling(job=job, digest=digest_id, shard=3):  # every line from here, of whatever code

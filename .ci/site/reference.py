@@ -21,7 +21,7 @@ SERVERS = {
 _FLAGS_OF = """
 import importlib, json, sys
 main = importlib.import_module(sys.argv[1])
-from tfquiver.service.startup import server_flags
+from tfquiver.service.common_to_servers import server_flags
 if not server_flags.own():
     main.define_flags()
 needed = lambda flag: "required" if server_flags.is_required(flag) else flag.default

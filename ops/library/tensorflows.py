@@ -18,7 +18,7 @@ MINORS = ("2.18", "2.19", "2.20", "2.21")
 # Those whose plug for tf.data service's transport is as ops/tf_data_transfer/data_transfer.h declares it.
 TRANSPORT_MINORS = ("2.21",)
 
-# Those whose C++ libraries a server has without their Python (service/startup/tensorflow_runtime.py).
+# Those whose C++ libraries a server has without their Python (`tensorflow_runtime` in service/common_to_servers).
 WITHOUT_PYTHON_MINORS = ("2.21",)
 
 # Those whose tuning thread is woken by ops/tf/quiver_dataset_op/tuner_waking.cc: it names private members of theirs.

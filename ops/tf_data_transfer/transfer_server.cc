@@ -22,7 +22,7 @@ TransferServer::TransferServer(GetElementT get_element)
 
 absl::Status TransferServer::Start(const tensorflow::data::experimental::WorkerConfig& config) {
   // A worker on any free port comes back under another address, as another worker. Ours asks for
-  // its port by number always (service/startup/known_port.py).
+  // its port by number always (service/common_to_servers/tensorflow_servers/known_port.py).
   ServerInfo info;
   if (config.port() != 0) {
     info.grpc_address =

@@ -12,6 +12,7 @@ from tfquiver import errors, sizes
 from tfquiver.rare_lines import every_n_seconds
 from tfquiver.roles_and_tokens import own_token
 from tfquiver.roles_and_tokens.tokens import SharedToken, TokenFile
+from tfquiver.service.common_to_servers import full_collections, log_lines, serving
 from tfquiver.service.coordinator.commit_log.work_dir import was_held
 from tfquiver.service.coordinator.grpc_calls.callers import Tokens
 from tfquiver.service.coordinator.grpc_calls.server import CoordinatorServer
@@ -20,7 +21,6 @@ from tfquiver.service.coordinator.options import CoordinatorOptions
 from tfquiver.service.metrics import coordinator_metrics as metrics
 from tfquiver.service.metrics import exposition, metrics_flag
 from tfquiver.service.metrics.instruments import TOLD_BY
-from tfquiver.service.startup import full_collections, log_lines, serving
 
 _DEFAULTS = CoordinatorOptions()
 _STANDBY_LOOK_S = 0.2

@@ -20,6 +20,13 @@ from tfquiver.grpc_plumbing import addresses
 from tfquiver.grpc_plumbing.by_hand.service_rpc import GrpcServiceRpc
 from tfquiver.node_daemon.endpoints import running_node
 from tfquiver.roles_and_tokens import own_token
+from tfquiver.service.common_to_servers import log_lines, serving
+from tfquiver.service.common_to_servers.tensorflow_servers import known_port, tensorflow_runtime
+from tfquiver.service.common_to_servers.tensorflow_servers.known_port import HeldPort
+from tfquiver.service.common_to_servers.tensorflow_servers.node_child import NodeChild
+from tfquiver.service.common_to_servers.tensorflow_servers.node_place import NodePlace
+from tfquiver.service.common_to_servers.tensorflow_servers.tensorflow_runtime import Runtime, StartError
+from tfquiver.service.common_to_servers.tensorflow_servers.tf_server import default_signals, until_stopped
 from tfquiver.service.dispatcher.journal_and_graphs import journal_repair
 from tfquiver.service.dispatcher.reaper import Reaper, Timeouts
 from tfquiver.service.dispatcher.repeated import RepeatedThread, attempt, running
@@ -27,12 +34,6 @@ from tfquiver.service.dispatcher.session_news import CoordinatorNews
 from tfquiver.service.dispatcher.worker_reports import INTERVAL_S, WorkerReports
 from tfquiver.service.metrics import metrics_flag
 from tfquiver.service.metrics.instruments import TOLD_BY
-from tfquiver.service.startup import known_port, log_lines, serving, tensorflow_runtime
-from tfquiver.service.startup.known_port import HeldPort
-from tfquiver.service.startup.node_child import NodeChild
-from tfquiver.service.startup.node_place import NodePlace
-from tfquiver.service.startup.tensorflow_runtime import Runtime, StartError
-from tfquiver.service.startup.tf_server import default_signals, until_stopped
 from tfquiver.unreached_servers.silent_machines import SilentMachines
 
 FLAGS = flags.FLAGS

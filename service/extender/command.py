@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tfquiver.service.startup import with_extra
+from tfquiver.service.common_to_servers import with_extra
 
 
 def run() -> None:

@@ -14,9 +14,9 @@ from aiohttp import web
 from tfquiver import errors
 from tfquiver.grpc_plumbing import addresses
 from tfquiver.roles_and_tokens import own_token
+from tfquiver.service.common_to_servers import log_lines, serving
 from tfquiver.service.extender.advice import Advice
 from tfquiver.service.extender.server import application
-from tfquiver.service.startup import log_lines, serving
 
 log_lines.define()
 _COORDINATOR = flags.DEFINE_string("coordinator", None, "Coordinator (host:port).", required=True)

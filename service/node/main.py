@@ -24,6 +24,7 @@ from tfquiver.cache_directory.directory import NODE_FILE, CacheDirectory
 from tfquiver.cluster_address import cluster_file
 from tfquiver.grpc_plumbing import addresses
 from tfquiver.roles_and_tokens import own_token
+from tfquiver.service.common_to_servers import log_lines, serving
 from tfquiver.service.metrics import exposition, metrics_flag
 from tfquiver.service.metrics import node_metrics as metrics
 from tfquiver.service.metrics.instruments import TOLD_BY
@@ -32,7 +33,6 @@ from tfquiver.service.node import own_hosts
 from tfquiver.service.node.options import Options
 from tfquiver.service.node.shutdown.last_resort import LastResort, leave
 from tfquiver.service.node.unix_socket_clients.reader_group import ReaderGroup
-from tfquiver.service.startup import log_lines, serving
 from tfquiver.service.tracing import exporting
 from tfquiver.service.tracing.shard_spans import ShardSpans
 from tfquiver.shard_owners_and_chunks import labels

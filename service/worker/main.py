@@ -18,13 +18,14 @@ from tfquiver.node_daemon.endpoints import running_node
 from tfquiver.ops.library import transport
 from tfquiver.rare_lines import every_n_seconds
 from tfquiver.roles_and_tokens import own_token
+from tfquiver.service.common_to_servers import log_lines, serving
+from tfquiver.service.common_to_servers.tensorflow_servers import known_port, tensorflow_runtime
+from tfquiver.service.common_to_servers.tensorflow_servers.known_port import HeldPort
+from tfquiver.service.common_to_servers.tensorflow_servers.node_child import NodeChild
+from tfquiver.service.common_to_servers.tensorflow_servers.node_place import NodePlace
+from tfquiver.service.common_to_servers.tensorflow_servers.tensorflow_runtime import Runtime, StartError
+from tfquiver.service.common_to_servers.tensorflow_servers.tf_server import default_signals, until_stopped
 from tfquiver.service.metrics import metrics_flag
-from tfquiver.service.startup import known_port, log_lines, serving, tensorflow_runtime
-from tfquiver.service.startup.known_port import HeldPort
-from tfquiver.service.startup.node_child import NodeChild
-from tfquiver.service.startup.node_place import NodePlace
-from tfquiver.service.startup.tensorflow_runtime import Runtime, StartError
-from tfquiver.service.startup.tf_server import default_signals, until_stopped
 from tfquiver.service.worker import node_watch, same_cluster, version_reports
 
 FLAGS = flags.FLAGS

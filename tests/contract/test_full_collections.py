@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from tests.support.aio import on_loop
-from tfquiver.service.startup import full_collections
+from tfquiver.service.common_to_servers import full_collections
 
 
 class Ring:

@@ -15,7 +15,7 @@ from tests.support import fixed_ports
 from tests.support.aio import on_loop
 from tfquiver import errors
 from tfquiver.grpc_plumbing import addresses
-from tfquiver.service.startup import known_port
+from tfquiver.service.common_to_servers.tensorflow_servers import known_port
 
 
 def connects(port: int) -> bool:
@@ -91,7 +91,7 @@ def test_two_who_start_with_one_number_at_one_time_do_not_share_it() -> None:
     """One is between two options of its socket, where the other one's would be let in."""
     port = 47_123
     code = (
-        "import sys; from tfquiver.service.startup import known_port\n"
+        "import sys; from tfquiver.service.common_to_servers.tensorflow_servers import known_port\n"
         f"with known_port._alone({port}): print('there', flush=True); sys.stdin.read()"
     )
     with subprocess.Popen([sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as other:

@@ -25,10 +25,13 @@ for function in (tensorflow.TF_GetAllOpList, tensorflow.TF_GetAllRegisteredKerne
     buffer = function(ctypes.c_void_p(tensorflow.TF_NewStatus())).contents  # the first one looks at no argument
     print(base64.b64encode(ctypes.string_at(buffer.data, buffer.length)).decode())
 """
-_SERVER = "from tfquiver.service.startup import tensorflow_runtime\nruntime = tensorflow_runtime.load()\n"
+_SERVER = """
+from tfquiver.service.common_to_servers.tensorflow_servers import tensorflow_runtime
+runtime = tensorflow_runtime.load()
+"""
 _REFUSED = """
 import sys
-from tfquiver.service.startup import tensorflow_runtime
+from tfquiver.service.common_to_servers.tensorflow_servers import tensorflow_runtime
 runtime = tensorflow_runtime.load()
 config = runtime.config.DispatcherConfig(port=0, protocol="none")
 try:

@@ -15,7 +15,7 @@ from tfquiver.ops.library import build, interface, loader, tensorflows
 USE = """
 import sys
 from pathlib import Path
-from tfquiver.service.startup.without_keras import without_keras
+from tfquiver.service.common_to_servers.tensorflow_servers.without_keras import without_keras
 with without_keras():
     import tensorflow
 from tfquiver.ops.library import loader

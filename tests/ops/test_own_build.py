@@ -35,7 +35,7 @@ else:
 USE = """
 import sys
 from pathlib import Path
-from tfquiver.service.startup.without_keras import without_keras
+from tfquiver.service.common_to_servers.tensorflow_servers.without_keras import without_keras
 with without_keras():
     import tensorflow
 from tfquiver.ops.library import loader

@@ -18,7 +18,7 @@ from collections import Counter
 from absl import flags
 
 from tests.support.bad_words import WORDS
-from tfquiver.service.startup import server_flags
+from tfquiver.service.common_to_servers import server_flags
 
 LINES = 150
 ENOUGH = {

@@ -48,7 +48,7 @@ _CLONE_NEWNET = 0x40000000
 
 def _prepare(kind: str) -> None:
     if kind == "tensorflow":
-        from tfquiver.service.startup.without_keras import without_keras
+        from tfquiver.service.common_to_servers.tensorflow_servers.without_keras import without_keras
 
         with without_keras():  # what it imports of others starts threads
             from tfquiver.ops.library import loader
@@ -58,7 +58,7 @@ def _prepare(kind: str) -> None:
         for module in ("tensorflow", "keras", "tfquiver.keras", "tests.support.page_data"):
             importlib.import_module(module)
     if kind == "tensorflow servers":
-        from tfquiver.service.startup import tensorflow_runtime
+        from tfquiver.service.common_to_servers.tensorflow_servers import tensorflow_runtime
 
         tensorflow_runtime.load()
     for main in _MAINS[kind]:

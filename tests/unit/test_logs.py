@@ -15,7 +15,7 @@ from absl import logging
 from tfquiver import rare_lines
 from tfquiver.logs import about, telling
 from tfquiver.rare_lines import every_n_seconds
-from tfquiver.service.startup.log_lines import JsonFormatter, PlainFormatter
+from tfquiver.service.common_to_servers.log_lines import JsonFormatter, PlainFormatter
 
 ALWAYS = {"time", "severity", "server", "pid", "where", "message"}
 

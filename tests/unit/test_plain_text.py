@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tfquiver.plain_text import of_error, plain
-from tfquiver.service.startup.log_lines import JsonFormatter, PlainFormatter
+from tfquiver.service.common_to_servers.log_lines import JsonFormatter, PlainFormatter
 
 
 @pytest.mark.parametrize(

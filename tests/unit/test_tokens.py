@@ -15,7 +15,7 @@ from tests.support.aio import on_loop
 from tfquiver import errors
 from tfquiver.roles_and_tokens import own_token, tokens
 from tfquiver.roles_and_tokens.identity import EVERYBODY, Identity, Role
-from tfquiver.service.startup import serving
+from tfquiver.service.common_to_servers import serving
 
 
 @contextmanager

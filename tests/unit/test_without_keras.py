@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tfquiver.service.startup.without_keras import without_keras
+from tfquiver.service.common_to_servers.tensorflow_servers.without_keras import without_keras
 
 
 def test_keras_can_be_found_but_not_imported_and_afterwards_both(

@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tfquiver import errors
-from tfquiver.service.startup.without_keras import without_keras
+from tfquiver.service.common_to_servers.tensorflow_servers.without_keras import without_keras
 
 if TYPE_CHECKING:
     import tensorflow as tf

@@ -14,7 +14,7 @@ from types import TracebackType
 from typing import Any
 
 from tfquiver import errors
-from tfquiver.service.startup import serving
+from tfquiver.service.common_to_servers import serving
 
 _STOP_S = 5.0
 _READY_S = 90.0

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tfquiver.demo import digits, direct
-from tfquiver.service.startup import serving
+from tfquiver.service.common_to_servers import serving
 
 if TYPE_CHECKING:
     import tensorflow as tf

@@ -21,7 +21,7 @@ from types import TracebackType
 from typing import Any
 
 from tfquiver import errors
-from tfquiver.service.startup import serving
+from tfquiver.service.common_to_servers import serving
 from tfquiver.testing.throttled_store import PIECE_BYTES, RATE_PATH, TRAFFIC_PATH, ThrottledStore, Traffic
 
 _CALL_DEADLINE_S = 30.0

@@ -23,7 +23,7 @@ from absl import logging
 
 from tfquiver.ops.library import interface, tensorflows
 from tfquiver.ops.library.told import Told
-from tfquiver.service.startup.without_keras import without_keras
+from tfquiver.service.common_to_servers.tensorflow_servers.without_keras import without_keras
 
 _SERVICE = "tensorflow.python.data.experimental.service._pywrap_server_lib"
 _CONFIG = "tensorflow.core.protobuf.service_config_pb2"

@@ -18,7 +18,7 @@ from absl import app, flags, logging
 from tfquiver import errors
 from tfquiver.grpc_plumbing import addresses
 from tfquiver.plain_text import plain
-from tfquiver.service.startup import log_lines, server_flags
+from tfquiver.service.common_to_servers import log_lines, server_flags
 
 PARENT = "TFQUIVER_PARENT_PID"  # in the environment of a process that is to end with the one that starts it
 _PR_SET_PDEATHSIG = 1

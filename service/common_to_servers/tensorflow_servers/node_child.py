@@ -18,7 +18,7 @@ from absl import logging
 
 from tfquiver import durable, errors
 from tfquiver.cache_directory.node_endpoint import NodeEndpoint, read_endpoint
-from tfquiver.service.startup import serving
+from tfquiver.service.common_to_servers import serving
 
 _START_S = 30.0
 _STOP_S = 3.0

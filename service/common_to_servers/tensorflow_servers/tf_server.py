@@ -10,8 +10,8 @@ from absl import logging
 from prometheus_client.registry import Collector
 
 from tfquiver.ops.library.told import Told
+from tfquiver.service.common_to_servers import serving
 from tfquiver.service.metrics import exposition
-from tfquiver.service.startup import serving
 
 _STOP_S = 2.0
 
