@@ -21,6 +21,7 @@ from tfquiver.proto.tfquiver.v1 import coordinator_pb2, node_pb2, node_pb2_grpc,
 from tfquiver.roles_and_tokens.identity import READERS, Always, Authority, Open
 from tfquiver.roles_and_tokens.tokens import SharedToken
 from tfquiver.service.node import named
+from tfquiver.service.node.checked_shards_in_memory.hot import HotSet
 from tfquiver.service.node.coordinator_link.callers import Callers
 from tfquiver.service.node.coordinator_link.coordinator_link import CoordinatorLink, CoordinatorPatience
 from tfquiver.service.node.coordinator_link.inventory_reports import InventoryReports
@@ -48,9 +49,8 @@ from tfquiver.service.node.peers.reachable import Reach
 from tfquiver.service.node.peers.serving.data_port import DataPort
 from tfquiver.service.node.reader_sessions.reader_session import ReaderLimits
 from tfquiver.service.node.shard_fetching.shard_source import ShardSource
-from tfquiver.service.node.shard_memory.hot import HotSet
-from tfquiver.service.node.shard_placement.known_places import KnownPlaces
-from tfquiver.service.node.shard_placement.placer import Placer
+from tfquiver.service.node.shards_put_at_their_owners.known_places import KnownPlaces
+from tfquiver.service.node.shards_put_at_their_owners.placer import Placer
 from tfquiver.service.node.shared_batches import spill_files
 from tfquiver.service.node.shared_batches.streams import Streams
 from tfquiver.service.node.shutdown import draining

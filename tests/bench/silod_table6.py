@@ -27,8 +27,8 @@ from tests.bench.bars import Bar, finish, run_bench
 from tests.bench.experiment import plots
 from tfquiver.service.coordinator.job_schedulers.fifo import Fifo
 from tfquiver.service.coordinator.policies import registry
-from tfquiver.service.sim.flow.outcome import Outcome, bound
-from tfquiver.service.sim.flow.simulation import simulate
+from tfquiver.service.sim.jobs_as_flows.outcome import Outcome, bound
+from tfquiver.service.sim.jobs_as_flows.simulation import simulate
 from tfquiver.service.sim.workloads.workload import Cluster, SimJob, Workload
 
 IMAGES_TB, TEXT_TB = 1.36, 20.9

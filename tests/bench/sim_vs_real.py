@@ -45,7 +45,7 @@ from tests.support.cluster import die_with_parent
 from tfquiver import errors, sizes
 from tfquiver.service.coordinator.job_schedulers.fifo import Fifo
 from tfquiver.service.coordinator.policies.registry import DEFAULT
-from tfquiver.service.sim.flow.simulation import simulate
+from tfquiver.service.sim.jobs_as_flows.simulation import simulate
 from tfquiver.service.sim.probing_and_policies.shipping import Shipping
 from tfquiver.service.sim.probing_and_policies.sight import SIGHTS
 from tfquiver.service.sim.recordings.recording import GONE_S, REPLAN_S

@@ -21,7 +21,7 @@ from tests.unit.test_data_frames import FRAME
 from tfquiver import errors
 from tfquiver.digests.digest import Digest
 from tfquiver.service.node.disk import entry
-from tfquiver.service.node.peers.wire import data_frames as frames
+from tfquiver.service.node.peers.frames_and_bodies import data_frames as frames
 
 
 @pytest.fixture

@@ -19,9 +19,9 @@ from hypothesis import strategies as st
 from tests.support.disks import tmpfs
 from tests.support.privileges import needs_mounts
 from tfquiver import errors
+from tfquiver.service.node.checked_shards_in_memory.verified import VerifiedShard
 from tfquiver.service.node.disk import codec, entry
 from tfquiver.service.node.disk.disk_cache import DiskCache
-from tfquiver.service.node.shard_memory.verified import VerifiedShard
 
 NOISE = random.Random(1)
 

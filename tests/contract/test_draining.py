@@ -11,8 +11,8 @@ import pytest
 
 from tests.support.aio import on_loop
 from tfquiver import errors
+from tfquiver.service.node.checked_shards_in_memory.verified import VerifiedShard
 from tfquiver.service.node.disk.inserts import Inserts
-from tfquiver.service.node.shard_memory.verified import VerifiedShard
 from tfquiver.service.node.shutdown.draining import finished
 
 

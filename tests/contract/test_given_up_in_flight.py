@@ -18,11 +18,11 @@ from tfquiver.digests.digest import Digest, ShardRef
 from tfquiver.digests.file_entry import FileEntry
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2, types_pb2
 from tfquiver.scanning.cutting import CutPolicy
+from tfquiver.service.node.checked_shards_in_memory.verified import VerifiedShard
 from tfquiver.service.node.disk.disk_cache import DiskCache
 from tfquiver.service.node.grpc_calls_warm_clear.warming import Warming
 from tfquiver.service.node.object_store.fetcher import Fetcher
 from tfquiver.service.node.object_store.metered_store import Meter
-from tfquiver.service.node.shard_memory.verified import VerifiedShard
 from tfquiver.stores.local import LocalStore
 
 BODY = b"derived" * 1000

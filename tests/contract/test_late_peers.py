@@ -17,12 +17,12 @@ from tests.support.store_node import StoreNode, build, is_shard, write_files
 from tfquiver import stores
 from tfquiver.digests import derived_uris
 from tfquiver.digests.digest import Digest, ShardRef
+from tfquiver.service.node.checked_shards_in_memory.ready_shard import ReadyShard
 from tfquiver.service.node.counters.stats import Stats
+from tfquiver.service.node.peers.frames_and_bodies import peer_socket
 from tfquiver.service.node.peers.peers import PeerClient
-from tfquiver.service.node.peers.wire import peer_socket
 from tfquiver.service.node.shard_fetching.other_nodes import OtherNodes
 from tfquiver.service.node.shard_fetching.reach import ANYWHERE, STORE
-from tfquiver.service.node.shard_memory.ready_shard import ReadyShard
 
 
 @pytest.fixture

@@ -14,10 +14,10 @@ from tfquiver import errors
 from tfquiver.hash_prefixes_and_sorted_numbers.prefixes import of_hashes
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2 as pb
 from tfquiver.proto.tfquiver.v1 import types_pb2
+from tfquiver.service.node.checked_shards_in_memory.verified import VerifiedShard
 from tfquiver.service.node.disk.disk_cache import DiskCache
-from tfquiver.service.node.shard_memory.verified import VerifiedShard
-from tfquiver.service.node.shard_placement.known_places import KnownPlaces
-from tfquiver.service.node.shard_placement.placer import Placer
+from tfquiver.service.node.shards_put_at_their_owners.known_places import KnownPlaces
+from tfquiver.service.node.shards_put_at_their_owners.placer import Placer
 from tfquiver.shard_owners_and_chunks.rendezvous import Owners
 
 MEMBERS = [types_pb2.NodeInfo(node_id=name, quota_bytes=1 << 30) for name in ("here", "away")]

@@ -28,7 +28,6 @@ from tests.support.planning import (
 from tfquiver import errors
 from tfquiver.clock import ManualClock
 from tfquiver.digests.digest import Digest
-from tfquiver.digests.entry_size import most_disk_bytes
 from tfquiver.digests.file_entry import FileEntry
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2 as pb
 from tfquiver.proto.tfquiver.v1 import types_pb2
@@ -38,6 +37,7 @@ from tfquiver.service.coordinator.coordinator import Coordinator
 from tfquiver.service.coordinator.measuring import step_meter
 from tfquiver.service.coordinator.measuring.step_meter import StepReading
 from tfquiver.service.coordinator.policies.views_and_plans.check import MOST_BYTES_PER_S
+from tfquiver.sizes_on_disk.entry_size import most_disk_bytes
 
 
 def is_whole(coordinator: Coordinator) -> bool:

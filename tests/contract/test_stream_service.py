@@ -13,7 +13,7 @@ import pytest
 
 from tests.support.aio import on_loop
 from tests.support.stream_node import SPILL_BYTES, WINDOW_BYTES, Node, batch, node_in
-from tfquiver.service.node.shard_memory import sealed_memory
+from tfquiver.service.node.checked_shards_in_memory import sealed_memory
 from tfquiver.service.node.shared_batches.spill_files import SpillFiles
 from tfquiver.service.node.shared_batches.streams import Streams
 from tfquiver.socket_frames import reader_frames as frames

@@ -18,10 +18,10 @@ from tfquiver import errors
 from tfquiver.cli.main import main
 from tfquiver.digests import formats
 from tfquiver.digests.digest import Digest
-from tfquiver.digests.entry_size import most_disk_bytes
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2 as pb
 from tfquiver.proto.tfquiver.v1 import types_pb2
 from tfquiver.service.coordinator.grpc_calls.server import CoordinatorServer
+from tfquiver.sizes_on_disk.entry_size import most_disk_bytes
 
 DIGEST = numbered_digest(500)
 SIZE_BYTES = int(most_disk_bytes(DIGEST.lengths).sum())

@@ -20,6 +20,8 @@ from tfquiver.roles_and_tokens.identity import Open
 from tfquiver.roles_and_tokens.tokens import SharedToken
 from tfquiver.scanning import digest_build
 from tfquiver.scanning.cutting import CutPolicy
+from tfquiver.service.node.checked_shards_in_memory.hot import HotSet
+from tfquiver.service.node.checked_shards_in_memory.ready_shard import ReadyShard
 from tfquiver.service.node.dataset_scans.file_tables import FileTables
 from tfquiver.service.node.dataset_scans.scan import Scanner, ScanReport
 from tfquiver.service.node.disk import codec
@@ -29,10 +31,8 @@ from tfquiver.service.node.object_store.metered_store import Meter
 from tfquiver.service.node.peers.peers import PeerClient
 from tfquiver.service.node.peers.serving.data_port import DataPort
 from tfquiver.service.node.shard_fetching.shard_source import ShardSource
-from tfquiver.service.node.shard_memory.hot import HotSet
-from tfquiver.service.node.shard_memory.ready_shard import ReadyShard
-from tfquiver.service.node.shard_placement.known_places import KnownPlaces
-from tfquiver.service.node.shard_placement.placer import Placer
+from tfquiver.service.node.shards_put_at_their_owners.known_places import KnownPlaces
+from tfquiver.service.node.shards_put_at_their_owners.placer import Placer
 from tfquiver.stores import ObjectStore
 
 Members = list[types_pb2.NodeInfo]

@@ -14,7 +14,7 @@ from typing import Any, cast
 
 import pytest
 
-from tfquiver.service.node.shard_memory import sealed_memory
+from tfquiver.service.node.checked_shards_in_memory import sealed_memory
 from tfquiver.service.node.shared_batches.spill_files import SpillFiles
 from tfquiver.service.node.shared_batches.streams import Streams
 from tfquiver.service.node.unix_socket_clients.session_server import SessionServer

@@ -8,8 +8,8 @@ from math import inf
 
 from tfquiver.service.coordinator.job_schedulers.fifo import Fifo
 from tfquiver.service.coordinator.policies.interface import Allocation, ClusterView, Mode, Plan
-from tfquiver.service.sim.flow.outcome import Outcome
-from tfquiver.service.sim.flow.simulation import simulate
+from tfquiver.service.sim.jobs_as_flows.outcome import Outcome
+from tfquiver.service.sim.jobs_as_flows.simulation import simulate
 from tfquiver.service.sim.workloads.workload import Cluster, SimJob, Workload
 
 SIZE = 1_000_000

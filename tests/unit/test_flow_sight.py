@@ -11,8 +11,8 @@ from tfquiver.service.coordinator.job_schedulers.fifo import Fifo
 from tfquiver.service.coordinator.measuring.meters import GONE_S
 from tfquiver.service.coordinator.policies.interface import Allocation, ClusterView, Plan
 from tfquiver.service.sim.cache_contents.contents import UNIFORM, Contents
-from tfquiver.service.sim.flow.outcome import Outcome
-from tfquiver.service.sim.flow.simulation import simulate
+from tfquiver.service.sim.jobs_as_flows.outcome import Outcome
+from tfquiver.service.sim.jobs_as_flows.simulation import simulate
 from tfquiver.service.sim.probing_and_policies.shipping import Shipping
 from tfquiver.service.sim.probing_and_policies.sight import SIGHTS, two_chunks_bytes
 from tfquiver.service.sim.workloads.workload import Cluster, Pacing, SimJob, Stored, Workload

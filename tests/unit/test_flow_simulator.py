@@ -17,8 +17,8 @@ from tfquiver.service.coordinator.job_schedulers import registry as schedulers
 from tfquiver.service.coordinator.job_schedulers.fifo import Fifo
 from tfquiver.service.coordinator.policies import registry as policies
 from tfquiver.service.coordinator.policies.interface import Allocation, ClusterView, Plan
-from tfquiver.service.sim.flow.outcome import YEAR_S, bound
-from tfquiver.service.sim.flow.simulation import simulate
+from tfquiver.service.sim.jobs_as_flows.outcome import YEAR_S, bound
+from tfquiver.service.sim.jobs_as_flows.simulation import simulate
 from tfquiver.service.sim.shard_by_shard.engine import Engine
 from tfquiver.service.sim.workloads.workload import Cluster, Pacing, SimJob, Workload
 

@@ -14,7 +14,7 @@ from tfquiver.hash_prefixes_and_sorted_numbers.prefixes import of_rows
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2 as pb
 from tfquiver.proto.tfquiver.v1 import types_pb2
 from tfquiver.service.node.moving_shards import move_plan
-from tfquiver.service.node.shard_placement.known_places import KeptSet, KnownPlaces
+from tfquiver.service.node.shards_put_at_their_owners.known_places import KeptSet, KnownPlaces
 from tfquiver.shard_owners_and_chunks.places import Places
 
 DIGEST = numbered_digest(40)

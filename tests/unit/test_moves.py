@@ -22,6 +22,9 @@ from tfquiver.digests.digest import Digest, ShardRef
 from tfquiver.hash_prefixes_and_sorted_numbers import prefixes
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2 as pb
 from tfquiver.proto.tfquiver.v1 import types_pb2
+from tfquiver.service.node.checked_shards_in_memory.hot import HotSet
+from tfquiver.service.node.checked_shards_in_memory.ready_shard import ReadyShard
+from tfquiver.service.node.checked_shards_in_memory.verified import VerifiedShard
 from tfquiver.service.node.disk.disk_cache import DiskCache
 from tfquiver.service.node.disk_quota.accounts import UNSET, AccountTerms
 from tfquiver.service.node.disk_quota.rules import Why
@@ -29,10 +32,7 @@ from tfquiver.service.node.moving_shards.moves import GIVE_UP_AFTER_S, ChangedEr
 from tfquiver.service.node.object_store.fetcher import Fetcher
 from tfquiver.service.node.object_store.metered_store import Meter
 from tfquiver.service.node.shard_fetching.shard_source import ShardSource
-from tfquiver.service.node.shard_memory.hot import HotSet
-from tfquiver.service.node.shard_memory.ready_shard import ReadyShard
-from tfquiver.service.node.shard_memory.verified import VerifiedShard
-from tfquiver.service.node.shard_placement.known_places import KnownPlaces
+from tfquiver.service.node.shards_put_at_their_owners.known_places import KnownPlaces
 
 BODIES = [b"shard %03d " % shard * 10 for shard in range(12)]
 DIGEST = digest_of([hashlib.sha256(body).digest() for body in BODIES], shard_bytes=len(BODIES[0]))

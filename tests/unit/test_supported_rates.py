@@ -8,8 +8,8 @@ import hypothesis.strategies as st
 import pytest
 from hypothesis import given
 
+from tfquiver.service.coordinator.planning.explanations.supported import supported
 from tfquiver.service.coordinator.policies.interface import JobView
-from tfquiver.service.coordinator.speed_model.supported import supported
 
 MODEL = 1e12
 rates, shares = st.floats(1e3, 1e10), st.floats(0, 1)

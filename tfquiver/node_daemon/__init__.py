@@ -1,5 +1,4 @@
-"""The daemon of a cache directory, as others reach it: found or started, its socket kept; and the log
-files of servers that are started for people.
+"""The daemon of a cache directory, as others reach it: found or started, its socket kept.
 
 Called by clients, and by the dispatcher and the worker. Never imports TensorFlow, knows nothing of shards, and never
 writes into a cache directory but what starts a daemon there.

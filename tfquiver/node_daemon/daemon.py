@@ -17,10 +17,9 @@ from pathlib import Path
 from absl import logging
 
 from tfquiver import durable, errors
-from tfquiver.cache_directory import up_file
+from tfquiver.cache_directory import log_file, up_file
 from tfquiver.cache_directory.node_endpoint import NodeEndpoint, read_endpoint
 from tfquiver.cluster_address import cluster_file
-from tfquiver.node_daemon import log_file
 from tfquiver.node_daemon.greeting import greeted
 from tfquiver.node_daemon.starting import LOG, POLL_S, start
 from tfquiver.socket_frames import greeting_frames as frames

@@ -15,7 +15,8 @@ from typing import BinaryIO
 
 import tfquiver
 from tfquiver import errors, plain_text
-from tfquiver.node_daemon import log_file, store_environment
+from tfquiver.cache_directory import log_file
+from tfquiver.node_daemon import store_environment
 
 LOG = Path("log", "node.log")
 POLL_S = 0.05

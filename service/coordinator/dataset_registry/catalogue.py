@@ -9,7 +9,6 @@ from collections.abc import AsyncIterable, Callable, Mapping, Sequence
 from absl import logging
 
 from tfquiver import errors
-from tfquiver.digests.entry_size import most_disk_bytes
 from tfquiver.listing.listing_terms import ListingTerms
 from tfquiver.logs import about
 from tfquiver.proto.tfquiver.v1 import types_pb2
@@ -26,6 +25,7 @@ from tfquiver.service.coordinator.long_polls.readers import Waiting
 from tfquiver.service.coordinator.nodes_mounts_dispatchers.membership import Membership
 from tfquiver.service.coordinator.sessions.sessions import Sessions
 from tfquiver.service.coordinator.sessions.users import Users
+from tfquiver.sizes_on_disk.entry_size import most_disk_bytes
 
 _MET_LOOK_S = 0.05
 Check = Callable[[], None]  # made when nothing is waited for any more; raises where it may not be

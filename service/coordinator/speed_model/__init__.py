@@ -1,5 +1,5 @@
 """What cache and bandwidth make of a job's speed: SiloD's closed form, what jobs take from the store when none waits,
-max-min filling; and amounts as people read them. Pure.
+max-min filling. Pure.
 
 Called by all policies, and by the planner around them. Knows what a policy sees and says (`policies.interface`,
 `views_and_plans`) and never one policy; never decides who gets what.

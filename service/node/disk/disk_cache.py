@@ -15,14 +15,14 @@ from absl import logging
 from tfquiver import errors
 from tfquiver.clock import Clock, SystemClock
 from tfquiver.logs import about
+from tfquiver.service.node.checked_shards_in_memory.sealed_memory import NoMemoryError
+from tfquiver.service.node.checked_shards_in_memory.verified import VerifiedShard
 from tfquiver.service.node.disk import codec, entry, entry_file, free_room
 from tfquiver.service.node.disk.entry_file import OpenEntry as OpenEntry
 from tfquiver.service.node.disk.landing import Landing
 from tfquiver.service.node.disk.layout import Layout
 from tfquiver.service.node.disk_quota.books import Books, Claim
 from tfquiver.service.node.disk_quota.rules import Rules, Why
-from tfquiver.service.node.shard_memory.sealed_memory import NoMemoryError
-from tfquiver.service.node.shard_memory.verified import VerifiedShard
 
 _SHRINKS = 16
 _BATCH = 64  # entries that are dealt with under the lock at one time

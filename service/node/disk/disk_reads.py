@@ -12,13 +12,13 @@ from typing import Any, TypeVar
 
 from tfquiver import errors
 from tfquiver.digests.digest import ShardRef
+from tfquiver.service.node.checked_shards_in_memory import ready_shard
+from tfquiver.service.node.checked_shards_in_memory.hot import HotSet
+from tfquiver.service.node.checked_shards_in_memory.ready_shard import ReadyShard
+from tfquiver.service.node.checked_shards_in_memory.sealed_memory import NoMemoryError
+from tfquiver.service.node.checked_shards_in_memory.verified import VerifiedShard
 from tfquiver.service.node.disk import codec, entry
 from tfquiver.service.node.disk.disk_cache import DiskCache, OpenEntry
-from tfquiver.service.node.shard_memory import ready_shard
-from tfquiver.service.node.shard_memory.hot import HotSet
-from tfquiver.service.node.shard_memory.ready_shard import ReadyShard
-from tfquiver.service.node.shard_memory.sealed_memory import NoMemoryError
-from tfquiver.service.node.shard_memory.verified import VerifiedShard
 
 T = TypeVar("T")
 _THREADS = 4

@@ -11,7 +11,7 @@ from absl import logging
 from tfquiver import errors
 from tfquiver.logs import about
 from tfquiver.rare_lines import every_n_seconds
-from tfquiver.service.node.shard_memory.verified import VerifiedShard
+from tfquiver.service.node.checked_shards_in_memory.verified import VerifiedShard
 
 PATIENCE_S = 2.0
 _THREADS = 4

@@ -9,9 +9,9 @@ from absl import logging
 
 from tfquiver import errors
 from tfquiver.proto.tfquiver.v1 import node_pb2
+from tfquiver.service.node.checked_shards_in_memory.hot import HotSet
 from tfquiver.service.node.disk.disk_cache import DiskCache
 from tfquiver.service.node.shard_fetching.shard_source import ShardSource
-from tfquiver.service.node.shard_memory.hot import HotSet
 
 
 async def clear(disk: DiskCache, source: ShardSource, hot: HotSet) -> node_pb2.ClearReply:

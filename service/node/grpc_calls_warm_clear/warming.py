@@ -18,7 +18,7 @@ from tfquiver.proto.tfquiver.v1 import coordinator_pb2, node_pb2, types_pb2
 from tfquiver.service.node.disk import entry
 from tfquiver.service.node.disk.disk_cache import DiskCache
 from tfquiver.service.node.shard_fetching.shard_source import ShardSource
-from tfquiver.service.node.shard_placement.known_places import KnownPlaces
+from tfquiver.service.node.shards_put_at_their_owners.known_places import KnownPlaces
 from tfquiver.shard_owners_and_chunks import rendezvous
 from tfquiver.shard_owners_and_chunks.places import Places
 

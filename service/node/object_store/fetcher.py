@@ -8,6 +8,7 @@ from collections.abc import Awaitable, Callable, Set
 from tfquiver import errors, stores
 from tfquiver.digests.derived_uris import is_derived
 from tfquiver.digests.digest import Digest, ShardRef
+from tfquiver.service.node.checked_shards_in_memory.verified import VerifiedShard
 from tfquiver.service.node.object_store.bounded_reads import BoundedReads
 from tfquiver.service.node.object_store.damaged import Damaged, patience_s, stale
 from tfquiver.service.node.object_store.file_passes import FilePasses
@@ -16,7 +17,6 @@ from tfquiver.service.node.object_store.origins import Origins, origin_of_file, 
 from tfquiver.service.node.object_store.parallel_hedged_ranges import parallelism
 from tfquiver.service.node.object_store.parallel_hedged_ranges.range_reads import RangeReads
 from tfquiver.service.node.object_store.timed_store import Stopwatch, TimedStore
-from tfquiver.service.node.shard_memory.verified import VerifiedShard
 from tfquiver.stores import ObjectStore
 from tfquiver.stores.attempts import Attempts
 

@@ -14,13 +14,13 @@ from tfquiver import errors
 from tfquiver.grpc_plumbing import addresses
 from tfquiver.plain_text import plain
 from tfquiver.roles_and_tokens import peer_proof
+from tfquiver.service.node.checked_shards_in_memory.ready_shard import ReadyShard
+from tfquiver.service.node.checked_shards_in_memory.sealed_memory import NoMemoryError
 from tfquiver.service.node.disk import entry
-from tfquiver.service.node.peers.wire import data_frames as frames
-from tfquiver.service.node.peers.wire.peer_body import BodyIntake, DamagedBodyError, WrongBodyError
-from tfquiver.service.node.peers.wire.peer_socket import PeerSocket
+from tfquiver.service.node.peers.frames_and_bodies import data_frames as frames
+from tfquiver.service.node.peers.frames_and_bodies.peer_body import BodyIntake, DamagedBodyError, WrongBodyError
+from tfquiver.service.node.peers.frames_and_bodies.peer_socket import PeerSocket
 from tfquiver.service.node.shard_fetching.reach import ANYWHERE
-from tfquiver.service.node.shard_memory.ready_shard import ReadyShard
-from tfquiver.service.node.shard_memory.sealed_memory import NoMemoryError
 
 ITEM_S = 150.0  # a peer answers sooner than that, if only to say that a shard cannot be had
 _CODES = {code.value[0]: code for code in grpc.StatusCode}

@@ -10,10 +10,10 @@ from absl import logging
 from tfquiver import errors
 from tfquiver.logs import telling
 from tfquiver.rare_lines import every_n_seconds
+from tfquiver.service.node.checked_shards_in_memory.ready_shard import ReadyShard
 from tfquiver.service.node.reader_sessions.instructions import Fetch
 from tfquiver.service.node.reader_sessions.numbered_shards import NumberedShards
 from tfquiver.service.node.shard_fetching.shard_source import ShardSource
-from tfquiver.service.node.shard_memory.ready_shard import ReadyShard
 
 BATCH_SHARDS = 16  # the first of a batch waits for the last
 

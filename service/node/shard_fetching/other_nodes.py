@@ -14,12 +14,12 @@ from tfquiver.digests.derived_uris import is_derived
 from tfquiver.digests.digest import Digest, ShardRef
 from tfquiver.logs import about
 from tfquiver.rare_lines import every_n_seconds
+from tfquiver.service.node.checked_shards_in_memory.ready_shard import ReadyShard
+from tfquiver.service.node.checked_shards_in_memory.verified import VerifiedShard
 from tfquiver.service.node.counters.stats import Stats
 from tfquiver.service.node.object_store.parallel_hedged_ranges.hedging import Hedges
 from tfquiver.service.node.shard_fetching.first_answer import Ask, first_answer
 from tfquiver.service.node.shard_fetching.reach import ANYWHERE, ON_DISK, STORE
-from tfquiver.service.node.shard_memory.ready_shard import ReadyShard
-from tfquiver.service.node.shard_memory.verified import VerifiedShard
 
 _MAX_SUSPECTS = 4096
 _ASK_S = 15.0  # of another owner before the store: two that were told differently might wait for each other

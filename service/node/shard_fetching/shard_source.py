@@ -17,6 +17,10 @@ from tfquiver.digests.digest import Digest, ShardRef
 from tfquiver.logs import about
 from tfquiver.rare_lines import every_n_seconds
 from tfquiver.service.metrics.instruments import FETCH
+from tfquiver.service.node.checked_shards_in_memory.hot import HotSet
+from tfquiver.service.node.checked_shards_in_memory.ready_shard import ReadyShard as ReadyShard
+from tfquiver.service.node.checked_shards_in_memory.sealed_memory import NoMemoryError
+from tfquiver.service.node.checked_shards_in_memory.verified import VerifiedShard
 from tfquiver.service.node.counters.stats import Stats
 from tfquiver.service.node.disk import entry
 from tfquiver.service.node.disk.disk_cache import DiskCache
@@ -30,11 +34,7 @@ from tfquiver.service.node.shard_fetching.given_up import Getting, GivenUp
 from tfquiver.service.node.shard_fetching.other_nodes import OtherNodes, Owners, Peers
 from tfquiver.service.node.shard_fetching.reach import ON_DISK
 from tfquiver.service.node.shard_fetching.resident import bitmap
-from tfquiver.service.node.shard_memory.hot import HotSet
-from tfquiver.service.node.shard_memory.ready_shard import ReadyShard as ReadyShard
-from tfquiver.service.node.shard_memory.sealed_memory import NoMemoryError
-from tfquiver.service.node.shard_memory.verified import VerifiedShard
-from tfquiver.service.node.shard_placement.handing_over import HandingOver
+from tfquiver.service.node.shards_put_at_their_owners.handing_over import HandingOver
 
 _ITSELF = b"itself"
 _AT_ONCE = 1 << 14

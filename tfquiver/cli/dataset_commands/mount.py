@@ -16,6 +16,7 @@ from absl import flags, logging
 from rich.filesize import decimal
 
 from tfquiver import errors, plain_text
+from tfquiver.cache_directory import log_file
 from tfquiver.cli import calls
 from tfquiver.cli.dataset_commands import waiting
 from tfquiver.cluster_address import service_name
@@ -24,7 +25,6 @@ from tfquiver.durable import private_directory
 from tfquiver.grpc_plumbing import addresses
 from tfquiver.mounting import mount_points
 from tfquiver.mounting.named import AUTO
-from tfquiver.node_daemon import log_file
 from tfquiver.proto.tfquiver.v1 import types_pb2
 from tfquiver.sizes import parse_bytes
 

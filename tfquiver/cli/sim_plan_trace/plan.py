@@ -18,8 +18,8 @@ from tfquiver.cli.sim_plan_trace import plan_now, plan_view, sim, sim_view
 from tfquiver.cli.sim_plan_trace.plan_view import Point
 from tfquiver.service.coordinator.job_schedulers import registry as schedulers
 from tfquiver.service.coordinator.policies.views_and_plans.check import MOST_BYTES, MOST_BYTES_PER_S
-from tfquiver.service.sim.flow.outcome import bound, check_end
-from tfquiver.service.sim.flow.simulation import simulate
+from tfquiver.service.sim.jobs_as_flows.outcome import bound, check_end
+from tfquiver.service.sim.jobs_as_flows.simulation import simulate
 from tfquiver.service.sim.probing_and_policies.shipping import Shipping
 from tfquiver.service.sim.probing_and_policies.sight import SIGHTS
 from tfquiver.service.sim.workloads.workload import Cluster

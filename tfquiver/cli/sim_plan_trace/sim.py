@@ -20,8 +20,8 @@ from tfquiver.cli.sim_plan_trace.sim_view import Run
 from tfquiver.plain_text import plain, shortened
 from tfquiver.service.coordinator.job_schedulers import registry as schedulers
 from tfquiver.service.coordinator.policies import registry as policies
-from tfquiver.service.sim.flow.outcome import Bound, bound, check_end
-from tfquiver.service.sim.flow.simulation import simulate
+from tfquiver.service.sim.jobs_as_flows.outcome import Bound, bound, check_end
+from tfquiver.service.sim.jobs_as_flows.simulation import simulate
 from tfquiver.service.sim.probing_and_policies.shipping import Shipping
 from tfquiver.service.sim.probing_and_policies.sight import SIGHTS
 from tfquiver.service.sim.workloads import files

@@ -14,7 +14,7 @@ from rich.filesize import decimal
 
 from tfquiver import errors, png
 from tfquiver.cli.calls import table
-from tfquiver.service.sim.flow.outcome import Bound, Outcome
+from tfquiver.service.sim.jobs_as_flows.outcome import Bound, Outcome
 from tfquiver.service.sim.workloads.workload import Workload
 
 _LEGEND = (

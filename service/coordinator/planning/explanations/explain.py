@@ -8,12 +8,12 @@ from typing import Any, Literal
 
 from tfquiver import errors
 from tfquiver.plain_text import shortened
+from tfquiver.service.coordinator.planning.explanations.supported import supported
 from tfquiver.service.coordinator.planning.planner import Planner
 from tfquiver.service.coordinator.policies.interface import Allocation, ClusterView, Computed, DatasetView
 from tfquiver.service.coordinator.policies.views_and_plans.check import check_plan
 from tfquiver.service.coordinator.speed_model.closed_form import hit_ratio
 from tfquiver.service.coordinator.speed_model.demand import demands, expected_rates, reading_rates
-from tfquiver.service.coordinator.speed_model.supported import supported
 
 MORE = (1.5, 2.0)
 

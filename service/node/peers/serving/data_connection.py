@@ -20,10 +20,10 @@ from tfquiver.roles_and_tokens import peer_proof
 from tfquiver.roles_and_tokens.identity import Authority, check_data_port
 from tfquiver.service.node.disk import entry
 from tfquiver.service.node.disk.disk_cache import DiskCache
+from tfquiver.service.node.peers.frames_and_bodies import data_frames as frames
+from tfquiver.service.node.peers.frames_and_bodies.body_receiver import BodyReceiver
 from tfquiver.service.node.peers.serving.body_sender import Body, BodySender
 from tfquiver.service.node.peers.serving.incoming import Incoming
-from tfquiver.service.node.peers.wire import data_frames as frames
-from tfquiver.service.node.peers.wire.body_receiver import BodyReceiver
 from tfquiver.service.node.shard_fetching import reach as reaches
 from tfquiver.service.node.shard_fetching.shard_source import ShardSource
 

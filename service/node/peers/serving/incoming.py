@@ -6,10 +6,10 @@ import asyncio
 from concurrent.futures import ThreadPoolExecutor
 
 from tfquiver import errors
+from tfquiver.service.node.checked_shards_in_memory.body_memory import BodyMemory
 from tfquiver.service.node.disk import entry
 from tfquiver.service.node.disk.disk_cache import DiskCache
-from tfquiver.service.node.shard_memory.body_memory import BodyMemory
-from tfquiver.service.node.shard_placement.placer import insert_received, memory_bytes
+from tfquiver.service.node.shards_put_at_their_owners.placer import insert_received, memory_bytes
 
 PATIENCE_S = 10.0  # who puts a shard has somebody to serve, and waits for the reply
 _THREADS = 4

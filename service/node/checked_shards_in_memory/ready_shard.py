@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from dataclasses import dataclass
 
-from tfquiver.service.node.shard_memory import sealed_memory
+from tfquiver.service.node.checked_shards_in_memory import sealed_memory
 
 FILE = 0
 SEALED_MEMORY = 1

@@ -19,9 +19,9 @@ from tfquiver.service.coordinator.job_schedulers.interface import Capacity, Sche
 from tfquiver.service.coordinator.policies.interface import Policy
 from tfquiver.service.sim.cache_contents.contents import COOPERATIVE, LRU, Contents
 from tfquiver.service.sim.cache_contents.lru_window import LruWindow
-from tfquiver.service.sim.flow import steps
-from tfquiver.service.sim.flow.outcome import MOST_YEARS, YEAR_S, Outcome, Sample
 from tfquiver.service.sim.job_queue.jobs import Jobs, Queue
+from tfquiver.service.sim.jobs_as_flows import steps
+from tfquiver.service.sim.jobs_as_flows.outcome import MOST_YEARS, YEAR_S, Outcome, Sample
 from tfquiver.service.sim.probing_and_policies.planner import Planner
 from tfquiver.service.sim.probing_and_policies.probing import TICK_S, Probing
 from tfquiver.service.sim.probing_and_policies.sight import SIGHTS, Sight

@@ -13,12 +13,12 @@ from tfquiver.hash_prefixes_and_sorted_numbers.prefixes import of_hashes
 from tfquiver.logs import about
 from tfquiver.proto.tfquiver.v1 import types_pb2
 from tfquiver.rare_lines import every_n_seconds
+from tfquiver.service.node.checked_shards_in_memory.verified import VerifiedShard
 from tfquiver.service.node.disk import codec, entry
 from tfquiver.service.node.disk.disk_cache import DiskCache
 from tfquiver.service.node.disk_quota.rules import Why
-from tfquiver.service.node.shard_memory.verified import VerifiedShard
-from tfquiver.service.node.shard_placement.known_places import KnownPlaces
-from tfquiver.service.node.shard_placement.of_members import Members, OfMembers
+from tfquiver.service.node.shards_put_at_their_owners.known_places import KnownPlaces
+from tfquiver.service.node.shards_put_at_their_owners.of_members import Members, OfMembers
 from tfquiver.shard_owners_and_chunks.rendezvous import Owners
 
 _ASKED = 2

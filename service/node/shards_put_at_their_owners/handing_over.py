@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 
-from tfquiver.service.node.shard_memory.verified import VerifiedShard
+from tfquiver.service.node.checked_shards_in_memory.verified import VerifiedShard
 
 _THREADS = 2
 _MOST = 32  # shards that wait to be handed over; what a reader brings beyond that is fetched again some day
