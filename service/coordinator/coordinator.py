@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 import random
+import time
 import uuid
 from collections import deque
 from collections.abc import Callable, Hashable, Iterable, Sequence
@@ -83,7 +84,7 @@ class Coordinator:
     def _assemble(self, work_dir: Path, options: CoordinatorOptions, clock: Clock) -> None:
         self._clock = clock
         self.membership = Membership(clock, options.node_timeout_s, random.SystemRandom().getrandbits(62) + 1)
-        self.dispatchers = Dispatchers(clock)
+        self.dispatchers = Dispatchers(clock, time.time, self._journal)
         self.registry = Registry(work_dir, self._journal, options.max_digest_bytes)
         self.ownership = Ownership(self._journal)
         self.visible = Visible(self.registry, self.ownership)
@@ -204,6 +205,8 @@ class Coordinator:
                     self.deriving.recipes.apply(record)
                 case "sampling_asked":
                     self.samplings.asked.apply(record)
+                case "dispatcher_known":
+                    self.dispatchers.apply(record.dispatcher_known)
                 case "dataset_access" | "session_claimed":
                     self.ownership.apply(record)
                 case _:
@@ -216,6 +219,7 @@ class Coordinator:
         self.deriving.restored()
         await self.registry.prune()
         self.sessions.restored()
+        self.dispatchers.restored()
         if records:
             self.caching.restored()
             self._log.start_compaction()
@@ -322,6 +326,7 @@ class Coordinator:
         yield self.named_table.still()
         yield self.samplings.asked.still()
         yield self.deriving.recipes.still()
+        yield self.dispatchers.still()
         if self.replanning:
             yield self.replanning.still()
         yield from self.sessions.still()

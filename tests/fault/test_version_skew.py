@@ -285,6 +285,31 @@ def test_where_data_is_kept_is_carried_out_by_nodes_that_know_of_it_and_by_other
         assert mixed.read(0, dataset) == mixed.made
 
 
+def test_an_earlier_coordinator_goes_on_with_a_log_that_says_which_dispatchers_are_there(
+    tmp_path: Path, before: dict[str, str]
+) -> None:
+    """Of which it knows nothing; and this one goes on with what that one leaves."""
+
+    def missed() -> list[str]:
+        with rpc.channel(mixed.coordinator.address) as channel:
+            stub: Any = coordinator_pb2_grpc.CoordinatorStub(channel)
+            return [one.address for one in stub.ListDispatchers(pb.ListDispatchersRequest(), timeout=10).lost]
+
+    with Mixed(tmp_path, before, NOW, [NOW, NOW]) as mixed:
+        dataset = mixed.scan(by=0)
+        with rpc.channel(mixed.coordinator.address) as channel:
+            stub: Any = coordinator_pb2_grpc.CoordinatorStub(channel)
+            stub.ReportDispatcher(
+                pb.ReportDispatcherRequest(dispatcher=pb.DispatcherInfo(address="d:1", version=VERSION)), timeout=10
+            )
+        mixed.replace_coordinator(NOW)
+        wait_until(lambda: missed() == ["d:1"], "it is missed", 30)
+        mixed.replace_coordinator(BEFORE)
+        assert mixed.read(0, dataset) == mixed.made
+        mixed.replace_coordinator(NOW)
+        assert mixed.read(1, dataset) == mixed.made
+
+
 def test_both_versions_are_named_where_one_lacks_what_the_other_asks_for(tmp_path: Path) -> None:
     """Today's code as if it were tomorrow's, that asks for what there will be."""
     code = earlier.unpacked("HEAD", tmp_path / "code")

@@ -123,6 +123,11 @@ def records() -> list[CommitRecord]:
         CommitRecord(derived_made=log_pb2.DerivedMade(recipe=DIGEST, draw=1, digest_id=DIGEST[::-1])),
         CommitRecord(derived_used=log_pb2.DerivedUsed(recipe=DIGEST, draw=1, uses=2)),
         CommitRecord(derived_forgotten=log_pb2.DerivedForgotten(recipe=DIGEST)),
+        CommitRecord(
+            dispatcher_known=log_pb2.DispatcherKnown(
+                address="d:1", version="1.0", workers=["w:1", "w:2"], heard_s=1_700_000_000
+            )
+        ),
     ]
 
 

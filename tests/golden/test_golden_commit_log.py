@@ -12,6 +12,7 @@ from tfquiver.roles_and_tokens.identity import Identity, Role
 from tfquiver.service.coordinator.bandwidth_budgets.budgets import Budgets
 from tfquiver.service.coordinator.commit_log.log_file import framed, header, parse
 from tfquiver.service.coordinator.dataset_registry.ownership import Ownership
+from tfquiver.service.coordinator.nodes_mounts_dispatchers.dispatchers import Dispatchers
 from tfquiver.service.coordinator.sessions.session import DatasetView
 from tfquiver.service.coordinator.sessions.sessions import Sessions
 
@@ -30,6 +31,7 @@ NOT_OF_SESSIONS = (
     "derived_made",
     "derived_used",
     "derived_forgotten",
+    "dispatcher_known",
 )
 LOG = Path(__file__).parent / "commit_log_v1"
 
@@ -91,6 +93,16 @@ def test_what_jobs_may_read_from_the_store_is_as_it_was() -> None:
             budgets.pins.apply(record.remote_io_allocated)
     budgets.restored()
     assert budgets.allocated == {"job": 2.5e8}
+
+
+def test_who_is_missed_is_as_it_was() -> None:
+    dispatchers = Dispatchers(ManualClock(), lambda: 1_700_000_100.0, lambda record: None)
+    for record in parse(LOG.read_bytes(), LOG.name)[0]:
+        if record.HasField("dispatcher_known"):
+            dispatchers.apply(record.dispatcher_known)
+    dispatchers.restored()
+    assert [(one.address, one.version, one.silent_ms) for one in dispatchers.lost()] == [("d:1", "1.0", 100_000)]
+    assert list(dispatchers.still()()) == [record for record in records() if record.HasField("dispatcher_known")]
 
 
 def test_what_belongs_to_whom_is_as_it_was() -> None:

@@ -9,7 +9,7 @@ import threading
 import urllib.error
 import urllib.parse
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -22,9 +22,13 @@ from tests.support import numbered
 from tests.support.cluster import Cluster, wait_until
 from tests.support.prometheus_server import Prometheus
 from tests.support.promtool import needs_prometheus
+from tfquiver.grpc_plumbing import addresses, rpc
+from tfquiver.proto.tfquiver.v1 import coordinator_pb2 as pb
+from tfquiver.proto.tfquiver.v1 import coordinator_pb2_grpc
 
 CONFIGS = Path(__file__).resolve().parents[2] / "configs"
 METRICS = ["--metrics_address=localhost:0"]
+DISPATCHER = "TfquiverDispatcherLost"
 
 pytestmark = needs_prometheus
 paths = numbered.fixture(files=4, records_a_file=4000, record_bytes=2048)
@@ -32,7 +36,8 @@ paths = numbered.fixture(files=4, records_a_file=4000, record_bytes=2048)
 
 @pytest.fixture
 def cluster(tmp_path: Path) -> Iterator[Cluster]:
-    flags = dict.fromkeys(("coordinator", "node", "dispatcher", "worker"), METRICS)
+    flags = dict.fromkeys(("node", "dispatcher", "worker"), METRICS)
+    flags["coordinator"] = [f"--metrics_address=127.0.0.1:{addresses.free_port(['127.0.0.1'])}"]  # also started again
     with Cluster(tmp_path / "cluster", workers=1, flags=flags) as running:
         yield running
 
@@ -87,14 +92,55 @@ def test_a_cluster_is_seen_and_who_is_killed_is_missed(cluster: Cluster, tmp_pat
         cluster.node.restart()  # through which the worker reads
         cluster.workers[0].restart()
         wait_until(lambda: "TfquiverWorkerSilent" not in prometheus.firing(), "and is resolved", 60)
-        assert "TfquiverDispatcherLost" not in prometheus.fired()
-        cluster.dispatcher.kill()
-        wait_until(lambda: "TfquiverDispatcherLost" in prometheus.firing(), "the dispatcher's alert fires", 60)
-        cluster.dispatcher.restart()
-        wait_until(lambda: "TfquiverDispatcherLost" not in prometheus.firing(), "and is resolved", 60)
+        assert DISPATCHER not in prometheus.fired()
     finally:
         enough.set()
         reading.shutdown()
+        prometheus.close()
+
+
+@pytest.mark.timeout(280)
+def test_a_dispatcher_that_is_lost_is_missed_by_a_coordinator_that_is_started_again(
+    cluster: Cluster, tmp_path: Path
+) -> None:
+    """For a day; and one that was killed while no coordinator was there is missed, too."""
+    assert cluster.dispatcher is not None
+    prometheus = Prometheus(tmp_path / "prometheus", [cluster.coordinator.ready["metrics"]])
+    coordinator = cluster.coordinator.address
+
+    def silent_ms() -> list[int]:
+        with rpc.channel(coordinator) as channel:
+            stub: Any = coordinator_pb2_grpc.CoordinatorStub(channel)
+            return [one.silent_ms for one in stub.ListDispatchers(pb.ListDispatchersRequest(), timeout=10).lost]
+
+    def coordinator_is_killed(meanwhile: Callable[[], None] = lambda: None) -> None:
+        cluster.coordinator.kill()
+        wait_until(lambda: prometheus.values("up") == [0.0], "it is gone for Prometheus, too", 60)
+        meanwhile()
+        cluster.coordinator.restart()
+        wait_until(lambda: prometheus.values("up") == [1.0], "it is back", 60)
+
+    try:
+        wait_until(lambda: prometheus.values("tfquiver_coordinator_dispatchers") == [1.0], "it is known", 60)
+        coordinator_is_killed()
+        wait_until(lambda: prometheus.values("tfquiver_coordinator_dispatchers") == [1.0], "it is known again", 60)
+        assert DISPATCHER not in prometheus.fired()
+
+        cluster.dispatcher.kill()
+        wait_until(lambda: DISPATCHER in prometheus.firing(), "the alert fires", 60)
+        for _ in range(2):
+            [before_ms] = silent_ms()
+            coordinator_is_killed()
+            wait_until(lambda: DISPATCHER in prometheus.firing(), "it fires still", 6)
+            [since_ms] = silent_ms()
+            assert since_ms > before_ms
+        assert prometheus.values("tfquiver_coordinator_dispatchers") == [0.0]
+
+        cluster.dispatcher.restart()
+        wait_until(lambda: DISPATCHER not in prometheus.firing(), "it is resolved", 60)
+        coordinator_is_killed(cluster.dispatcher.kill)
+        wait_until(lambda: DISPATCHER in prometheus.firing(), "who was killed meanwhile is missed", 60)
+    finally:
         prometheus.close()
 
 

@@ -20,13 +20,17 @@ from tfquiver.service.dispatcher.worker_watch import WorkerWatch
 A, B = "a:1", "b:1"
 
 
+def told_of(clock: ManualClock) -> Dispatchers:
+    return Dispatchers(clock, clock.now, lambda record: None)
+
+
 def info(address: str, workers: int = 1) -> DispatcherInfo:
     return DispatcherInfo(address=address, workers=[ServiceWorker(address=f"w:{n + 1}") for n in range(workers)])
 
 
 def test_the_last_report_counts_and_is_forgotten_after_a_while() -> None:
     clock = ManualClock()
-    kept = Dispatchers(clock)
+    kept = told_of(clock)
     kept.report(info("d:2"))
     clock.advance(FORGOTTEN_S / 2)
     for _ in range(2):
@@ -44,7 +48,7 @@ def lost(kept: Dispatchers) -> list[tuple[str, int]]:
 
 def test_who_is_silent_is_missed_for_a_day_and_who_left_or_is_back_is_not() -> None:
     clock = ManualClock()
-    kept = Dispatchers(clock)
+    kept = told_of(clock)
     for number in range(3):
         kept.report(info(f"d:{number}", workers=0))
     clock.advance(SILENT_DISPATCHER_S - 1)
@@ -70,7 +74,7 @@ def test_who_is_silent_is_missed_for_a_day_and_who_left_or_is_back_is_not() -> N
 
 def test_who_has_started_again_at_another_address_with_the_same_workers_is_not_missed() -> None:
     clock = ManualClock()
-    kept = Dispatchers(clock)
+    kept = told_of(clock)
     kept.report(DispatcherInfo(address="d:1", workers=[ServiceWorker(address="w:1"), ServiceWorker(address="w:2")]))
     clock.advance(FORGOTTEN_S)
     kept.report(DispatcherInfo(address="d:2", workers=[ServiceWorker(address="w:3")]))
@@ -82,7 +86,7 @@ def test_who_has_started_again_at_another_address_with_the_same_workers_is_not_m
 def test_a_worker_that_went_to_another_dispatcher_long_ago_is_no_sign_of_the_first() -> None:
     """A dispatcher never forgets a worker: one that is started again under another one is told of by both."""
     clock = ManualClock()
-    kept = Dispatchers(clock)
+    kept = told_of(clock)
     for _ in range(40):
         if clock.now() < 10:
             kept.report(info("d:1", workers=3))
@@ -95,7 +99,7 @@ def test_a_worker_that_went_to_another_dispatcher_long_ago_is_no_sign_of_the_fir
 
 def test_what_workers_those_had_that_are_missed_has_its_bound_too() -> None:
     clock = ManualClock()
-    kept = Dispatchers(clock)
+    kept = told_of(clock)
     for number in range(4):
         its = [ServiceWorker(address=f"w:{number}:{worker}") for worker in range(MAX_WORKERS // 2)]
         kept.report(DispatcherInfo(address=f"d:{number}", workers=its))
@@ -110,7 +114,7 @@ def test_what_workers_those_had_that_are_missed_has_its_bound_too() -> None:
 
 def test_of_those_that_are_missed_only_so_many_are_kept_and_nobody_is_refused_for_them() -> None:
     clock = ManualClock()
-    kept = Dispatchers(clock)
+    kept = told_of(clock)
     for number in range(2 * MAX_DISPATCHERS):
         kept.report(info(f"d:{number}", workers=0))
         clock.advance(1)
@@ -121,7 +125,7 @@ def test_of_those_that_are_missed_only_so_many_are_kept_and_nobody_is_refused_fo
 
 def test_only_so_many_are_kept_and_those_who_are_may_go_on() -> None:
     clock = ManualClock()
-    kept = Dispatchers(clock)
+    kept = told_of(clock)
     for number in range(MAX_DISPATCHERS):
         kept.report(info(f"d:{number}"))
     kept.report(info("d:0", workers=2))
@@ -137,7 +141,7 @@ def test_only_so_many_are_kept_and_those_who_are_may_go_on() -> None:
 
 def test_what_version_a_worker_is_it_says_itself_and_is_forgotten_with_it() -> None:
     clock = ManualClock()
-    kept = Dispatchers(clock)
+    kept = told_of(clock)
     kept.report_worker("w:1", "1.2.3")
     told = info("d:1", workers=2)
     told.workers[1].version = "a dispatcher's word"
@@ -166,7 +170,7 @@ def test_who_tells_its_version_is_not_compared_with_all_others() -> None:
             looks += 1
             return super().__hash__()
 
-    kept = Dispatchers(ManualClock())
+    kept = told_of(ManualClock())
     for number in range(1000):
         kept.report_worker(Told(f"w:{number}"), "1")
     assert looks < 10 * 1000
@@ -174,7 +178,7 @@ def test_who_tells_its_version_is_not_compared_with_all_others() -> None:
 
 def test_a_worker_that_goes_on_telling_is_kept_and_those_before_it_are_forgotten() -> None:
     clock = ManualClock()
-    kept = Dispatchers(clock)
+    kept = told_of(clock)
     kept.report_worker("w:1", "1")
     kept.report_worker("w:2", "1")
     clock.advance(FORGOTTEN_S / 2)
@@ -186,7 +190,7 @@ def test_a_worker_that_goes_on_telling_is_kept_and_those_before_it_are_forgotten
 
 def test_who_has_left_is_known_by_the_last_report_of_each() -> None:
     clock = ManualClock()
-    kept = Dispatchers(clock)
+    kept = told_of(clock)
     assert kept.left() == set()
     kept.report(info("d:1"), ["a", "b"])
     clock.advance(FORGOTTEN_S / 2)

@@ -1,14 +1,15 @@
-"""The tf.data service dispatchers that have told of themselves lately, for `tfquiver status`; those that are missed;
-and of who left. Pure."""
+"""The tf.data service dispatchers that have told of themselves lately, for `tfquiver status`; those that are missed,
+also by a coordinator that was started since; and of who left. Pure."""
 
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Hashable, Iterable
+from collections.abc import Callable, Hashable, Iterable
 from dataclasses import dataclass, replace
 
 from tfquiver import errors
 from tfquiver.clock import Clock
+from tfquiver.proto.tfquiver.v1 import commit_log_pb2 as log_pb2
 from tfquiver.proto.tfquiver.v1.coordinator_pb2 import DispatcherInfo, LostDispatcher
 
 MAX_DISPATCHERS = 100
@@ -17,6 +18,7 @@ MAX_LEFT = 4096  # session keys of one report
 FORGOTTEN_S = 30.0
 SILENT_WORKER_S = 5.0  # two questions that it did not answer, and a busy machine
 SILENT_DISPATCHER_S = 8.0  # three reports that did not come, the last of which may have waited for its workers
+_NOTED_EVERY_S = 60.0  # of one whose workers come and go
 _GIVEN_UP_S = 600.0
 _MISSED_S = 24 * 3600.0  # a dispatcher: what it is needed for does not end by itself
 
@@ -36,6 +38,9 @@ class _Lost:
     workers: frozenset[str]  # addresses
 
 
+Record = log_pb2.CommitRecord
+
+
 def is_silent(silent_ms: int) -> bool:
     """Of a worker, as people, metrics and alerts have it."""
     return silent_ms >= 1000 * SILENT_WORKER_S
@@ -48,10 +53,16 @@ def is_missed(silent_ms: int, idle_ms: int) -> bool:
 
 
 class Dispatchers:
-    """Kept in memory only: each says it all again every few seconds."""
+    """What they say is kept in memory only: each says it all again every few seconds. That they are there, or missed,
+    is journaled: else a coordinator that was started again would miss nobody."""
 
-    def __init__(self, clock: Clock) -> None:
-        self._clock = clock
+    def __init__(self, clock: Clock, unix_s: Callable[[], float], journal: Callable[[Record], None]) -> None:
+        """`journal`: is given what changes; the caller makes it durable, soon: nobody waits for it."""
+        self._clock, self._unix_s, self._journal = clock, unix_s, journal
+        self._noted: dict[
+            str, tuple[float, str, int]
+        ] = {}  # of those that are there: when, and what, the workers' hash
+        self._read: dict[str, log_pb2.DispatcherKnown] = {}  # from the log
         self._told: dict[str, _Report] = {}  # by address, the last one
         # By address, longest first; not those of which much is still told.
         self._lost: OrderedDict[str, _Lost] = OrderedDict()
@@ -76,16 +87,20 @@ class Dispatchers:
         for worker in info.workers:
             worker.version = self._versions.get(worker.address, (0.0, ""))[1]
         self._lost.pop(info.address, None)
-        now, before = self._clock.now(), self._told.get(info.address)
+        now, before, there = self._clock.now(), self._told.get(info.address), _there(info)
         since = before.since if before else now
         if self._lost:
-            self._replaced(since, _there(info))
+            self._replaced(since, there)
         self._told[info.address] = _Report(since, now, info, frozenset(left_keys))
+        noted, what = self._noted.get(info.address), (info.version, hash(there))
+        if noted is None or (noted[1:] != what and now - noted[0] >= _NOTED_EVERY_S):
+            self._noted[info.address] = now, *what
+            self._journal(_record(info.address, info.version, there))
 
     def leave(self, address: str) -> None:
         """It stops: it is there no more, and not missed."""
-        self._told.pop(address, None)
-        self._lost.pop(address, None)
+        if self._told.pop(address, None) or self._lost.pop(address, None):
+            self._gone(address)
 
     def _replaced(self, since: float, workers: frozenset[str]) -> None:
         """Of those that are lost, by one that these have gone to: started again at another address. One that was there
@@ -93,6 +108,50 @@ class Dispatchers:
         for address, lost in list(self._lost.items()):
             if lost.workers & workers and (since > lost.at or lost.workers <= workers):
                 del self._lost[address]
+                self._gone(address)
+
+    def _gone(self, address: str) -> None:
+        self._noted.pop(address, None)
+        self._journal(Record(dispatcher_known=log_pb2.DispatcherKnown(address=address, gone=True)))
+
+    def apply(self, known: log_pb2.DispatcherKnown) -> None:
+        """From the log."""
+        self._read.pop(known.address, None)
+        if not known.gone:
+            self._read[known.address] = known
+
+    def restored(self) -> None:
+        """The log has been read. Those that were there are missed unless they tell of themselves again."""
+        now, unix_s = self._clock.now(), self._unix_s()
+        lost = [
+            (known.address, _Lost(now - ago_s, known.version, frozenset(known.workers)))
+            for known in self._read.values()
+            for ago_s in [max(0.0, unix_s - known.heard_s) if known.heard_s else 0.0]  # that clock may have been set
+        ]
+        self._lost.update(sorted(lost, key=lambda its: its[1].at))
+        was_there = [address for address, known in self._read.items() if not known.heard_s]
+        self._read.clear()
+        self._forget()
+        self._bound()
+        for address in was_there:
+            if its := self._lost.get(address):
+                self._note_lost(address, its)
+
+    def still(self) -> Callable[[], Iterable[Record]]:
+        """Gives the records that bring an empty object here, but for what each says again; in any thread."""
+        known = self._lost | {address: _lost(told) for address, told in self._told.items()}
+        still = [
+            (address, its.version, its.workers, 0 if address in self._noted else self._unix_of(its))
+            for address, its in known.items()
+        ]
+        return lambda: (_record(*one) for one in still)
+
+    def _note_lost(self, address: str, its: _Lost) -> None:
+        self._noted.pop(address, None)
+        self._journal(_record(address, its.version, its.workers, self._unix_of(its)))
+
+    def _unix_of(self, its: _Lost) -> int:
+        return max(1, int(self._unix_s() - (self._clock.now() - its.at)))
 
     def report_worker(self, address: str, version: str) -> None:
         """It is told with the next report of its dispatcher. Raises ResourceExhaustedError."""
@@ -137,6 +196,9 @@ class Dispatchers:
     def _forget(self) -> None:
         now = self._clock.now()
         too_old = now - FORGOTTEN_S
+        for address, told in self._told.items():
+            if told.at <= now - SILENT_DISPATCHER_S and address in self._noted:
+                self._note_lost(address, _lost(told))
         gone = [its for its in self._told.items() if its[1].at <= too_old]
         for address, told in sorted(gone, key=lambda its: its[1].at):
             del self._told[address]
@@ -158,6 +220,11 @@ class Dispatchers:
 
     def _first_lost_at(self) -> float:
         return next(iter(self._lost.values())).at
+
+
+def _record(address: str, version: str, workers: frozenset[str], heard_s: int = 0) -> Record:
+    known = log_pb2.DispatcherKnown(address=address, version=version, workers=sorted(workers), heard_s=heard_s)
+    return Record(dispatcher_known=known)
 
 
 def _lost(told: _Report) -> _Lost:
