@@ -77,7 +77,7 @@ def wired(
         late.told(named)
 
     made = NamedOrders(tasks, digests.here, digests.get, after_digests, use, link.report_stale, ordered)
-    link.on_named, fetcher.on_stale = made.receive, made.stale
+    link.on_named, link.named_version, fetcher.on_stale = made.receive, lambda: made.version, made.stale
     link.scans = lambda: len(scans.works()) + len(helping.works())
     return made, helping
 

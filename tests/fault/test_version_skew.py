@@ -24,15 +24,19 @@ from tests.support.rotating import ENTRY_BYTES, Job
 from tfquiver.cli import calls
 from tfquiver.grpc_plumbing import rpc
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2 as pb
-from tfquiver.proto.tfquiver.v1 import coordinator_pb2_grpc, types_pb2
+from tfquiver.proto.tfquiver.v1 import coordinator_pb2_grpc, named_datasets_pb2, named_datasets_pb2_grpc, types_pb2
 from tfquiver.scanning.cutting import CutPolicy
 from tfquiver.version import VERSION
 
 pytestmark = pytest.mark.long
 BASE = Path(__file__).with_name("skew_base.txt").read_text().split()[0]
+# Names are known there, and all of them are told with all orders.
+ALL_NAMES_TOLD = "8ccd0c2db9dbb0ef1c6ea710a57aa132115e0307"
 NOW, BEFORE = "now", "before"
 SHARDS = 300
 ONE_RECORD = CutPolicy(1, 1, 1)
+READY = named_datasets_pb2.NamedDataset.STATE_READY
+RECORD_BYTES = rotating.RECORD_BYTES + 16
 LEASED_AHEAD = 2  # shards of 12 kB, by a reader with 20 kB of credit: half of that, and one
 # Prints what a reader of the package that it imports is given of one epoch: how many records, how many differ.
 READER = """
@@ -43,6 +47,11 @@ read = list(client.records())
 client.close()
 print(len(read), len(set(read)))
 """
+
+
+@pytest.fixture(scope="module")
+def before_changes(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    return earlier.environment(earlier.unpacked(ALL_NAMES_TOLD, tmp_path_factory.mktemp("earlier") / "code"))
 
 
 @pytest.fixture(scope="module")
@@ -125,6 +134,14 @@ class Mixed:
         with rpc.channel(self.coordinator.address) as channel:
             stub = coordinator_pb2_grpc.CoordinatorStub(channel)
             return getattr(stub, method)(request, timeout=20.0, wait_for_ready=True)
+
+    def name(self, method: str, request: Any) -> Any:
+        with rpc.channel(self.coordinator.address) as channel:
+            stub = named_datasets_pb2_grpc.NamedDatasetsStub(channel)
+            return getattr(stub, method)(request, timeout=20.0, wait_for_ready=True)
+
+    def named(self, name: str) -> Any:
+        return self.name("Get", named_datasets_pb2.GetNamedDatasetRequest(name=name))
 
     def _node(self, number: int, version: str, *flags: str) -> Server:
         cache_dir, coordinator = self.base / f"cache-{number}", f"--coordinator={self.coordinator.address}"
@@ -308,6 +325,34 @@ def test_an_earlier_coordinator_goes_on_with_a_log_that_says_which_dispatchers_a
         assert mixed.read(0, dataset) == mixed.made
         mixed.replace_coordinator(NOW)
         assert mixed.read(1, dataset) == mixed.made
+
+
+def test_each_node_has_the_digests_of_all_names_and_no_others_whoever_is_older(
+    tmp_path: Path, before_changes: dict[str, str], mix: tuple[str, Sequence[str]]
+) -> None:
+    """Orders tell a node of this version what is other since it asked last; then the coordinator is another."""
+    with Mixed(tmp_path, before_changes, *mix) as mixed:
+        wanted, number = dict[str, str](), 0
+
+        def all_have_them() -> bool:
+            there = [{path.stem for path in (tmp_path / f"cache-{node}/digests").glob("*.tfqd")} for node in range(2)]
+            return there == [set(wanted.values())] * 2
+
+        for version in ("", BEFORE, NOW):
+            if version:
+                mixed.replace_coordinator(version)
+            for _ in range(3):
+                number += 1
+                name, part = f"data-{number}", f"/part-{number}"
+                (tmp_path / f"data{part}").write_bytes((tmp_path / "data/part-0").read_bytes()[: number * RECORD_BYTES])
+                mixed.name("Create", named_datasets_pb2.DatasetSpec(name=name, sources=[f"{tmp_path}/data{part}"]))
+                wait_until(lambda name=name: mixed.named(name).state == READY, name)
+                wanted[name] = mixed.named(name).dataset.digest_id.hex()
+                wait_until(all_have_them, f"{name} is everywhere", 30)
+            gone = f"data-{number - 1}"
+            mixed.name("Delete", named_datasets_pb2.NamedDatasetRequest(name=gone))
+            del wanted[gone]
+            wait_until(all_have_them, f"{gone} is gone everywhere", 30)
 
 
 def test_both_versions_are_named_where_one_lacks_what_the_other_asks_for(tmp_path: Path) -> None:

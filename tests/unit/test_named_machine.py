@@ -10,7 +10,7 @@ from tests.unit.named_world import digest, spec
 from tfquiver import errors
 from tfquiver.proto.tfquiver.v1 import named_datasets_pb2 as pb
 from tfquiver.proto.tfquiver.v1.commit_log_pb2 import CommitRecord
-from tfquiver.service.coordinator.named_dataset_lifecycle import lifecycle, tasks
+from tfquiver.service.coordinator.named_dataset_lifecycle import lifecycle
 from tfquiver.service.coordinator.named_dataset_lifecycle.lifecycle import Life
 from tfquiver.service.coordinator.named_dataset_lifecycle.progress import TaskProgress
 from tfquiver.service.coordinator.named_dataset_lifecycle.steps import (
@@ -25,6 +25,7 @@ from tfquiver.service.coordinator.named_dataset_lifecycle.steps import (
 )
 from tfquiver.service.coordinator.named_dataset_lifecycle.table import NamedTable
 from tfquiver.service.coordinator.named_dataset_lifecycle.told import told
+from tfquiver.service.coordinator.named_dataset_lifecycle.told_to_nodes import tasks
 
 
 class Nodes:

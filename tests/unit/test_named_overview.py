@@ -9,10 +9,11 @@ from typing import Any
 import pytest
 
 from tfquiver.proto.tfquiver.v1 import named_datasets_pb2 as pb
-from tfquiver.service.coordinator.named_dataset_lifecycle import lifecycle, tasks
+from tfquiver.service.coordinator.named_dataset_lifecycle import lifecycle
 from tfquiver.service.coordinator.named_dataset_lifecycle.lifecycle import Life
-from tfquiver.service.coordinator.named_dataset_lifecycle.overview import Overview
 from tfquiver.service.coordinator.named_dataset_lifecycle.table import NamedTable
+from tfquiver.service.coordinator.named_dataset_lifecycle.told_to_nodes import tasks
+from tfquiver.service.coordinator.named_dataset_lifecycle.told_to_nodes.overview import Overview
 
 NAMES = 2000
 

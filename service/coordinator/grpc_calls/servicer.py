@@ -67,7 +67,8 @@ class CoordinatorServicer(
     @handled
     async def Orders(self, request: pb2.OrdersRequest, context: Any) -> pb2.OrdersReply:
         checks.between("wait_ms", request.wait_ms, 0, checks.MAX_WAIT_MS)
-        reply = await self._coordinator.node_orders.newer(request.version, request.wait_ms / 1000)
+        orders = self._coordinator.node_orders
+        reply = await orders.newer(request.version, request.wait_ms / 1000, request.named_version)
         if reply.version != request.version:
             reply.removals = self._coordinator.registry.removals
         return reply

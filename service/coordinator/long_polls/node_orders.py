@@ -11,22 +11,25 @@ from tfquiver.service.coordinator.bandwidth_budgets.budgets import Budgets
 from tfquiver.service.coordinator.dataset_caching.caching import Caching
 from tfquiver.service.coordinator.dataset_placement.placed import message
 from tfquiver.service.coordinator.long_work.in_parts import InParts
-from tfquiver.service.coordinator.named_dataset_lifecycle.named_keeping import NamedKeeping
+from tfquiver.service.coordinator.named_dataset_lifecycle.told_to_nodes.orders_of_names import OrdersOfNames
 
 # A thousand nodes that are told at once keep the loop busy for up to 0.2 s, and ask again together: so, for 0.6 s at
 # most, some at a time.
 TOLD_AT_ONCE, TOLD_EVERY_S = 16, 0.01
+_MOST_REPLIES = 16  # that are kept; a megabyte each
 
 
 class NodeOrders:
     """Lives on one event loop. Of many who wait a few are told at a time."""
 
-    def __init__(self, caching: Caching, budgets: Budgets, named: NamedKeeping | None = None) -> None:
+    def __init__(self, caching: Caching, budgets: Budgets, named: OrdersOfNames | None = None) -> None:
         self._caching, self._rotations, self._budgets, self._named = caching, caching.rotations, budgets, named
         # So that orders of this process are never taken for those of the one before.
         self._first_version = random.SystemRandom().getrandbits(62) + 1
         self._released = 0
-        self._reply = pb2.OrdersReply()  # the last one
+        self._reply = pb2.OrdersReply()  # the last one; without what is told of names
+        self._replies = dict[int, pb2.OrdersReply]()  # with it, by the version of it that who asks has
+        self._replies_of = -1, -1
         self._making = asyncio.Lock()
         self._begun = self._reply_of = 0  # replies that were begun; which one of them the last one is
         self._announced = 0
@@ -37,11 +40,14 @@ class NodeOrders:
     @property
     def version(self) -> int:
         decided = self._rotations.orders + self._caching.settings_set + self._budgets.orders
-        named = self._named.orders if self._named else 0
+        named = self._named.number if self._named else 0
         return self._first_version + decided + named + self._released + self._caching.placed.look()
 
-    async def newer(self, version: int, wait_s: float) -> pb2.OrdersReply:
-        """Those of now, as soon as they are not those of `version`."""
+    async def newer(self, version: int, wait_s: float, named_version: int = 0) -> pb2.OrdersReply:
+        """Those of now, as soon as they are not those of `version`.
+
+        `named_version`: which state of what is told of names' digests is known to who asks; 0: none.
+        """
         try:
             async with asyncio.timeout(wait_s):
                 while version == self.version and not self._released:
@@ -55,7 +61,21 @@ class NodeOrders:
                 self._begun = number = self._begun + 1
                 self._reply = await self._made()
                 self._reply_of = number
-        return self._reply  # that each of many nodes is given
+        return self._for(named_version) if self._named else self._reply
+
+    def _for(self, named_version: int) -> pb2.OrdersReply:
+        """One for all of many nodes that have the same version of what names' digests are told."""
+        assert self._named
+        if self._replies_of != (now := (self._reply_of, self._named.number)):
+            self._replies, self._replies_of = {}, now
+        since = self._named.known(named_version)
+        if since not in self._replies:
+            if len(self._replies) >= _MOST_REPLIES:
+                self._replies.pop(next(iter(self._replies)))
+            reply = self._replies[since] = pb2.OrdersReply()
+            reply.CopyFrom(self._reply)
+            self._named.tell(reply, since)
+        return self._replies[since]
 
     async def _made(self) -> pb2.OrdersReply:
         """In parts. What comes meanwhile may be in it or not: it makes another version."""
@@ -83,9 +103,6 @@ class NodeOrders:
                 if told.same_as == len(reply.places):
                     told.same_as = 0
                     told.places.CopyFrom(message(places))
-        if self._named:
-            reply.tasks.extend(self._named.tasks)
-            reply.named.extend(self._named.named)
         return reply
 
     def release_waiters(self) -> None:

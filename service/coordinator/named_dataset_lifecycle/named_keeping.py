@@ -29,10 +29,9 @@ from tfquiver.service.coordinator.dataset_registry.catalogue import Catalogue
 from tfquiver.service.coordinator.dataset_registry.ownership import Ownership
 from tfquiver.service.coordinator.dataset_registry.registry import Registry
 from tfquiver.service.coordinator.long_work.in_parts import InParts
-from tfquiver.service.coordinator.named_dataset_lifecycle import lifecycle, specs, tasks
+from tfquiver.service.coordinator.named_dataset_lifecycle import lifecycle, specs
 from tfquiver.service.coordinator.named_dataset_lifecycle.held import Held
-from tfquiver.service.coordinator.named_dataset_lifecycle.lifecycle import DELETING, EVICTING, SCANNING, WARMING, Life
-from tfquiver.service.coordinator.named_dataset_lifecycle.overview import Overview
+from tfquiver.service.coordinator.named_dataset_lifecycle.lifecycle import EVICTING, SCANNING, WARMING, Life
 from tfquiver.service.coordinator.named_dataset_lifecycle.room import PARTIAL
 from tfquiver.service.coordinator.named_dataset_lifecycle.steps import (
     Become,
@@ -46,6 +45,9 @@ from tfquiver.service.coordinator.named_dataset_lifecycle.steps import (
     next_step,
 )
 from tfquiver.service.coordinator.named_dataset_lifecycle.table import NamedTable
+from tfquiver.service.coordinator.named_dataset_lifecycle.told_to_nodes import tasks
+from tfquiver.service.coordinator.named_dataset_lifecycle.told_to_nodes.orders_of_names import OrdersOfNames
+from tfquiver.service.coordinator.named_dataset_lifecycle.told_to_nodes.overview import Overview
 from tfquiver.service.coordinator.nodes_mounts_dispatchers.membership import Membership
 from tfquiver.service.coordinator.sessions.sessions import Sessions
 
@@ -54,7 +56,6 @@ _AGAIN_S = 10.0  # a room that there was not, asked for again
 _USED_S = 60
 _STEPS = 100  # of one data set at a look
 _PAUSE_S, _SHARE = 0.05, 3.0  # between looks: at least so long, and so many times as long as the last one took
-_SCANS_BYTES = 1 << 20
 _UNAVAILABLE = errors.code_number(errors.UnavailableError())
 _PRECONDITION = errors.code_number(errors.InUseError())
 _OTHER_FORMAT = "it was cut as another format than was asked for: is the node of an older version?"
@@ -62,7 +63,7 @@ _REMOVED_MEANWHILE = "what was scanned has been removed since: it is scanned aga
 
 
 class NamedKeeping:
-    """Lives on one event loop. `announce`: called when nodes are to be told something else.
+    """Lives on one event loop.
 
     Args:
       unread_s: a version before the newest one stays for so long after that has come, for who was given it and has not
@@ -88,12 +89,11 @@ class NamedKeeping:
         self._registry, self._ownership, self._membership = registry, ownership, membership
         self._caching, self._sessions, self._catalogue = caching, sessions, catalogue
         self._held = Held(registry, membership, caching)
-        self.announce: Callable[[], None] = lambda: None
-        self.orders = 0  # grows whenever `tasks` or `named` are others
-        self.tasks: Sequence[pb2.DatasetTask] = ()
-        self.named: Sequence[pb2.NamedDigest] = ()
-        self._overview = Overview(table)
-        self._seen = random.SystemRandom().getrandbits(62) + 1
+        random_number = random.SystemRandom()
+        # Numbers of this process are none of another's: nodes and people may bring those of the one before.
+        self._seen = random_number.getrandbits(62) + 1
+        self._overview = Overview(table, random_number.getrandbits(62) + 1)
+        self.to_nodes = OrdersOfNames(clock, table, membership, caching, self._overview)
         self._changed, self._due = asyncio.Event(), asyncio.Event()
         self._not_before: dict[str, float] = {}  # by life: when a pin or placement that was refused is tried again
         self._short: dict[str, None] = {}  # lives whose newest version could not have the room that it wants
@@ -102,6 +102,11 @@ class NamedKeeping:
         self._stopping = False
 
     # Nodes.
+
+    @property
+    def tasks(self) -> Sequence[pb2.DatasetTask]:
+        """That nodes are to do now."""
+        return self.to_nodes.tasks
 
     def registered(self, task_id: str, digest_id: bytes) -> None:
         """By a node: what it has scanned for that task."""
@@ -190,7 +195,7 @@ class NamedKeeping:
         if self._due.is_set():
             self._bump()
         self._due.clear()
-        self._order()  # nodes are to have the digest of a new version before they hear that the old one is removed
+        self.to_nodes.look()  # nodes have the digest of a new version before they hear that the old one is removed
         reading, parts = Counter[bytes](), InParts()
         for session in list(self._sessions):
             await parts.rest()
@@ -207,7 +212,7 @@ class NamedKeeping:
                     name = life.spec.name
                     every_n_seconds(logging.WARNING, "data set %s: %s", 60, name, error, extra=about(dataset=name))
         await self._log.synced()
-        self._order()
+        self.to_nodes.look()
 
     async def _look_after(self, name: str) -> None:
         if (life := self._table.get(name)) is not None and self._is_used(life):  # as it is now, not when the look began
@@ -341,36 +346,6 @@ class NamedKeeping:
             if not placing and digest_id in self._registry:
                 await self._catalogue.set_placement(digest_id, None)
 
-    def _order(self) -> None:
-        if self._overview.update(self._clock.now()):
-            self.named = self._overview.named
-            self._ordered()
-        made, scan_bytes, now = [], 0, self._clock.now()
-        busy = list(self._overview.busy())
-        evicting = sum(life.phase == EVICTING for life in busy)
-        for life in busy:
-            scanner = ""
-            if life.phase == SCANNING:
-                # The others when some of these are done: a reply holds only so much, and who is not told cannot answer.
-                if not self._caching.met or scan_bytes > _SCANS_BYTES:
-                    continue
-                progress, nodes = self._overview.progress(life), self._membership.storing
-                scanner = progress.scanner(nodes, life.scanned_by, life.life, now)
-            alone = self._alone(life) if life.phase in (EVICTING, DELETING) else []
-            task = tasks.task(life, scanner, alone)
-            if task is None or (task.HasField("warm") and self._overview.progress(life).holds_back(evicting, now)):
-                continue
-            if task.HasField("scan"):
-                scan_bytes += task.ByteSize()
-            made.append(task)
-        if made != self.tasks:
-            self.tasks = made
-            self._ordered()
-
-    def _ordered(self) -> None:
-        self.orders += 1
-        self.announce()
-
     # Inside.
 
     def _becomes(self, life: Life) -> None:
@@ -385,10 +360,6 @@ class NamedKeeping:
         self._seen += 1
         self._changed.set()
         self._changed = asyncio.Event()
-
-    def _alone(self, life: Life) -> list[bytes]:
-        """Its versions that are nobody else's."""
-        return [one for one in tasks.versions(life) if not self._table.holding(one, life.spec.name)]
 
     def _is_read(self, digest_id: bytes) -> bool:
         if self._membership.mounts.is_read(digest_id):

@@ -15,12 +15,13 @@ from tfquiver.proto.tfquiver.v1 import named_datasets_pb2 as pb2
 from tfquiver.roles_and_tokens.identity import Identity, Role
 from tfquiver.service.coordinator.dataset_placement import rules
 from tfquiver.service.coordinator.long_work.in_parts import InParts
-from tfquiver.service.coordinator.named_dataset_lifecycle import lifecycle, specs, tasks
+from tfquiver.service.coordinator.named_dataset_lifecycle import lifecycle, specs
 from tfquiver.service.coordinator.named_dataset_lifecycle.lifecycle import DELETING, SCANNING, Life
 from tfquiver.service.coordinator.named_dataset_lifecycle.named_keeping import NamedKeeping
 from tfquiver.service.coordinator.named_dataset_lifecycle.room import PARTIAL, ToEvict, known_of
 from tfquiver.service.coordinator.named_dataset_lifecycle.table import unknown
 from tfquiver.service.coordinator.named_dataset_lifecycle.told import fitting, told
+from tfquiver.service.coordinator.named_dataset_lifecycle.told_to_nodes import tasks
 from tfquiver.service.coordinator.sessions.users import Users
 
 MAX_OF_JOB = 1000  # names: no job takes all that there can be

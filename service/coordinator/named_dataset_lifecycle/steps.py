@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from tfquiver.service.coordinator.named_dataset_lifecycle import lifecycle
 from tfquiver.service.coordinator.named_dataset_lifecycle.lifecycle import DELETING, EVICTING, SCANNING, WARMING, Life
 from tfquiver.service.coordinator.named_dataset_lifecycle.progress import TaskProgress, some
-from tfquiver.service.coordinator.named_dataset_lifecycle.tasks import versions
+from tfquiver.service.coordinator.named_dataset_lifecycle.told_to_nodes.tasks import versions
 
 
 @dataclass(frozen=True, slots=True)

@@ -80,6 +80,7 @@ class CoordinatorLink(CoordinatorCalls):
         self.mounts: Callable[[], Sequence[pb.MountReport]] = tuple  # told with every heartbeat
         # Told with the orders: of data sets that have names, and of removals.
         self.on_named: Callable[[pb.OrdersReply], None] = lambda reply: None
+        self.named_version: Callable[[], int] = int  # of what was taken so
         self._members: Sequence[types_pb2.NodeInfo] = ()
         self._members_version = 0
         self._coordinator = ""
@@ -232,8 +233,9 @@ class CoordinatorLink(CoordinatorCalls):
         version = 0
         while True:
             request = pb.OrdersRequest(
-                node_id=self._node().node_id, incarnation=self.incarnation, version=version, wait_ms=_ORDERS_WAIT_MS
-            )
+                node_id=self._node().node_id, incarnation=self.incarnation, version=version, wait_ms=_ORDERS_WAIT_MS,
+                named_version=self.named_version(),
+            )  # fmt: skip
             try:
                 reply = await self._stream.orders(request, CALL_TIMEOUT_S + _ORDERS_WAIT_MS / 1000)
             except grpc.RpcError as error:

@@ -15,6 +15,7 @@ from tfquiver.proto.tfquiver.v1 import coordinator_pb2, node_pb2, types_pb2
 from tfquiver.proto.tfquiver.v1 import named_datasets_pb2 as pb
 from tfquiver.rare_lines import every_n_seconds
 from tfquiver.service.node.coordinator_orders.dataset_tasks import DatasetTasks, Report
+from tfquiver.service.node.coordinator_orders.named_list import NamedList
 
 _TRY_AGAIN_S = 2.0
 
@@ -68,7 +69,7 @@ class NamedOrders:
       digest: the digest with that id, got if it is not here; raises TfquiverError.
       removals: told the coordinator's number of removals, and what `named` says.
       report_stale: tells the coordinator; raises TfquiverError.
-      use: told the data sets that have names, and with what each is read.
+      use: told the data sets that have names, and with what each is read, when that is another list.
       ordered: told the tasks of all nodes.
     """
 
@@ -85,21 +86,30 @@ class NamedOrders:
         self.tasks, self._ordered = tasks, ordered
         self._here, self._digest, self._removals, self._use = here, digest, removals, use
         self._report_stale = report_stale
+        self._list, self._used = NamedList(), object()
         self._getting: asyncio.Task[None] | None = None
         self._names: dict[bytes, str] = {}
         self._stale: set[bytes] = set()  # that the coordinator has been told of
         self._telling: set[asyncio.Task[None]] = set()
 
+    @property
+    def version(self) -> int:
+        """Of what this node knows of the data sets that have names: the next orders say what is other since."""
+        return self._list.version
+
     def receive(self, orders: coordinator_pb2.OrdersReply) -> None:
-        """The newest ones, which replace all before them."""
-        self._use(orders.named)
+        """The newest ones, which replace all before them. Raises ProtocolError."""
+        named = self._list.take(orders)
+        if named is not self._used:
+            self._use(named)
+            self._names = {one.digest_id: one.name for one in named}
+            self._stale &= self._names.keys()
+            self._used = named
         self._ordered(orders.tasks)
-        self._names = {one.digest_id: one.name for one in orders.named}
-        self._stale &= self._names.keys()
         self.tasks.receive([task for task in orders.tasks if not task.HasField("evict") or self.tasks.has(task)])
         if self._getting:
             self._getting.cancel()
-        self._getting = asyncio.get_running_loop().create_task(self._get(orders))
+        self._getting = asyncio.get_running_loop().create_task(self._get(orders, named))
 
     def stale(self, digest_id: bytes, why: str) -> None:
         """A file is another one than when that version was scanned. On the loop."""
@@ -130,10 +140,10 @@ class NamedOrders:
             await asyncio.gather(self._getting, return_exceptions=True)
         await self.tasks.close()
 
-    async def _get(self, orders: coordinator_pb2.OrdersReply) -> None:
+    async def _get(self, orders: coordinator_pb2.OrdersReply, all_named: Sequence[pb.NamedDigest]) -> None:
         """First the digests: of what is evicted, or was removed, the shards stay that another data set has."""
         here = set(self._here())
-        for named in orders.named:
+        for named in all_named:
             while named.digest_id not in here:
                 try:
                     await self._digest(named.digest_id)
@@ -155,4 +165,4 @@ class NamedOrders:
                     break
         if any(task.HasField("evict") and not self.tasks.has(task) for task in orders.tasks):
             self.tasks.receive(orders.tasks)
-        self._removals(orders.removals, orders.named)
+        self._removals(orders.removals, all_named)

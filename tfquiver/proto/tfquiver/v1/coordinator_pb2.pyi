@@ -1031,12 +1031,15 @@ class OrdersRequest(_message.Message):
     INCARNATION_FIELD_NUMBER: _builtins.int
     VERSION_FIELD_NUMBER: _builtins.int
     WAIT_MS_FIELD_NUMBER: _builtins.int
+    NAMED_VERSION_FIELD_NUMBER: _builtins.int
     node_id: _builtins.str
     incarnation: _builtins.str
     version: _builtins.int
     """of the last reply; 0: none yet"""
     wait_ms: _builtins.int
     """at most 10000"""
+    named_version: _builtins.int
+    """OrdersReply.named_version of the last reply: what the node has of `named`. 0: nothing; all is to be told."""
     def __init__(
         self,
         *,
@@ -1044,10 +1047,11 @@ class OrdersRequest(_message.Message):
         incarnation: _builtins.str = ...,
         version: _builtins.int = ...,
         wait_ms: _builtins.int = ...,
+        named_version: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["incarnation", b"incarnation", "node_id", b"node_id", "version", b"version", "wait_ms", b"wait_ms"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["incarnation", b"incarnation", "named_version", b"named_version", "node_id", b"node_id", "version", b"version", "wait_ms", b"wait_ms"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -1064,12 +1068,23 @@ class OrdersReply(_message.Message):
     REMOVALS_FIELD_NUMBER: _builtins.int
     TASKS_FIELD_NUMBER: _builtins.int
     NAMED_FIELD_NUMBER: _builtins.int
+    NAMED_VERSION_FIELD_NUMBER: _builtins.int
+    NAMED_SINCE_FIELD_NUMBER: _builtins.int
+    NAMED_GONE_FIELD_NUMBER: _builtins.int
     version: _builtins.int
     """unlike every other one, those of coordinators before included"""
     places_version: _builtins.int
     """for Holders. 0: not known now; what was told before holds"""
     removals: _builtins.int
     """another number than before: data sets have been removed (RemovedDatasets says which)"""
+    named_version: _builtins.int
+    """Which state of `named` a node has when it has taken this: unlike every other one, those of coordinators before
+    included. 0: from coordinators that do not know this field, which tell all of it.
+    """
+    named_since: _builtins.int
+    """0: `named` is all. Else it is the request's named_version, and `named` holds all versions of those names only of which
+    something is another since; `named_gone` has the names of which there are none any more. Others are as they were.
+    """
     @_builtins.property
     def orders(self) -> _containers.RepeatedCompositeFieldContainer[Global___DatasetOrders]:
         """every data set that has a setting; empty when `version` is the request's"""
@@ -1086,6 +1101,8 @@ class OrdersReply(_message.Message):
     def named(self) -> _containers.RepeatedCompositeFieldContainer[_named_datasets_pb2.NamedDigest]:
         """Of the data sets that have names. A node gets these digests before it looks what has been removed: what both have stays."""
 
+    @_builtins.property
+    def named_gone(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]: ...
     def __init__(
         self,
         *,
@@ -1096,10 +1113,13 @@ class OrdersReply(_message.Message):
         removals: _builtins.int = ...,
         tasks: _abc.Iterable[_named_datasets_pb2.DatasetTask] | None = ...,
         named: _abc.Iterable[_named_datasets_pb2.NamedDigest] | None = ...,
+        named_version: _builtins.int = ...,
+        named_since: _builtins.int = ...,
+        named_gone: _abc.Iterable[_builtins.str] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["named", b"named", "orders", b"orders", "places", b"places", "places_version", b"places_version", "removals", b"removals", "tasks", b"tasks", "version", b"version"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["named", b"named", "named_gone", b"named_gone", "named_since", b"named_since", "named_version", b"named_version", "orders", b"orders", "places", b"places", "places_version", b"places_version", "removals", b"removals", "tasks", b"tasks", "version", b"version"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -7,11 +7,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
+from tfquiver.proto.tfquiver.v1 import coordinator_pb2
 from tfquiver.proto.tfquiver.v1 import named_datasets_pb2 as pb2
-from tfquiver.service.coordinator.named_dataset_lifecycle import lifecycle, tasks
+from tfquiver.service.coordinator.named_dataset_lifecycle import lifecycle
 from tfquiver.service.coordinator.named_dataset_lifecycle.lifecycle import DELETING, EVICTING, SCANNING, WARMING, Life
 from tfquiver.service.coordinator.named_dataset_lifecycle.progress import TaskProgress
 from tfquiver.service.coordinator.named_dataset_lifecycle.table import NamedTable
+from tfquiver.service.coordinator.named_dataset_lifecycle.told_to_nodes import tasks
+from tfquiver.service.coordinator.named_dataset_lifecycle.told_to_nodes.changes import NamedChanges
 
 _WITH_TASKS = (SCANNING, WARMING, EVICTING, DELETING)
 
@@ -24,21 +27,37 @@ class _Noted:
 
 
 class Overview:
-    def __init__(self, table: NamedTable) -> None:
+    """`first_version`: of `changes`."""
+
+    def __init__(self, table: NamedTable, first_version: int = 1) -> None:
         self._table = table
-        self._noted: dict[str, _Noted] = {}
+        self._noted: dict[str, _Noted] = {}  # those of which nodes were told something else last, last
         self._busy: dict[str, None] = {}  # those that became so first, first
         self._progress: dict[str, tuple[str, TaskProgress]] = {}  # by life, of the task that it has now
-        self.named: list[pb2.NamedDigest] = []
+        self.changes = NamedChanges(first_version)
 
     def update(self, now: float) -> bool:
         """After states have changed: whether `named` is another."""
-        other = False
-        for name in self._table.take_changed():
-            other = self._note(name, self._table.get(name), now) or other
-        if other:
-            self.named = [one for noted in self._noted.values() for one in noted.named]
-        return other
+        others = [name for name in self._table.take_changed() if self._note(name, self._table.get(name), now)]
+        if others:
+            self.changes.add(others)
+        return bool(others)
+
+    @property
+    def named(self) -> list[pb2.NamedDigest]:
+        return [one for noted in self._noted.values() for one in noted.named]
+
+    def tell(self, reply: coordinator_pb2.OrdersReply, since: int) -> None:
+        """Puts in what of `named` a node lacks that has that version of it, one of `changes`; 0: none."""
+        reply.named_version, reply.named_since = self.changes.version, since
+        if not since:
+            reply.named.extend(self.named)
+            return
+        for name in self.changes.since(since):
+            if (noted := self._noted.get(name)) and noted.named:
+                reply.named.extend(noted.named)
+            else:
+                reply.named_gone.append(name)
 
     def busy(self) -> Iterator[Life]:
         """Those for which nodes may have something to do."""
@@ -75,5 +94,8 @@ class Overview:
             self._busy.pop(name, None)
         since = before.old_since_s if before else {}
         after = _Noted(life.life, tasks.named(life), {old: since.get(old, now) for old in life.old_digest_ids})
+        other = (before.named if before else []) != after.named
+        if other:
+            self._noted.pop(name, None)
         self._noted[name] = after
-        return before is None or before.named != after.named
+        return other
