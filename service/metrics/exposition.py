@@ -29,6 +29,7 @@ Families = Callable[[], AsyncIterable[Metric]]
 MOST_AT_ONCE = 8  # scrapes; of who has the most the last one is hung up on
 _SILENT_S = 5.0
 _ACCEPT_PAUSE_S = 0.1
+_NEEDED_S = 1.0  # one that takes longer makes room where all places are taken, by as many callers
 ANSWER_S = 5.0
 LONGEST_S = 15.0  # of one scrape, from its first byte to its last: who sends one now and then is never silent
 
@@ -127,7 +128,9 @@ class _Server(socketserver.ThreadingMixIn, simple_server.WSGIServer):
 
     def _made_room(self, comer: str) -> bool:
         """By hanging up on somebody else. Under the lock; its thread ends with that."""
-        if (leaving := fair_places.to_leave(self._of, comer)) is None:
+        oldest, begun = next(iter(self._begun.items()))
+        overdue = oldest if begun < time.monotonic() - _NEEDED_S else None
+        if (leaving := fair_places.to_leave(self._of, comer, overdue)) is None:
             return False
         del self._begun[leaving], self._of[leaving]
         with contextlib.suppress(OSError):

@@ -130,6 +130,25 @@ async def test_one_caller_with_all_places_makes_room_for_another() -> None:
 
 
 @on_loop
+async def test_as_many_callers_as_there_are_places_make_room_for_one_more() -> None:
+    """Each holds one, and asks for nothing: none has more than another."""
+
+    def until_it_is_told() -> float:
+        while True:
+            with contextlib.suppress(OSError):
+                return scraped(where)["tfquiver_answer"]
+            time.sleep(0.05)
+
+    with exposition.exposed("127.0.0.1:0", "node", one_gauge) as where, contextlib.ExitStack() as held:
+        began_s = time.monotonic()
+        for number in range(exposition.MOST_AT_ONCE):
+            one = socket.create_connection(addresses.split(where), source_address=(f"127.0.0.{2 + number}", 0))
+            held.enter_context(one).sendall(b"GET /metrics HTTP/1.1\r\n")
+        assert await asyncio.to_thread(until_it_is_told) == 42
+        assert time.monotonic() - began_s < exposition._SILENT_S, "before these are hung up on for their silence"
+
+
+@on_loop
 async def test_callers_that_are_never_silent_and_never_done_are_hung_up_on(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(exposition, "LONGEST_S", 1.0)
     with exposition.exposed(ANYWHERE, "node", one_gauge) as where, contextlib.ExitStack() as stack:

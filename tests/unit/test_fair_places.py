@@ -34,6 +34,14 @@ def test_the_one_with_the_most_loses_what_it_took_last() -> None:
     assert to_leave(taken, "a") is None
 
 
+def test_where_everybody_has_one_the_one_that_has_it_for_too_long_goes() -> None:
+    taken = {1: "a", 2: "b", 3: "c"}
+    assert to_leave(taken, "d") is None
+    assert to_leave(taken, "d", overdue=1) == 1
+    assert to_leave(taken, "a", overdue=2) is None, "who has one waits"
+    assert to_leave({**taken, 4: "b"}, "d", overdue=1) == 4, "first who has two"
+
+
 @given(st.lists(st.sampled_from("abcde"), max_size=60))
 def test_whoever_comes_has_a_place_where_others_have_two_and_nobody_takes_turns(comers: list[str]) -> None:
     taken: dict[int, str] = {}

@@ -27,11 +27,16 @@ def caller(address: str) -> str:
     return str(ip)
 
 
-def to_leave(taken: dict[Place, str], comer: str) -> Place | None:
+def to_leave(taken: dict[Place, str], comer: str, overdue: Place | None = None) -> Place | None:
     """Of all places that there are, by who has them, those that were taken last being last: the one that makes room.
-    None: the comer is one of those who have the most, and is to be refused."""
+    None: the comer is one of those who have the most, and is to be refused.
+
+    Args:
+      overdue: has been taken for longer than anybody needs it. It goes to a comer that has none where everybody has
+        one: as many callers as there are places would else keep all others away.
+    """
     has = Counter(taken.values())
     most, number = has.most_common(1)[0]
     if has[comer] + 1 >= number:
-        return None
+        return overdue if comer not in has else None
     return next(place for place in reversed(taken) if taken[place] == most)
