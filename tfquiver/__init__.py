@@ -9,13 +9,6 @@ from tfquiver.version import VERSION as __version__  # noqa: F401 - public
 
 if TYPE_CHECKING:
     from tfquiver.cli.status_and_explain.status import status as status
-    from tfquiver.client.distributed import distribute as distribute
-    from tfquiver.client.exactly_once import delivery_stats as delivery_stats
-    from tfquiver.client.input_report.explain_input import explain_input as explain_input
-    from tfquiver.client.iterators import iterators_stopped as iterators_stopped
-    from tfquiver.client.quiver_dataset import dataset as dataset
-    from tfquiver.client.shared_batches.transformation import one_stream as one_stream
-    from tfquiver.client.step_times.steps import step as step
     from tfquiver.dataset_arguments.fixed_length import FixedLength as FixedLength
     from tfquiver.dataset_arguments.option_groups import Connection as Connection
     from tfquiver.dataset_arguments.option_groups import FirstUse as FirstUse
@@ -32,6 +25,13 @@ if TYPE_CHECKING:
     from tfquiver.dataset_arguments.samplings import WithReplacement as WithReplacement
     from tfquiver.materializing.materialize import materialize as materialize
     from tfquiver.scanning.cutting import CutPolicy as CutPolicy
+    from tfquiver.tensorflow_client.distributed import distribute as distribute
+    from tfquiver.tensorflow_client.exactly_once import delivery_stats as delivery_stats
+    from tfquiver.tensorflow_client.input_report.explain_input import explain_input as explain_input
+    from tfquiver.tensorflow_client.iterators import iterators_stopped as iterators_stopped
+    from tfquiver.tensorflow_client.quiver_dataset import dataset as dataset
+    from tfquiver.tensorflow_client.shared_batches.transformation import one_stream as one_stream
+    from tfquiver.tensorflow_client.step_times.steps import step as step
 
 _HOMES = {
     "ClassBalanced": "tfquiver.dataset_arguments.samplings",
@@ -49,15 +49,15 @@ _HOMES = {
     "Shuffled": "tfquiver.dataset_arguments.orders",
     "Weighted": "tfquiver.dataset_arguments.samplings",
     "WithReplacement": "tfquiver.dataset_arguments.samplings",
-    "dataset": "tfquiver.client.quiver_dataset",
-    "delivery_stats": "tfquiver.client.exactly_once",
-    "distribute": "tfquiver.client.distributed",
-    "explain_input": "tfquiver.client.input_report.explain_input",
-    "iterators_stopped": "tfquiver.client.iterators",
+    "dataset": "tfquiver.tensorflow_client.quiver_dataset",
+    "delivery_stats": "tfquiver.tensorflow_client.exactly_once",
+    "distribute": "tfquiver.tensorflow_client.distributed",
+    "explain_input": "tfquiver.tensorflow_client.input_report.explain_input",
+    "iterators_stopped": "tfquiver.tensorflow_client.iterators",
     "materialize": "tfquiver.materializing.materialize",
-    "one_stream": "tfquiver.client.shared_batches.transformation",
+    "one_stream": "tfquiver.tensorflow_client.shared_batches.transformation",
     "status": "tfquiver.cli.status_and_explain.status",
-    "step": "tfquiver.client.step_times.steps",
+    "step": "tfquiver.tensorflow_client.step_times.steps",
 }
 __all__ = sorted(_HOMES)
 

@@ -14,10 +14,10 @@ import tensorflow as tf
 from absl import logging
 
 from tfquiver import errors
-from tfquiver.client import resumption
-from tfquiver.client.step_times.step_monitor import StepMonitor as StepMonitor
-from tfquiver.client.tf_errors import raised_as_both
 from tfquiver.proto.tfquiver.v1 import types_pb2
+from tfquiver.tensorflow_client import resumption
+from tfquiver.tensorflow_client.step_times.step_monitor import StepMonitor as StepMonitor
+from tfquiver.tensorflow_client.tf_errors import raised_as_both
 
 _STATE, _WEIGHTS = "state.json", "{}.weights.h5"
 

@@ -44,7 +44,7 @@ def api() -> str:
         "",
     ]
     lines += [
-        "::: tfquiver.client.step_times.step_monitor.StepMonitor",
+        "::: tfquiver.tensorflow_client.step_times.step_monitor.StepMonitor",
         "    options:",
         "      heading: tfquiver.keras.StepMonitor",
         "      filters: ['!^_', '!^on_']",

@@ -34,7 +34,7 @@ from tfquiver.digests.digest import Digest
 from tfquiver.grpc_plumbing import rpc
 from tfquiver.listing import listing
 from tfquiver.proto.tfquiver.v1 import node_pb2, node_pb2_grpc
-from tfquiver.registering_datasets.registration import Registrar
+from tfquiver.registering_by_clients.registration import Registrar
 from tfquiver.scanning import digest_build, tfrecord
 from tfquiver.scanning.cutting import CutPolicy
 from tfquiver.socket_frames import reader_frames as frames

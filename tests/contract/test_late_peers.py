@@ -15,8 +15,8 @@ from tests.support.aio import on_loop
 from tests.support.rogue_peer import Answer, RoguePeer, raw_body
 from tests.support.store_node import StoreNode, build, is_shard, write_files
 from tfquiver import stores
-from tfquiver.digests import derived_uris
 from tfquiver.digests.digest import Digest, ShardRef
+from tfquiver.materializing import derived_uris
 from tfquiver.service.node.checked_shards_in_memory.ready_shard import ReadyShard
 from tfquiver.service.node.counters.stats import Stats
 from tfquiver.service.node.peers.frames_and_bodies import peer_socket

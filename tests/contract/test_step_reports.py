@@ -14,13 +14,13 @@ import grpc
 import pytest
 
 from tests.support.cluster import wait_until
-from tfquiver.client.step_times import step_reports
-from tfquiver.client.step_times.step_reports import Reporter, Subject
-from tfquiver.client.step_times.steps import step
 from tfquiver.datasets_of_this_process import made_datasets
 from tfquiver.datasets_of_this_process.made_datasets import MadeDataset
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2 as pb
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2_grpc
+from tfquiver.tensorflow_client.step_times import step_reports
+from tfquiver.tensorflow_client.step_times.step_reports import Reporter, Subject
+from tfquiver.tensorflow_client.step_times.steps import step
 
 
 class Newer(coordinator_pb2_grpc.CoordinatorServicer):

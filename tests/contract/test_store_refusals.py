@@ -22,7 +22,7 @@ from tests.support import fixed_ports
 from tests.support.s3_server import S3Server, s3_server
 from tfquiver import errors, stores
 from tfquiver.node_daemon import store_environment
-from tfquiver.registering_datasets.store_access import is_due
+from tfquiver.registering_by_clients.store_access import is_due
 from tfquiver.stores.credentials import resolved
 from tfquiver.stores.credentials.resolved import Access
 from tfquiver.stores.fsspec import FsspecStore

@@ -14,8 +14,8 @@ import tfquiver
 from tests.support import numbered
 from tests.support.cluster import Server
 from tests.support.hosts import Hosts, HostsError
-from tfquiver.client.worker_connections import SILENCE_S
 from tfquiver.ops.library import tensorflows, transport
+from tfquiver.tensorflow_client.worker_connections import SILENCE_S
 
 # A network of the machine is made, and half a minute of silence waited for.
 pytestmark = [pytest.mark.alone, pytest.mark.long]

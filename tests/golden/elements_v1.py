@@ -32,7 +32,7 @@ def read(name: str) -> bytes:
 
 
 def main() -> None:
-    from tfquiver.materializing.element_layout import ElementLayout
+    from tfquiver.materializing.elements_as_records.element_layout import ElementLayout
 
     _RECORDS.mkdir(exist_ok=True)
     for name, make in ELEMENTS.items():

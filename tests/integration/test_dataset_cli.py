@@ -16,8 +16,8 @@ from tfquiver.cli.main import main
 from tfquiver.cli.status_and_explain import status
 from tfquiver.digests.digest import Digest
 from tfquiver.listing.listing_terms import ListingTerms
-from tfquiver.registering_datasets.listed import listed
-from tfquiver.registering_datasets.registration import Registrar
+from tfquiver.registering_by_clients.listed import listed
+from tfquiver.registering_by_clients.registration import Registrar
 from tfquiver.scanning.cutting import CutPolicy
 
 QUOTA_BYTES = 2 << 20

@@ -364,6 +364,6 @@ async def test_those_who_ask_and_leave_fill_no_process_with_threads(
 
 
 def test_calls_that_wait_for_a_draw_have_time_for_it() -> None:
-    from tfquiver.registering_datasets.registration import CALL_S
+    from tfquiver.registering_by_clients.registration import CALL_S
 
     assert samplings.DRAW_S < CALL_S

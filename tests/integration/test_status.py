@@ -27,7 +27,7 @@ from tfquiver.cli.status_and_explain import status
 from tfquiver.cli.status_tables import words
 from tfquiver.cluster_address import running_nodes
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2, coordinator_pb2_grpc, types_pb2
-from tfquiver.registering_datasets.registration import Registrar
+from tfquiver.registering_by_clients.registration import Registrar
 
 HANGING = 6
 

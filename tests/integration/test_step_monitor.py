@@ -27,10 +27,10 @@ import tfquiver.keras
 from tests.support import numbered, warm
 from tfquiver.cli import calls
 from tfquiver.cli.status_and_explain import explain, status, status_view
-from tfquiver.client.step_times import accelerators, step_monitor, step_reports
 from tfquiver.grpc_plumbing import rpc
 from tfquiver.node_daemon import endpoints
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2, coordinator_pb2_grpc
+from tfquiver.tensorflow_client.step_times import accelerators, step_monitor, step_reports
 
 BATCH = 8
 GIVE_UP_S = 60.0

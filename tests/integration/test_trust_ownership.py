@@ -24,7 +24,7 @@ from tfquiver.listing.listing import expand
 from tfquiver.listing.listing_terms import ListingTerms
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2 as pb
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2_grpc, node_pb2, node_pb2_grpc, types_pb2
-from tfquiver.registering_datasets.registration import Registrar
+from tfquiver.registering_by_clients.registration import Registrar
 from tfquiver.scanning.cutting import CutPolicy
 from tfquiver.stores.gcs import GcsStore
 

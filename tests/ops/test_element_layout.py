@@ -10,8 +10,8 @@ import tensorflow as tf
 
 from tests.golden import elements_v1
 from tfquiver import errors
-from tfquiver.materializing import element_layout
-from tfquiver.materializing.element_layout import ElementLayout
+from tfquiver.materializing.elements_as_records import element_layout
+from tfquiver.materializing.elements_as_records.element_layout import ElementLayout
 
 
 def spec_of(element: Any) -> Any:

@@ -18,7 +18,7 @@ from tests.ops.conftest import MakeNode
 from tests.ops.test_service import distributed, service
 from tests.support.op_source import OpSource, drop_iterators, parsed_source
 from tfquiver import errors
-from tfquiver.client.parsing.examples import ExampleParsing
+from tfquiver.tensorflow_client.parsing.examples import ExampleParsing
 
 BATCH = 3
 DENSE = {

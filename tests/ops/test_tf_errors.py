@@ -12,7 +12,7 @@ import tensorflow as tf
 
 import tfquiver
 from tfquiver import errors
-from tfquiver.client.tf_errors import both
+from tfquiver.tensorflow_client.tf_errors import both
 
 
 @pytest.mark.parametrize(

@@ -7,8 +7,8 @@ from typing import Any
 import tensorflow as tf
 
 from tests.support.reader_wire import DIGEST_ID
-from tfquiver.client.tf_source import OnceDataset, TaggedSource
 from tfquiver.ops.library import loader
+from tfquiver.tensorflow_client.tf_source import OnceDataset, TaggedSource
 
 
 def tag(shard: int, index: int, last: bool) -> int:

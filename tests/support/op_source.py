@@ -9,8 +9,8 @@ import tensorflow as tf
 from tensorflow.python.data.ops import dataset_ops
 
 from tests.support.reader_wire import DIGEST_ID
-from tfquiver.client.parsing import Parsing, parsing_of
 from tfquiver.ops.library import loader
+from tfquiver.tensorflow_client.parsing import Parsing, parsing_of
 
 
 class OpSource(dataset_ops.DatasetSource):

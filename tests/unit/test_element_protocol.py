@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from tfquiver import errors
-from tfquiver.client import element_transport
-from tfquiver.client.element_transport import AUTO, GRPC, TFQUIVER, VARIABLE
+from tfquiver.tensorflow_client import element_transport
+from tfquiver.tensorflow_client.element_transport import AUTO, GRPC, TFQUIVER, VARIABLE
 
 
 @pytest.mark.parametrize(

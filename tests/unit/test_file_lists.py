@@ -13,7 +13,7 @@ from tfquiver.digests.file_entry import FileEntry
 from tfquiver.grpc_plumbing import rpc
 from tfquiver.listing.listing_terms import ListingTerms
 from tfquiver.proto.tfquiver.v1 import node_pb2
-from tfquiver.registering_datasets.scans import file_parts
+from tfquiver.registering_by_clients.scans import file_parts
 from tfquiver.service.node.known_datasets import ensure
 
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from tfquiver.client.input_report.shares import WAITS, InputReport, Source, Stage, report
+from tfquiver.tensorflow_client.input_report.shares import WAITS, InputReport, Source, Stage, report
 
 PARSE = Stage("ParallelMap", 4.0, threads=4, function="parse")
 BATCH = Stage("Batch", 1.0)

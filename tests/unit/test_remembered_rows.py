@@ -7,8 +7,8 @@ from collections.abc import Iterator
 import pytest
 
 from tfquiver import errors
+from tfquiver.materializing.elements_as_records.shard_cut import MadeShard
 from tfquiver.materializing.remembered_rows import MOST_BYTES, MOST_STANDING, RememberedRows
-from tfquiver.materializing.shard_cut import MadeShard
 
 PARTS = 40
 PART_BYTES = MOST_BYTES // 8

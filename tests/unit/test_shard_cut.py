@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tfquiver import errors
-from tfquiver.materializing import shard_cut
+from tfquiver.materializing.elements_as_records import shard_cut
 from tfquiver.scanning import tfrecord
 
 

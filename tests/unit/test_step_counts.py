@@ -8,7 +8,7 @@ import hypothesis.strategies as st
 import pytest
 from hypothesis import given
 
-from tfquiver.client.step_times.step_counts import StepCounts, StepTotals
+from tfquiver.tensorflow_client.step_times.step_counts import StepCounts, StepTotals
 
 
 class Clock:

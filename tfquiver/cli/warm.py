@@ -25,9 +25,9 @@ from tfquiver.grpc_plumbing import rpc
 from tfquiver.listing.listing_terms import ListingTerms
 from tfquiver.node_daemon import daemon, endpoints
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2, coordinator_pb2_grpc, node_pb2, node_pb2_grpc, types_pb2
-from tfquiver.registering_datasets import store_access
-from tfquiver.registering_datasets.listed import default_name, listed
-from tfquiver.registering_datasets.registration import Registrar
+from tfquiver.registering_by_clients import store_access
+from tfquiver.registering_by_clients.listed import default_name, listed
+from tfquiver.registering_by_clients.registration import Registrar
 from tfquiver.scanning.cutting import CutPolicy
 from tfquiver.stores.credentials.resolved import Access, place_of
 

@@ -10,7 +10,7 @@ from typing import TypeVar
 import grpc
 
 from tfquiver.grpc_plumbing import rpc
-from tfquiver.materializing.shard_cut import MadeShard
+from tfquiver.materializing.elements_as_records.shard_cut import MadeShard
 from tfquiver.proto.tfquiver.v1 import (
     coordinator_pb2,
     coordinator_pb2_grpc,

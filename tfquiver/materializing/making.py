@@ -11,9 +11,9 @@ from collections.abc import Callable, Iterator
 
 from tfquiver import errors
 from tfquiver.digests.digest import Digest
+from tfquiver.materializing.elements_as_records.shard_cut import MadeShard, cut, payloads
 from tfquiver.materializing.function_fingerprints.function import Function
 from tfquiver.materializing.raw_shards import RawShards
-from tfquiver.materializing.shard_cut import MadeShard, cut, payloads
 
 
 class Making:

@@ -11,8 +11,6 @@ from absl import logging
 
 from tfquiver import errors
 from tfquiver.cache_directory.node_endpoint import NodeEndpoint
-from tfquiver.client.opening import Opening, opened
-from tfquiver.client.tf_errors import raised_as_both
 from tfquiver.dataset_arguments.checks import check_integer, check_name
 from tfquiver.dataset_arguments.option_groups import Progress
 from tfquiver.digests.digest import Digest
@@ -26,7 +24,9 @@ from tfquiver.materializing.making import Making
 from tfquiver.materializing.raw_shards import RawShards
 from tfquiver.node_daemon import endpoints
 from tfquiver.proto.tfquiver.v1.derived_datasets_pb2 import OpenDerivedRequest
-from tfquiver.registering_datasets.registration import Registrar
+from tfquiver.registering_by_clients.registration import Registrar
+from tfquiver.tensorflow_client.opening import Opening, opened
+from tfquiver.tensorflow_client.tf_errors import raised_as_both
 from tfquiver.unreached_servers.lifetimes import user_of
 
 if TYPE_CHECKING:
@@ -86,7 +86,7 @@ def materialize(
         check_integer("allow_random", allow_random, 1, _MOST_USES)
     check_integer("check", check, 0, _MOST_CHECKED)
 
-    from tfquiver.materializing.kept_elements import parsing_of_kept  # imports TensorFlow
+    from tfquiver.materializing.elements_as_records.kept_elements import parsing_of_kept  # imports TensorFlow
 
     @raised_as_both()
     def apply(dataset: tf.data.Dataset) -> tf.data.Dataset:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
-from tfquiver.materializing.shard_cut import MadeShard
+from tfquiver.materializing.elements_as_records.shard_cut import MadeShard
 
 MOST_STANDING = 4  # of different readers, of one row or of several
 MOST_BYTES = 64 << 20  # of parts that somebody else may ask for yet

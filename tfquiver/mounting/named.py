@@ -19,8 +19,8 @@ from tfquiver.grpc_plumbing import rpc
 from tfquiver.listing.directories import beneath
 from tfquiver.listing.listing_terms import ListingTerms
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2, coordinator_pb2_grpc, types_pb2
-from tfquiver.registering_datasets.listed import accesses_of, default_name, listed
-from tfquiver.registering_datasets.registration import Registrar
+from tfquiver.registering_by_clients.listed import accesses_of, default_name, listed
+from tfquiver.registering_by_clients.registration import Registrar
 from tfquiver.scanning import tfrecord
 from tfquiver.scanning.cutting import CutPolicy
 from tfquiver.stores.credentials.resolved import Access, place_of

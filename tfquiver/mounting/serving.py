@@ -26,9 +26,9 @@ from tfquiver.mounting.operations import MOST_CALLS, Operations
 from tfquiver.node_daemon import daemon, endpoints
 from tfquiver.plain_text import plain
 from tfquiver.proto.tfquiver.v1 import types_pb2
-from tfquiver.registering_datasets import store_access
-from tfquiver.registering_datasets.listed import accesses_of
-from tfquiver.registering_datasets.registration import Registrar
+from tfquiver.registering_by_clients import store_access
+from tfquiver.registering_by_clients.listed import accesses_of
+from tfquiver.registering_by_clients.registration import Registrar
 
 _MOST_OPEN = 16384
 _OTHER_DESCRIPTORS = 256

@@ -23,10 +23,10 @@ from tfquiver.node_daemon import endpoints
 from tfquiver.reader import native
 from tfquiver.reader.batch import Batch
 from tfquiver.reader.epoch import Epoch
-from tfquiver.registering_datasets import store_access
-from tfquiver.registering_datasets.described import describe
-from tfquiver.registering_datasets.progress_bar import ProgressBar
-from tfquiver.registering_datasets.registration import Registrar
+from tfquiver.registering_by_clients import store_access
+from tfquiver.registering_by_clients.described import describe
+from tfquiver.registering_by_clients.progress_bar import ProgressBar
+from tfquiver.registering_by_clients.registration import Registrar
 from tfquiver.roles_and_tokens import own_token
 
 

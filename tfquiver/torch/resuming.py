@@ -19,7 +19,7 @@ from tfquiver.node_daemon.greeting import greeted
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2
 from tfquiver.reader.native import Opening
 from tfquiver.reader.records import Records
-from tfquiver.registering_datasets.registration import Registrar
+from tfquiver.registering_by_clients.registration import Registrar
 from tfquiver.socket_frames import reader_frames as frames
 from tfquiver.torch import positions
 

@@ -10,9 +10,9 @@ import numpy.typing as npt
 
 from tfquiver import errors
 from tfquiver.amounts import many
-from tfquiver.digests.derived_uris import uri_of
 from tfquiver.digests.digest import Digest
 from tfquiver.digests.file_entry import FileEntry
+from tfquiver.materializing.derived_uris import uri_of
 from tfquiver.proto.tfquiver.v1.derived_datasets_pb2 import DerivedRow
 from tfquiver.service.coordinator.derived_datasets.claims import Claims
 

@@ -8,8 +8,8 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 _OP_NAME = b"QuiverDataset"
-# In a string constant (TensorProto.string_val, field 8): its length, then a session key, as tfquiver/client makes them,
-# which begin with 32 hexadecimal digits. What only looks like one is the key of no session.
+# In a string constant (TensorProto.string_val, field 8): its length, then a session key, as tensorflow_client makes
+# them, which begin with 32 hexadecimal digits. What only looks like one is the key of no session.
 _KEY = re.compile(rb"B(?:([\x20-\x7f])|([\x80-\xff])\x01)(?=[0-9a-f]{32})", re.DOTALL)
 
 

@@ -15,7 +15,7 @@ from tfquiver.listing.listing_terms import ListingTerms
 from tfquiver.plain_text import plain
 from tfquiver.proto.tfquiver.v1 import node_pb2 as pb
 from tfquiver.proto.tfquiver.v1 import node_pb2_grpc, types_pb2
-from tfquiver.registering_datasets.scans import file_parts
+from tfquiver.registering_by_clients.scans import file_parts
 from tfquiver.scanning.file_scan import ScannedFile
 from tfquiver.service.node.dataset_scans.tables import Tables
 

@@ -6,8 +6,8 @@ import asyncio
 from collections.abc import Awaitable, Callable, Set
 
 from tfquiver import errors, stores
-from tfquiver.digests.derived_uris import is_derived
 from tfquiver.digests.digest import Digest, ShardRef
+from tfquiver.materializing.derived_uris import is_derived
 from tfquiver.service.node.checked_shards_in_memory.verified import VerifiedShard
 from tfquiver.service.node.object_store.bounded_reads import BoundedReads
 from tfquiver.service.node.object_store.damaged import Damaged, patience_s, stale

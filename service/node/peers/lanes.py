@@ -5,8 +5,8 @@ from __future__ import annotations
 from concurrent.futures import ThreadPoolExecutor
 from typing import NamedTuple
 
-from tfquiver.digests import derived_uris
 from tfquiver.digests.digest import ShardRef
+from tfquiver.materializing import derived_uris
 from tfquiver.service.node.shard_fetching.reach import STORE
 
 _DEEPEST = 4  # functions of functions of functions

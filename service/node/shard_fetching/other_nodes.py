@@ -10,9 +10,9 @@ from typing import Protocol
 from absl import logging
 
 from tfquiver import errors
-from tfquiver.digests.derived_uris import is_derived
 from tfquiver.digests.digest import Digest, ShardRef
 from tfquiver.logs import about
+from tfquiver.materializing.derived_uris import is_derived
 from tfquiver.rare_lines import every_n_seconds
 from tfquiver.service.node.checked_shards_in_memory.ready_shard import ReadyShard
 from tfquiver.service.node.checked_shards_in_memory.verified import VerifiedShard

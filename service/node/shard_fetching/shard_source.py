@@ -12,9 +12,9 @@ from absl import logging
 
 from tfquiver import errors
 from tfquiver.amounts import many
-from tfquiver.digests.derived_uris import is_derived
 from tfquiver.digests.digest import Digest, ShardRef
 from tfquiver.logs import about
+from tfquiver.materializing.derived_uris import is_derived
 from tfquiver.rare_lines import every_n_seconds
 from tfquiver.service.metrics.instruments import FETCH
 from tfquiver.service.node.checked_shards_in_memory.hot import HotSet

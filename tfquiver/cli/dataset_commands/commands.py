@@ -19,7 +19,7 @@ from tfquiver.digests.digest import Digest
 from tfquiver.listing.listing_terms import format_number
 from tfquiver.proto.tfquiver.v1 import named_datasets_pb2 as pb2
 from tfquiver.proto.tfquiver.v1 import named_datasets_pb2_grpc, types_pb2
-from tfquiver.registering_datasets.registration import Registrar
+from tfquiver.registering_by_clients.registration import Registrar
 from tfquiver.stores.local import path_of, whole_path
 
 NOT_ALL = 3

@@ -30,8 +30,8 @@ from tfquiver.dataset_arguments.user_weights import user_weights
 from tfquiver.digests.digest import Digest
 from tfquiver.listing.listing_terms import ListingTerms
 from tfquiver.plain_text import shortened
-from tfquiver.registering_datasets.listed import listed
-from tfquiver.registering_datasets.registration import Registrar
+from tfquiver.registering_by_clients.listed import listed
+from tfquiver.registering_by_clients.registration import Registrar
 from tfquiver.scanning import digest_build
 from tfquiver.scanning.cutting import CutPolicy
 from tfquiver.scanning.digest_verify import check_content

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from tfquiver import errors
-from tfquiver.materializing.element_layout import VERSION
+from tfquiver.materializing.elements_as_records.element_layout import VERSION
 from tfquiver.materializing.function_fingerprints.graph_hash import GraphHash
 from tfquiver.materializing.function_fingerprints.traced import Traced
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from tfquiver import errors
-from tfquiver.materializing.element_layout import ElementLayout
+from tfquiver.materializing.elements_as_records.element_layout import ElementLayout
 from tfquiver.materializing.function_fingerprints.fingerprint import RANDOM_HINT, fingerprint
 from tfquiver.materializing.function_fingerprints.traced import Traced
 

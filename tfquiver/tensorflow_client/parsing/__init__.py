@@ -3,5 +3,5 @@
 Called by the client, with what the user gave. Never sees a record: it says what the op is told, and what comes of that.
 """
 
-from tfquiver.client.parsing.chosen import parsing_of as parsing_of
-from tfquiver.client.parsing.parsing import Parsing as Parsing
+from tfquiver.tensorflow_client.parsing.chosen import parsing_of as parsing_of
+from tfquiver.tensorflow_client.parsing.parsing import Parsing as Parsing

@@ -8,9 +8,9 @@ from typing import Any
 import tensorflow as tf
 from tensorflow.python.data.util import structure
 
-from tfquiver.client.parsing.fixed_length import TYPES
-from tfquiver.client.parsing.parsing import Parsing
-from tfquiver.materializing.element_layout import FIXED, ElementLayout
+from tfquiver.materializing.elements_as_records.element_layout import FIXED, ElementLayout
+from tfquiver.tensorflow_client.parsing.fixed_length import TYPES
+from tfquiver.tensorflow_client.parsing.parsing import Parsing
 
 _MOST_DIMENSIONS = 253  # of a tensor, its batch's left out
 

@@ -18,8 +18,8 @@ from tfquiver.proto.tfquiver.v1 import types_pb2
 if TYPE_CHECKING:
     import tensorflow as tf
 
-    from tfquiver.client.parsing import Parsing
     from tfquiver.ops.library.loader import Library
+    from tfquiver.tensorflow_client.parsing import Parsing
 
 Transform = Callable[[Any], Any]
 _ORDERS = {  # of SourceOptions
@@ -172,7 +172,7 @@ def check_not_read_here(dataset: tf.data.Dataset) -> None:
 
 
 def _tagged(library: Library, origin: Origin) -> tf.data.Dataset:
-    from tfquiver.client.tf_source import TaggedSource
+    from tfquiver.tensorflow_client.tf_source import TaggedSource
 
     # Every record counts, those of a last, shorter batch too.
     options = replace(origin.options, drop_remainder=False).for_op(origin.endpoint)
@@ -196,7 +196,7 @@ def _once(
 ) -> tf.data.Dataset:
     import tensorflow as tf
 
-    from tfquiver.client.tf_source import OnceDataset
+    from tfquiver.tensorflow_client.tf_source import OnceDataset
 
     leaves = tf.nest.flatten(spec)
     variant = library.quiver_once_dataset(

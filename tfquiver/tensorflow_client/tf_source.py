@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 import tensorflow as tf
 
 if TYPE_CHECKING:
-    from tfquiver.client.parsing import Parsing
     from tfquiver.ops.library.loader import Library
+    from tfquiver.tensorflow_client.parsing import Parsing
 
 
 class _OfVariant(tf.data.Dataset):  # type: ignore[misc]  # TensorFlow has no types

@@ -9,9 +9,6 @@ from typing import TYPE_CHECKING, Any
 from absl import logging
 
 from tfquiver import errors
-from tfquiver.client import element_transport
-from tfquiver.client.opening import Opening, Way, opened
-from tfquiver.client.tf_errors import raised_as_both
 from tfquiver.cluster_address import naming
 from tfquiver.dataset_arguments.checks import check_flag, directory, size
 from tfquiver.dataset_arguments.dataset_options import checked_options
@@ -20,9 +17,12 @@ from tfquiver.dataset_arguments.orders import Order, Shuffled
 from tfquiver.dataset_arguments.sampled import Sampled
 from tfquiver.listing.listing import Source
 from tfquiver.proto.tfquiver.v1 import types_pb2
-from tfquiver.registering_datasets.described import describe
-from tfquiver.registering_datasets.registration import Registrar
+from tfquiver.registering_by_clients.described import describe
+from tfquiver.registering_by_clients.registration import Registrar
 from tfquiver.roles_and_tokens import own_token
+from tfquiver.tensorflow_client import element_transport
+from tfquiver.tensorflow_client.opening import Opening, Way, opened
+from tfquiver.tensorflow_client.tf_errors import raised_as_both
 
 if TYPE_CHECKING:
     import tensorflow as tf
@@ -112,7 +112,7 @@ def dataset(
     sampled = order if isinstance(order, Sampled) else None
     parsing = None
     if parse is not None:
-        from tfquiver.client.parsing import parsing_of  # imports TensorFlow
+        from tfquiver.tensorflow_client.parsing import parsing_of  # imports TensorFlow
 
         parsing = parsing_of(parse, options.batch_size)
 

@@ -6,14 +6,14 @@ import os
 import time
 
 from tfquiver import errors
-from tfquiver.client.shared_batches import packing
-from tfquiver.client.shared_batches.line import StreamLine, refuse
-from tfquiver.client.shared_batches.maker import Maker
-from tfquiver.client.shared_batches.memory import read_all
-from tfquiver.client.shared_batches.pipeline import Made
-from tfquiver.client.shared_batches.shared import Shared
 from tfquiver.socket_frames import reader_frames as frames
 from tfquiver.socket_frames import stream_frames
+from tfquiver.tensorflow_client.shared_batches import packing
+from tfquiver.tensorflow_client.shared_batches.line import StreamLine, refuse
+from tfquiver.tensorflow_client.shared_batches.maker import Maker
+from tfquiver.tensorflow_client.shared_batches.memory import read_all
+from tfquiver.tensorflow_client.shared_batches.pipeline import Made
+from tfquiver.tensorflow_client.shared_batches.shared import Shared
 
 _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.05, 1.0
 _SETTLES_S = 30.0  # whether this process makes the batches

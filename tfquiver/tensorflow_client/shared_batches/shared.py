@@ -9,12 +9,12 @@ import weakref
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from tfquiver.client.shared_batches import line
-from tfquiver.client.shared_batches.pipeline import Pipeline
 from tfquiver.socket_frames import stream_frames
+from tfquiver.tensorflow_client.shared_batches import line
+from tfquiver.tensorflow_client.shared_batches.pipeline import Pipeline
 
 if TYPE_CHECKING:
-    from tfquiver.client.shared_batches.maker import Maker
+    from tfquiver.tensorflow_client.shared_batches.maker import Maker
 
 _EXIT_S = 5.0
 

@@ -9,8 +9,8 @@ from typing import Any
 from absl import logging
 
 from tfquiver import errors
-from tfquiver.client.exactly_once import Origin
-from tfquiver.client.shared_batches import packing
+from tfquiver.tensorflow_client.exactly_once import Origin
+from tfquiver.tensorflow_client.shared_batches import packing
 
 _beginning = threading.Lock()  # which epoch comes next is told to the op by data set, not by iterator
 

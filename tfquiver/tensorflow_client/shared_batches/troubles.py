@@ -46,7 +46,7 @@ class Troubles:
 
     def typed(self, error: Exception) -> Exception:
         """Of what an iterator has raised: the error that `of` has made, where that is what it tells of."""
-        from tfquiver.client.tf_errors import both
+        from tfquiver.tensorflow_client.tf_errors import both
 
         made = self._last
         return both(made) if made is not None and str(made) in str(error) else error

@@ -78,7 +78,7 @@ class Registrar:
         found = self.find(coordinator_pb2.FindDatasetRequest(listing_key=key))
         if found is not None:
             return found
-        from tfquiver.registering_datasets import scans  # not for data sets that are known
+        from tfquiver.registering_by_clients import scans  # not for data sets that are known
 
         control = self._control or scans.scanning_node(key, self._nodes())
         if not control:
@@ -139,7 +139,7 @@ class Registrar:
         scanned), UnavailableError.
         """
         from tfquiver.proto.tfquiver.v1 import named_datasets_pb2, named_datasets_pb2_grpc
-        from tfquiver.registering_datasets import named
+        from tfquiver.registering_by_clients import named
 
         stub = named_datasets_pb2_grpc.NamedDatasetsStub(self._channel)
         seen = 0

@@ -8,13 +8,13 @@ import threading
 from absl import logging
 
 from tfquiver import errors
-from tfquiver.client.shared_batches import packing
-from tfquiver.client.shared_batches.line import StreamLine, refuse
-from tfquiver.client.shared_batches.memory import read_all, sealed
-from tfquiver.client.shared_batches.pipeline import Made
-from tfquiver.client.shared_batches.shared import Shared
 from tfquiver.socket_frames import reader_frames as frames
 from tfquiver.socket_frames import stream_frames
+from tfquiver.tensorflow_client.shared_batches import packing
+from tfquiver.tensorflow_client.shared_batches.line import StreamLine, refuse
+from tfquiver.tensorflow_client.shared_batches.memory import read_all, sealed
+from tfquiver.tensorflow_client.shared_batches.pipeline import Made
+from tfquiver.tensorflow_client.shared_batches.shared import Shared
 
 _PING_S = 3.0
 _FIRST_EVERY, _MOST_EVERY = 8, 4096  # batches from one checkpoint to the next

@@ -11,9 +11,9 @@ from tfquiver.dataset_arguments.option_groups import FirstUse, Progress
 from tfquiver.listing.listing import Source
 from tfquiver.listing.listing_terms import ListingTerms
 from tfquiver.proto.tfquiver.v1 import types_pb2
-from tfquiver.registering_datasets.listed import accesses_of, default_name, listed
-from tfquiver.registering_datasets.named import may_be_name
-from tfquiver.registering_datasets.registration import Registrar
+from tfquiver.registering_by_clients.listed import accesses_of, default_name, listed
+from tfquiver.registering_by_clients.named import may_be_name
+from tfquiver.registering_by_clients.registration import Registrar
 from tfquiver.scanning.cutting import CutPolicy
 from tfquiver.stores.credentials.resolved import Access, place_of
 

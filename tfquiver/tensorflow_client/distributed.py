@@ -7,11 +7,11 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from tfquiver import errors
-from tfquiver.client import element_transport, exactly_once
-from tfquiver.client.tf_errors import raised_as_both
-from tfquiver.client.worker_connections import WorkerConnections
 from tfquiver.cluster_address import naming
 from tfquiver.dataset_arguments.checks import check_integer, check_name, check_seconds
+from tfquiver.tensorflow_client import element_transport, exactly_once
+from tfquiver.tensorflow_client.tf_errors import raised_as_both
+from tfquiver.tensorflow_client.worker_connections import WorkerConnections
 from tfquiver.unreached_servers import reaching, watched_servers
 from tfquiver.unreached_servers.watched_servers import Watched
 
@@ -159,8 +159,8 @@ def distribute(
 
 def _ends_at_once(dataset: tf.data.Dataset) -> tf.data.Dataset:
     """Decision 0063. Where what is distributed is not ours, nothing is compiled for it."""
-    from tfquiver.client.tf_source import EndsAtOnce
     from tfquiver.ops.library import loader
+    from tfquiver.tensorflow_client.tf_source import EndsAtOnce
 
     library = loader.loaded()
     return dataset if library is None else EndsAtOnce(dataset, library)

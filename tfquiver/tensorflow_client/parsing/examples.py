@@ -13,7 +13,7 @@ import tensorflow as tf
 from tensorflow.python.ops import parsing_ops
 
 from tfquiver import errors
-from tfquiver.client.parsing.parsing import Parsing
+from tfquiver.tensorflow_client.parsing.parsing import Parsing
 
 _KINDS = [
     parsing_ops.VarLenFeature,

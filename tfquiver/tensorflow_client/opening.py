@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 
 from absl import logging
 
-from tfquiver.client.exactly_once import Origin
 from tfquiver.cluster_address import naming
 from tfquiver.dataset_arguments.dataset_options import SourceOptions
 from tfquiver.dataset_arguments.option_groups import Progress
@@ -19,16 +18,17 @@ from tfquiver.dataset_arguments.sampled import Sampled
 from tfquiver.datasets_of_this_process import made_datasets
 from tfquiver.node_daemon import endpoints
 from tfquiver.proto.tfquiver.v1 import types_pb2
-from tfquiver.registering_datasets.progress_bar import ProgressBar
-from tfquiver.registering_datasets.registration import Registrar
+from tfquiver.registering_by_clients.progress_bar import ProgressBar
+from tfquiver.registering_by_clients.registration import Registrar
+from tfquiver.tensorflow_client.exactly_once import Origin
 from tfquiver.unreached_servers.lifetimes import user_of
 
 if TYPE_CHECKING:
     import tensorflow as tf
 
-    from tfquiver.client.parsing import Parsing
-    from tfquiver.registering_datasets.store_access import StoreAccess
+    from tfquiver.registering_by_clients.store_access import StoreAccess
     from tfquiver.stores.credentials.resolved import Access
+    from tfquiver.tensorflow_client.parsing import Parsing
 
 _WITHOUT_COORDINATOR = (
     "what its readers were handed is read, then they wait for it. Start it again, with its --work_dir and at this "
@@ -89,7 +89,7 @@ def opened(
         endpoint = endpoints.acquire(endpoint_name, way.locate(), way.library)
         control, coordinator, node_id = endpoint.control, service or endpoint.coordinator, endpoint.node_id
         if way.accesses:
-            from tfquiver.registering_datasets import store_access
+            from tfquiver.registering_by_clients import store_access
 
             reaching = store_access.of(endpoint_name, token)
     alone = naming.session_key(sampled.asked()[0] if sampled else "")
@@ -123,7 +123,7 @@ def opened(
             reaching.reads(registered.digest_id)
         resumable = None
         if opening.resume:
-            from tfquiver.client import resumption
+            from tfquiver.tensorflow_client import resumption
 
             resumable = resumption.Resumable(options.job, registered.digest_id, session_key, coordinator, token)
             resumption.resume(resumable)
@@ -174,7 +174,7 @@ def _make(
     library: Any,
     parsing: Parsing | None,
 ) -> tf.data.Dataset:
-    from tfquiver.client.tf_source import QuiverSource
+    from tfquiver.tensorflow_client.tf_source import QuiverSource
 
     variant = library.quiver_dataset(
         digest_id=registered.digest_id,

@@ -17,12 +17,12 @@ import grpc
 from absl import logging
 
 from tfquiver import errors
-from tfquiver.client.step_times.step_counts import StepCounts, StepTotals
 from tfquiver.cluster_address.service_name import coordinator_address
 from tfquiver.datasets_of_this_process import made_datasets
 from tfquiver.grpc_plumbing import rpc
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2, coordinator_pb2_grpc
 from tfquiver.rare_lines import every_n_seconds
+from tfquiver.tensorflow_client.step_times.step_counts import StepCounts, StepTotals
 
 _FIRST_S, _INTERVAL_S = 1.0, 5.0
 _LEAST_S, _MOST_S = 1.0, 60.0  # of what a coordinator asks for

@@ -12,12 +12,12 @@ import tensorflow as tf
 from absl import logging
 
 from tfquiver import errors
-from tfquiver.client.input_report.shares import InputReport, Source, Stage, report
-from tfquiver.client.step_times import step_reports
-from tfquiver.client.tf_errors import raised_as_both
 from tfquiver.datasets_of_this_process import made_datasets
 from tfquiver.grpc_plumbing import rpc
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2, coordinator_pb2_grpc
+from tfquiver.tensorflow_client.input_report.shares import InputReport, Source, Stage, report
+from tfquiver.tensorflow_client.step_times import step_reports
+from tfquiver.tensorflow_client.tf_errors import raised_as_both
 
 _LEAST_S, _MOST_S = 1.0, 600.0
 _CALL_S = 3.0

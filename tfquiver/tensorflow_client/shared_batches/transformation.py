@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 from tfquiver import errors
 from tfquiver.amounts import many
-from tfquiver.client.tf_errors import raised_as_both
 from tfquiver.dataset_arguments.checks import check_integer, check_name, size
+from tfquiver.tensorflow_client.tf_errors import raised_as_both
 
 if TYPE_CHECKING:
     import tensorflow as tf
@@ -62,12 +62,12 @@ def one_stream(
     def apply(dataset: tf.data.Dataset) -> tf.data.Dataset:
         import tensorflow as tf
 
-        from tfquiver.client.shared_batches import packing
-        from tfquiver.client.shared_batches.following import Following
-        from tfquiver.client.shared_batches.pipeline import Pipeline
-        from tfquiver.client.shared_batches.shared import Shared
-        from tfquiver.client.shared_batches.troubles import Troubles
-        from tfquiver.client.tf_source import Told
+        from tfquiver.tensorflow_client.shared_batches import packing
+        from tfquiver.tensorflow_client.shared_batches.following import Following
+        from tfquiver.tensorflow_client.shared_batches.pipeline import Pipeline
+        from tfquiver.tensorflow_client.shared_batches.shared import Shared
+        from tfquiver.tensorflow_client.shared_batches.troubles import Troubles
+        from tfquiver.tensorflow_client.tf_source import Told
 
         if not isinstance(dataset, tf.data.Dataset):
             raise errors.InvalidArgumentError(f"one_stream: is applied to a tf.data.Dataset, not to {dataset!r}")
