@@ -133,6 +133,9 @@ class Coordinator:
             self.meters.take,
             self.store.take,
             self.caching.take_moves,
+            self.caching.settled,
+            asyncio.get_running_loop().call_later,
+            self._stepwise.run,
         )
         parts = self.membership, self.caching, self.sessions, self._waiting
         self.catalogue = Catalogue(self._log, self.registry, self.ownership, *parts)
@@ -235,6 +238,7 @@ class Coordinator:
     def release_waiters(self) -> None:
         """Calls that wait return at once, from now on."""
         self._in_thread.stop()
+        self.heartbeats.stop()
         self._stepwise.stop()
         self.node_orders.release_waiters()
         self.changes.release_waiters()

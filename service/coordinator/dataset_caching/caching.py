@@ -10,6 +10,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Sequence, 
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from tfquiver import errors
 from tfquiver.clock import Clock
@@ -24,7 +25,13 @@ from tfquiver.service.coordinator.dataset_caching.resident_share import LastShar
 from tfquiver.service.coordinator.dataset_caching.view import View
 from tfquiver.service.coordinator.dataset_placement.placed import Placed
 from tfquiver.service.coordinator.nodes_mounts_dispatchers.membership import Membership
-from tfquiver.service.coordinator.resident_shards.residency import Change, Opening, Residency, Table
+from tfquiver.service.coordinator.resident_shards.residency import (
+    Change,
+    Opening,
+    Residency,
+    Settled,
+    Table,
+)
 from tfquiver.service.coordinator.sessions.sessions import Sessions
 from tfquiver.service.coordinator.shard_order.made_orders import MadeOrders, Run
 
@@ -232,13 +239,22 @@ class Caching:
     def changed(self, changes: Iterable[Change], loaded: bool = False) -> None:
         """Residency has. `loaded`: what is resident now has just come from the store."""
         for digest_id, shards in changes:
-            if len(shards):
-                if self._budgets.in_use:
-                    self._charge(digest_id, shards.tolist() if loaded else [])
-                self.rotations.residency_changed(digest_id, shards)
-                self._sessions.residency_changed(digest_id, shards)
-                self.look(digest_id)
+            self._changed(digest_id, shards, shards if loaded else shards[:0])
         self._start()
+
+    def settled(self, settled: Settled) -> None:
+        """As `changed`; what has come has just come from the store."""
+        digest_id, came, went = settled
+        self._changed(digest_id, np.concatenate((came, went)), came)
+        self._start()
+
+    def _changed(self, digest_id: bytes, shards: npt.NDArray[np.uint32], loaded: npt.NDArray[np.uint32]) -> None:
+        if len(shards):
+            if self._budgets.in_use:
+                self._charge(digest_id, loaded.tolist())
+            self.rotations.residency_changed(digest_id, shards)
+            self._sessions.residency_changed(digest_id, shards)
+            self.look(digest_id)
 
     def look(self, digest_id: bytes) -> None:
         """Something may have happened to the data set."""

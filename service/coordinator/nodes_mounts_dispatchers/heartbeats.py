@@ -10,7 +10,13 @@ from tfquiver.hash_prefixes_and_sorted_numbers.prefixes import of_hashes
 from tfquiver.logs import about
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2 as pb2
 from tfquiver.service.coordinator.nodes_mounts_dispatchers.membership import InventoryVerdict, Membership, Sighting
-from tfquiver.service.coordinator.resident_shards.residency import Change, Residency
+from tfquiver.service.coordinator.resident_shards.residency import Change, Residency, Settled
+
+# For each node more than so many, what they tell of shards waits for what others tell, up to a tenth of a second: a
+# thousand tell 300 times a second, and to look for one node's ten shards costs as much as for those of thirty.
+_FEW_NODES, _WAIT_S, _MOST_WAIT_S = 100, 0.0001, 0.1
+_MOST_WAITING = 4096  # hashes: they are looked for at once
+Later = Callable[[float, Callable[[], None]], object]
 
 
 class Heartbeats:
@@ -25,13 +31,20 @@ class Heartbeats:
         reported: Callable[[Iterable[pb2.ReaderReport]], None] = lambda reports: None,
         read: Callable[[str, str, pb2.StoreReads], None] = lambda node_id, incarnation, reads: None,
         moves: Callable[[str, Collection[pb2.MoveReport]], None] = lambda node_id, reports: None,
+        settled: Callable[[Settled], None] = lambda settled: None,
+        later: Later | None = None,
+        stepwise: Callable[[Iterator[None]], None] = lambda steps: None,
     ) -> None:
         """`seen`: told of a node's process that is new; `changed`: of what is resident now, or no longer, and whether
         it has just come from the store; `reported`: of what readers say of themselves; `read`: of what a node's process
-        says of its reads of the store; `moves`: of what a node has to move."""
+        says of its reads of the store; `moves`: of what a node has to move; `settled`: as `changed`, of what many nodes
+        have told together. `later`: calls after so many seconds (None: nothing waits); `stepwise`: takes steps."""
         self._membership, self._residency, self._seen, self._changed = membership, residency, seen, changed
         self._interval_ms, self._incarnation = interval_ms, coordinator_incarnation
         self._reported, self._read, self._moves = reported, read, moves
+        self._settled, self._later, self._stepwise = settled, later, stepwise
+        self._waits = False  # `_begin` is to be called
+        self._settling: Iterator[None] | None = None
         self._news = pb2.HeartbeatReply()  # the last one with members: each of a thousand nodes is told the same
 
     def take(self, request: pb2.HeartbeatRequest) -> pb2.HeartbeatReply:
@@ -65,8 +78,20 @@ class Heartbeats:
 
     def gone(self, node_id: str) -> Iterator[None]:
         """It has left, or is lost: it holds nothing any more. To be gone through to its end, part by part."""
+        self.settle()
         changes = self._residency.node_gone(node_id)
         return (self._changed([change], False) for change in changes)
+
+    def settle(self) -> None:
+        """Tables say what every node has told until now."""
+        for _ in self._settling or ():
+            pass
+        for _ in self._steps():
+            pass
+
+    def stop(self) -> None:
+        """Nothing is settled later any more."""
+        self._later = None
 
     def _reply(self, resend: bool) -> pb2.HeartbeatReply:
         return pb2.HeartbeatReply(
@@ -78,8 +103,33 @@ class Heartbeats:
 
     def _apply(self, node_id: str, inventory: pb2.Inventory) -> None:
         added, removed = of_hashes(inventory.added), of_hashes(inventory.removed)
+        wait_s = min(_MOST_WAIT_S, _WAIT_S * (self._membership.count - _FEW_NODES))
+        if self._later is not None and wait_s > 0 and not inventory.full and not inventory.more:
+            if self._residency.told(node_id, added, removed) >= _MOST_WAITING:
+                self.settle()
+            elif not self._waits and self._settling is None:
+                self._waits = True
+                self._later(wait_s, self._begin)
+            return
+        self.settle()
         apply = self._residency.replaced if inventory.full else self._residency.added
         # What a node tells when it comes back, in many messages, it held before.
         self._changed(apply(node_id, added), not inventory.full and not inventory.more)
         if len(removed):
             self._changed(self._residency.removed(node_id, removed), False)
+
+    def _begin(self) -> None:
+        self._waits = False
+        if self._later is not None and self._settling is None:
+            self._settling = self._steps()
+            self._stepwise(self._settling)
+
+    def _steps(self) -> Iterator[None]:
+        """A data set after the other: others may be served between."""
+        try:
+            while self._residency.unsettled:
+                for settled in self._residency.settle():
+                    self._settled(settled)
+                    yield
+        finally:
+            self._settling = None

@@ -94,6 +94,11 @@ class Membership:
         """Every live node has said all that it holds."""
         return all(node.inventory_whole for node in self._nodes.values())
 
+    @property
+    def count(self) -> int:
+        """Of those that live."""
+        return len(self._nodes)
+
     def live(self) -> list[types_pb2.NodeInfo]:
         return [node.info for node in self._nodes.values()]
 

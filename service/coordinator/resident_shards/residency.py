@@ -15,6 +15,7 @@ from tfquiver.hash_prefixes_and_sorted_numbers.prefixes import Prefixes, of_rows
 from tfquiver.hash_prefixes_and_sorted_numbers.sorted_numbers import among, distinct
 from tfquiver.service.coordinator.resident_shards.holdings import Holdings
 from tfquiver.service.coordinator.resident_shards.table_index import Joint, TableIndex
+from tfquiver.service.coordinator.resident_shards.unsettled import Told, Unsettled, of_these
 from tfquiver.shard_owners_and_chunks.rendezvous import Owners
 from tfquiver.sizes_on_disk.entry_size import most_disk_bytes
 
@@ -22,6 +23,7 @@ _NOBODY = -1
 _MERGED_AT_ONCE = 50_000  # hashes: some ms
 _ENTERED_AT_ONCE = 500_000  # hashes: a fraction of a second, beside the loop
 Change = tuple[bytes, npt.NDArray[np.uint32]]  # digest id, shards whose residency changed
+Settled = tuple[bytes, npt.NDArray[np.uint32], npt.NDArray[np.uint32]]  # the same, what came and what went
 
 
 @dataclass(slots=True, eq=False)
@@ -88,12 +90,34 @@ class Table:
 
     def set(self, shards: npt.NDArray[np.uint32], number: int) -> npt.NDArray[np.uint32]:
         """A node holds these. Returns those that none held before."""
+        return self._set(shards, np.full(len(shards), number, np.int32))
+
+    def take(self, told: Told) -> npt.NDArray[np.uint32]:
+        """As `set` of what several nodes have told."""
+        shards, numbers = self.where(told)
+        fresh = [shards[:0]]
+        while len(shards):  # what several hold comes once at a time
+            firsts = np.unique(shards, return_index=True)[1]
+            fresh.append(self._set(shards[firsts], numbers[firsts]))
+            rest = np.ones(len(shards), np.bool_)
+            rest[firsts] = False
+            shards, numbers = shards[rest], numbers[rest]
+        return np.concatenate(fresh)
+
+    def where(self, told: Told) -> tuple[npt.NDArray[np.uint32], npt.NDArray[np.int32]]:
+        """The shards with these hashes, and of each who told of it."""
+        shards, at = self._look_up(told[0])
+        return shards, told[1][at]
+
+    def _set(self, shards: npt.NDArray[np.uint32], numbers: npt.NDArray[np.int32]) -> npt.NDArray[np.uint32]:
+        """None of `shards` for two nodes."""
         fresh = self.holder[shards] == _NOBODY
-        also = shards[~fresh & (self.holder[shards] != number) & (self.second[shards] != number)]
-        second = self.second[also] == _NOBODY
-        self.more[also[~second]] = True
-        self.second[also[second]] = number
-        self.holder[shards[fresh]] = number
+        also = ~fresh & (self.holder[shards] != numbers) & (self.second[shards] != numbers)
+        others, theirs = shards[also], numbers[also]
+        second = self.second[others] == _NOBODY
+        self.more[others[~second]] = True
+        self.second[others[second]] = theirs[second]
+        self.holder[shards[fresh]] = numbers[fresh]
         return _mark(self, shards[fresh], 1)
 
     def owners(self, shards: Sequence[int], node_ids: tuple[str, ...]) -> list[str]:
@@ -143,6 +167,7 @@ class Residency:
         self._inventories: dict[int, Holdings] = {}
         self._next_number = 0
         self._openings: list[Opening] = []
+        self._unsettled = Unsettled()
 
     def __contains__(self, digest_id: bytes) -> bool:
         return digest_id in self._tables
@@ -176,7 +201,7 @@ class Residency:
             if there:
                 table.set(table.find(values), number)
             else:
-                self._drop(table, number, values)
+                self._drop(table, table.find(values), number)
             yield
 
     def finish(self, opening: Opening) -> None:
@@ -239,6 +264,33 @@ class Residency:
         kept = among(np.sort(values), before)
         return self._without(number, before[~kept]) + self.added(node_id, values)
 
+    def told(self, node_id: str, added: Prefixes, removed: Prefixes) -> int:
+        """As `added` and `removed`, but tables follow with `settle`, which goes before any of the others here. How many
+        hashes wait for that."""
+        number = self._number(node_id)
+        inventory, unsettled = self._inventories[number], self._unsettled
+        for there, values, put in ((True, added, inventory.add), (False, removed, inventory.remove)):
+            if len(values):
+                put(values)
+                self._remember(number, there, values)
+                unsettled.add(number, there, values)
+        return unsettled.hashes
+
+    @property
+    def unsettled(self) -> int:
+        """Hashes that `settle` would look for."""
+        return self._unsettled.hashes
+
+    def settle(self) -> Iterator[Settled]:
+        """What was `told` until now reaches the tables, one after the other: of many nodes together, since to look for
+        ten hashes costs as much as to look for hundreds. To be gone through before it is called again."""
+        came, went = self._unsettled.take()
+        both = np.concatenate((came[0], went[0]))
+        for digest_id, its in list(self._index.having(both)):
+            if table := self._tables.get(digest_id):  # it may have been closed meanwhile
+                fresh = table.take(of_these(came, its))
+                yield digest_id, fresh, self._drop(table, *table.where(of_these(went, its)))
+
     def node_gone(self, node_id: str) -> Iterator[Change]:
         """It holds nothing any more. A data set after the other: of two hundred, of which it held some each, what
         follows takes 50 ms, and others may come in between."""
@@ -252,7 +304,8 @@ class Residency:
     def _gone(self, number: int, having: Sequence[tuple[bytes, Prefixes]]) -> Iterator[Change]:
         for digest_id, its in having:
             if digest_id in self._tables:  # it may have been closed meanwhile
-                yield digest_id, self._drop(self._tables[digest_id], number, its)
+                table = self._tables[digest_id]
+                yield digest_id, self._drop(table, table.find(its), number)
         del self._names[number]
 
     def _number(self, node_id: str) -> int:
@@ -271,12 +324,15 @@ class Residency:
         """The node `number` has these no longer: another that has them stands in for it, else they are missing."""
         self._remember(number, False, values)
         having = self._index.having(values)
-        return [(digest_id, self._drop(self._tables[digest_id], number, its)) for digest_id, its in having]
+        found = ((self._tables[digest_id], its) for digest_id, its in having)
+        return [(table.digest.digest_id, self._drop(table, table.find(its), number)) for table, its in found]
 
-    def _drop(self, table: Table, number: int, values: Prefixes) -> npt.NDArray[np.uint32]:
-        shards = table.find(values)
-        table.second[shards[table.second[shards] == number]] = _NOBODY
-        shards = shards[table.holder[shards] == number]
+    def _drop(
+        self, table: Table, shards: npt.NDArray[np.uint32], numbers: int | npt.NDArray[np.int32]
+    ) -> npt.NDArray[np.uint32]:
+        """Each of `shards` is held no longer by the node of that place in `numbers`, as its inventory says."""
+        table.second[shards[table.second[shards] == numbers]] = _NOBODY
+        shards = shards[table.holder[shards] == numbers]
         second = table.second[shards]
         table.holder[shards], table.second[shards] = second, _NOBODY
         shards = shards[second == _NOBODY]
@@ -284,10 +340,9 @@ class Residency:
         for other, inventory in self._inventories.items():  # where there are a thousand, this takes a second
             if not len(doubtful):
                 break
-            if other != number:
-                there = inventory.contains(table.prefixes[doubtful])
-                table.holder[doubtful[there]] = other
-                doubtful = doubtful[~there]
+            there = inventory.contains(table.prefixes[doubtful])
+            table.holder[doubtful[there]] = other
+            doubtful = doubtful[~there]
         table.more[doubtful] = False
         return _mark(table, np.concatenate((gone, doubtful)), 0)
 

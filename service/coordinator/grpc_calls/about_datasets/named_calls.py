@@ -80,5 +80,7 @@ class NamedDatasetCalls(Callers, named_datasets_pb2_grpc.NamedDatasetsServicer):
         checks.name("task_id", request.task_id)
         checks.hash_("digest_id", request.digest_id, required=False)
         checks.between("error_code", request.error_code, 0, 16)
+        if request.over:
+            self._coordinator.heartbeats.settle()  # what it has brought or taken away was told before
         known = await self._coordinator.named.report(request)
         return pb2.ReportTaskReply(known=known)
