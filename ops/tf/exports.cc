@@ -7,7 +7,7 @@
 #include <cstdint>
 #include <thread>
 
-#include "ops/core/exactly_once/delivery_stats.h"
+#include "ops/core/delivered_records/delivery_stats.h"
 #include "ops/core/process/process.h"
 
 #define TFQUIVER_EXPORT extern "C" __attribute__((visibility("default")))

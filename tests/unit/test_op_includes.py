@@ -15,7 +15,7 @@ NAMELESS = re.compile(r"^namespace \{\n.*?^\}  // namespace\n", re.MULTILINE | r
 CORE = (
     "", "process", "record_format", "example_parsing", "node_socket", "element_wire", "element_transfer",
     "progress_and_checkpoints", "record_memory", "record_order", "shuffle_pool", "shard_loading", "asking_for_tickets",
-    "node_session", "exactly_once", "reader",
+    "node_session", "delivered_records", "reader",
 )  # fmt: skip
 
 

@@ -8,9 +8,9 @@
 #include <utility>
 #include <vector>
 
-#include "ops/core/exactly_once/delivery_ledger.h"
-#include "ops/core/exactly_once/delivery_reporter.h"
-#include "ops/core/exactly_once/delivery_stats.h"
+#include "ops/core/delivered_records/delivery_ledger.h"
+#include "ops/core/delivered_records/delivery_reporter.h"
+#include "ops/core/delivered_records/delivery_stats.h"
 #include "ops/core/process/process.h"
 #include "ops/tf/exactly_once/feed.h"
 #include "ops/tf/exactly_once/mop_up.h"

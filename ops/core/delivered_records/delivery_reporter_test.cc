@@ -1,4 +1,4 @@
-#include "ops/core/exactly_once/delivery_reporter.h"
+#include "ops/core/delivered_records/delivery_reporter.h"
 
 #include <fcntl.h>
 #include <poll.h>

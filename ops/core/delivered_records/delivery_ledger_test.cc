@@ -1,4 +1,4 @@
-#include "ops/core/exactly_once/delivery_ledger.h"
+#include "ops/core/delivered_records/delivery_ledger.h"
 
 #include <algorithm>
 #include <map>
