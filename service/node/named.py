@@ -61,6 +61,7 @@ def wired(
         helping.ordered(all_tasks)
         nonlocal emptied
         emptied = {digest_id for task in all_tasks for digest_id in task.evict.digest_ids}
+        late.sure()
         tell_emptied()
 
     def tell_emptied() -> None:
@@ -77,6 +78,7 @@ def wired(
         late.told(named)
 
     made = NamedOrders(tasks, digests.here, digests.get, after_digests, use, link.report_stale, ordered)
+    link.on_lost_sight = late.unsure
     link.on_named, link.named_version, fetcher.on_stale = made.receive, lambda: made.version, made.stale
     link.scans = lambda: len(scans.works()) + len(helping.works())
     return made, helping

@@ -243,7 +243,7 @@ class Node:
         await self._totals.start()
         self._undo.append(self._totals.close)  # after the readers have been stopped
         if peers:
-            await self._start_data_port()
+            await self._start_data_port(late.stays)
         await self._start_control(client_stores)
         if options.reader_group:
             self._let_in(options.reader_group)
@@ -274,7 +274,7 @@ class Node:
         self._undo.append(peers.close)
         return peers
 
-    async def _start_data_port(self) -> None:
+    async def _start_data_port(self, stays: Callable[[bytes], Awaitable[bool]]) -> None:
         options = self._options
         data_port = DataPort(
             self._directory.node_id,
@@ -283,6 +283,7 @@ class Node:
             self._digests.get,
             self._callers,
             own_token=options.token,
+            stays=stays,
             fetch_deadline_s=options.fetch_deadline_s,
         )
         self.data_port = await data_port.start(options.bind_host, options.data_port)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import os
 import random
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -57,6 +57,7 @@ class StoreNode:
         store_for: Callable[[str], ObjectStore] = stores.for_uri,
         labels: Mapping[str, str] | None = None,
         compute: Compute | None = None,
+        stays: Callable[[bytes], Awaitable[bool]] | None = None,
     ) -> None:
         self.node_id, self.token, self.labels = node_id, token, dict(labels or {})
         self.members = members if members is not None else []
@@ -83,6 +84,7 @@ class StoreNode:
             self._digest,
             SharedToken(token) if token else Open(),
             own_token=token,
+            stays=stays,
             stall_s=2.0,
         )
         self.address = ""

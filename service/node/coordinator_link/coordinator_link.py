@@ -80,9 +80,11 @@ class CoordinatorLink(CoordinatorCalls):
         self.mounts: Callable[[], Sequence[pb.MountReport]] = tuple  # told with every heartbeat
         # Told with the orders: of data sets that have names, and of removals.
         self.on_named: Callable[[pb.OrdersReply], None] = lambda reply: None
+        self.on_lost_sight: Callable[[], None] = lambda: None  # as `on_return`; the orders come next
         self.named_version: Callable[[], int] = int  # of what was taken so
         self._members: Sequence[types_pb2.NodeInfo] = ()
         self._members_version = 0
+        self._orders_version = 0
         self._coordinator = ""
         self._interval_ms = _FIRST_INTERVAL_MS
         self._heard_s = -math.inf
@@ -195,6 +197,8 @@ class CoordinatorLink(CoordinatorCalls):
         self.reader_reports.arrived()
         self._answered, self._used_told = begun, request.node.used_bytes
         if reply.resend_inventory:
+            self._orders_version = 0  # whatever was ordered meanwhile
+            self.on_lost_sight()
             self._on_return()
         if not reply.members_version or reply.members_version != self._members_version:
             self._members, self._members_version = tuple(reply.nodes), reply.members_version
@@ -230,8 +234,8 @@ class CoordinatorLink(CoordinatorCalls):
 
     async def _follow_orders(self) -> None:
         """For as long as this node lives, however long the coordinator is away: nothing else asks for them."""
-        version = 0
         while True:
+            version = self._orders_version
             request = pb.OrdersRequest(
                 node_id=self._node().node_id, incarnation=self.incarnation, version=version, wait_ms=_ORDERS_WAIT_MS,
                 named_version=self.named_version(),
@@ -250,7 +254,7 @@ class CoordinatorLink(CoordinatorCalls):
                 self.on_places(reply.places_version, reply.places)
                 self._on_orders(reply.orders)
                 self.on_named(reply)
-                version = reply.version
+                self._orders_version = reply.version
                 await asyncio.sleep(_SOONEST_S * (len(self._members) // _SOONEST_NODES))
             except Exception:  # noqa: BLE001 - whatever it was: without this task no order would come any more
                 logging.exception("orders could not be taken; they are asked for again in %g s", _ERROR_PAUSE_S)

@@ -41,6 +41,9 @@ class LateEvictions:
         self._due: dict[bytes, str] = {}
         self._named: Sequence[pb.NamedDigest] = ()  # that digests are here of
         self._newest: Sequence[pb.NamedDigest] = ()
+        self._marks: dict[bytes, list[str]] = {}
+        self._marks_of: Sequence[pb.NamedDigest] = ()
+        self._is_sure = False
         self._busy, self._rest = frozenset[bytes](), asyncio.Event()
         self._news, self._to_note = asyncio.Event(), asyncio.Event()
         self._carrying_out = asyncio.Lock()
@@ -66,6 +69,22 @@ class LateEvictions:
             await asyncio.wait([self._writing], timeout=_PATIENCE_S)
         if self._to_note.is_set() and (self._writing is None or self._writing.done()):
             await self._note()
+
+    def unsure(self) -> None:
+        """The coordinator has lost sight of this node: what was emptied meanwhile is told next."""
+        self._is_sure = False
+
+    def sure(self) -> None:
+        """What was emptied has been told."""
+        self._is_sure = True
+
+    async def stays(self, digest_id: bytes) -> bool:
+        """What is here of it may be moved to other nodes. It would stay there if it is to go: they have emptied it."""
+        if self._marks_of is not (newest := self._newest):
+            marks = await asyncio.to_thread(_marks, newest)
+            self._marks, self._marks_of = marks, newest
+        tasks = self._marks.get(digest_id, [])
+        return self._is_sure and (not all(tasks) or set(tasks) <= set(self._done.get(digest_id, "").split()))
 
     def wanted(self, named: Sequence[pb.NamedDigest]) -> None:
         """The newest ones, at once: what has no mark any more stays. `told` comes when their digests are here."""
@@ -198,15 +217,21 @@ def _due(
 ) -> tuple[dict[bytes, str], dict[bytes, str], Set[bytes]]:
     """What is to be emptied, by which tasks; what another name keeps, so that these tasks are over; and of what notes
     are kept that has no name any more. For a thread. Of what several names have all are to be emptied."""
-    told: dict[bytes, list[str]] = {}
-    for one in named:
-        told.setdefault(one.digest_id, []).append(one.evicted)
+    told = _marks(named)
     due, kept = dict[bytes, str](), dict[bytes, str]()
     for digest_id, tasks in told.items():
         marks = [task for task in tasks if task]
         if not set(marks) <= set(done.get(digest_id, "").split()):
             (due if len(marks) == len(tasks) else kept)[digest_id] = " ".join(sorted(marks))
     return due, kept, done.keys() - told.keys() if told else set()
+
+
+def _marks(named: Sequence[pb.NamedDigest]) -> dict[bytes, list[str]]:
+    """By digest, for each of its names: by which task it was emptied; "": it was not."""
+    told: dict[bytes, list[str]] = {}
+    for one in named:
+        told.setdefault(one.digest_id, []).append(one.evicted)
+    return told
 
 
 def _write(path: Path, done: Mapping[bytes, str]) -> None:

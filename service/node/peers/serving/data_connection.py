@@ -48,6 +48,7 @@ class Services:
     fetch_deadline_s: float
     stall_s: float
     own_token: str  # that WELCOME proves
+    stays: Callable[[bytes], Awaitable[bool]]
 
 
 class DataConnection:
@@ -133,6 +134,12 @@ class DataConnection:
             for shard, _ in get.wants:
                 await self._answer(frames.no_item(get.request, shard, frames.NOT_HERE, error))
             return
+        reach = get.reach if isinstance(get, frames.GetWithin) else reaches.ANYWHERE
+        if reach == reaches.ON_DISK and not await self._services.stays(get.digest_id):
+            gone = errors.NotFoundError("what this node keeps of that data set is to go, or may be: it was away")
+            for shard, _ in get.wants:
+                await self._answer(frames.no_item(get.request, shard, frames.NOT_HERE, gone))
+            return
         others: list[int] = []
         for shard, hash in get.wants:
             if shard >= digest.num_shards or digest.hashes[shard].tobytes() != hash:
@@ -144,7 +151,6 @@ class DataConnection:
         async with self._sending:
             await self._sender.send_bodies(self._stored_here(digest, get.request, others, missing))
         self._asked -= len(others) - len(missing)
-        reach = get.reach if isinstance(get, frames.GetWithin) else reaches.ANYWHERE
         for shard in missing:
             if reach == reaches.ON_DISK:
                 gone = errors.NotFoundError(f"shard {shard} does not stand here any more")

@@ -35,6 +35,7 @@ class DataPort:
     Args:
       digests: the digest with an id; raises NotFoundError. Who cannot name digest and hash of a shard does not get it.
       own_token: what this node proves to hold.
+      stays: whether what is here of that digest may be moved to other nodes.
       fetch_deadline_s: a shard that takes longer to be had is answered with "not here".
     """
 
@@ -47,14 +48,16 @@ class DataPort:
         authority: Authority,
         *,
         own_token: str = "",
+        stays: Callable[[bytes], Awaitable[bool]] | None = None,
         fetch_deadline_s: float = 120.0,
         stall_s: float = 15.0,
     ) -> None:
         self._pool = ThreadPoolExecutor(_THREADS, "data-port")
         self._incoming = Incoming(disk)
         self._services = Services(
-            node_id, source, disk, digests, authority, self._pool, self._incoming, fetch_deadline_s, stall_s, own_token
-        )
+            node_id, source, disk, digests, authority, self._pool, self._incoming, fetch_deadline_s, stall_s, own_token,
+            stays or _all_stay,
+        )  # fmt: skip
         self._connections: dict[DataConnection, asyncio.Task[None]] = {}
         self._leaving: set[asyncio.Task[None]] = set()
         self._accepting: asyncio.Task[None] | None = None
@@ -123,3 +126,7 @@ class DataPort:
         connection.close()  # one that was cancelled before it began has not done so itself
         self._connections.pop(connection, None)
         self._leaving.discard(task)
+
+
+async def _all_stay(digest_id: bytes) -> bool:
+    return True
