@@ -149,7 +149,7 @@ class Coordinator:
             self.sessions, self.catalogue, options.when_full, options.session_ended_s,
         )  # fmt: skip
         self.claims = Claims(self.registry, self.named_table, self.membership, self.caching, self.deriving.is_building)
-        self.node_orders = NodeOrders(self.caching, self.budgets, self.named.to_nodes)
+        self.node_orders = NodeOrders(self.caching, self.budgets, self.named.to_nodes, lambda: self.registry.removals)
         self.caching.announce = self.named.to_nodes.announce = self.node_orders.announce
         self.changes = Changes(self._shown, random.SystemRandom().getrandbits(62) + 1)
         self.weights = WeightFiles(

@@ -12,6 +12,7 @@ from tests.support.planning import coordinating
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2 as pb
 from tfquiver.proto.tfquiver.v1 import types_pb2
 from tfquiver.proto.tfquiver.v1.commit_log_pb2 import PlacementSet
+from tfquiver.service.coordinator.grpc_calls.servicer import CoordinatorServicer
 from tfquiver.service.coordinator.long_polls import node_orders
 from tfquiver.service.coordinator.long_polls.node_orders import TOLD_AT_ONCE
 
@@ -142,3 +143,17 @@ async def test_orders_of_many_data_sets_are_made_in_parts_and_once_for_all_who_a
         assert all(reply.version == orders.version for reply in told)
         assert all(reply.places_version == caching.placed.version for reply in told)
         assert len(made) == 3, "one that was broken off, one for those who asked before, one for those after"
+
+
+@on_loop
+async def test_a_removal_is_told_with_orders_and_changes_nothing_that_others_were_given(tmp_path: Path) -> None:
+    """One reply is for many nodes, and its bytes are made once."""
+    async with coordinating(tmp_path) as coordinator:
+        orders = CoordinatorServicer(coordinator).Orders
+        first = await orders(pb.OrdersRequest(), None)
+        assert await orders(pb.OrdersRequest(), None) is first
+        before = first.SerializeToString()
+        coordinator.registry._removals += 1
+        then = await orders(pb.OrdersRequest(), None)
+        assert then.removals == coordinator.registry.removals == first.removals + 1
+        assert first.SerializeToString() == before

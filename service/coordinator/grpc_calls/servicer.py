@@ -69,9 +69,13 @@ class CoordinatorServicer(
         checks.between("wait_ms", request.wait_ms, 0, checks.MAX_WAIT_MS)
         orders = self._coordinator.node_orders
         reply = await orders.newer(request.version, request.wait_ms / 1000, request.named_version)
-        if reply.version != request.version:
-            reply.removals = self._coordinator.registry.removals
-        return reply
+        removals = self._coordinator.registry.removals
+        if reply.version == request.version or reply.removals == removals:
+            return reply
+        told = pb2.OrdersReply()  # others have been given that one as it is
+        told.CopyFrom(reply)
+        told.removals = removals
+        return told
 
     @handled
     async def Missing(self, request: pb2.MissingRequest, context: Any) -> pb2.MissingReply:

@@ -15,6 +15,7 @@ from tfquiver.grpc_plumbing import bundles, rpc
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2 as pb2
 from tfquiver.roles_and_tokens.identity import check_call
 from tfquiver.service.coordinator.grpc_calls.callers import Tokens
+from tfquiver.service.coordinator.grpc_calls.shared_replies import SharedReplies
 
 MOST_UNDER_WAY = 4096
 MOST_WAITING_BYTES = 16 << 20  # of replies that are not taken
@@ -32,11 +33,12 @@ class StreamedCalls:
 
     def __init__(self, methods: Mapping[str, Method], tokens: Tokens | None) -> None:
         self._methods, self._tokens = {name.lower(): (name, method) for name, method in methods.items()}, tokens
+        self._shared = SharedReplies()
         self._streams: set[_Stream] = set()
 
     async def serve(self, context: Any) -> None:
         """Until the caller hangs up, or `release`."""
-        stream = _Stream(self._methods, self._tokens, context)
+        stream = _Stream(self._methods, self._tokens, self._shared, context)
         self._streams.add(stream)
         try:
             await stream.serve()
@@ -53,8 +55,10 @@ class StreamedCalls:
 
 
 class _Stream:
-    def __init__(self, methods: Mapping[str, tuple[str, Method]], tokens: Tokens | None, context: Any) -> None:
-        self._methods, self._tokens, self._context = methods, tokens, context
+    def __init__(
+        self, methods: Mapping[str, tuple[str, Method]], tokens: Tokens | None, shared: SharedReplies, context: Any
+    ) -> None:
+        self._methods, self._tokens, self._shared, self._context = methods, tokens, shared, context
         self._token = rpc.token_of(context) if tokens else ""
         self._running: dict[int, asyncio.Task[None]] = {}
         self._tasks: set[asyncio.Task[None]] = set()
@@ -118,7 +122,7 @@ class _Stream:
             try:
                 made = await self._methods[kind][1](getattr(call, kind), _CONTEXT)
                 await self._room()  # many may have waited for the same thing: those that come later wait in turn
-                body = made.SerializeToString()
+                body = self._shared.bytes_of(kind, made)
                 if len(body) > _MOST_REPLY_BYTES:
                     _refuse(reply, grpc.StatusCode.UNIMPLEMENTED, "the reply is too large to come between others")
                 else:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 import random
+from collections.abc import Callable
 
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2 as pb2
 from tfquiver.service.coordinator.bandwidth_budgets.budgets import Budgets
@@ -22,7 +23,15 @@ _MOST_REPLIES = 16  # that are kept; a megabyte each
 class NodeOrders:
     """Lives on one event loop. Of many who wait a few are told at a time."""
 
-    def __init__(self, caching: Caching, budgets: Budgets, named: OrdersOfNames | None = None) -> None:
+    def __init__(
+        self,
+        caching: Caching,
+        budgets: Budgets,
+        named: OrdersOfNames | None = None,
+        removals: Callable[[], int] = lambda: 0,
+    ) -> None:
+        """`removals`: as in OrdersReply."""
+        self._removals = removals
         self._caching, self._rotations, self._budgets, self._named = caching, caching.rotations, budgets, named
         # So that orders of this process are never taken for those of the one before.
         self._first_version = random.SystemRandom().getrandbits(62) + 1
@@ -44,7 +53,7 @@ class NodeOrders:
         return self._first_version + decided + named + self._released + self._caching.placed.look()
 
     async def newer(self, version: int, wait_s: float, named_version: int = 0) -> pb2.OrdersReply:
-        """Those of now, as soon as they are not those of `version`.
+        """Those of now, as soon as they are not those of `version`. Not to be changed: many are given the same.
 
         `named_version`: which state of what is told of names' digests is known to who asks; 0: none.
         """
@@ -79,7 +88,7 @@ class NodeOrders:
 
     async def _made(self) -> pb2.OrdersReply:
         """In parts. What comes meanwhile may be in it or not: it makes another version."""
-        parts, reply = InParts(), pb2.OrdersReply(version=self.version)
+        parts, reply = InParts(), pb2.OrdersReply(version=self.version, removals=self._removals())
         # After a restart nodes come back one by one: what the first were told would move what is only not heard of.
         places_version, all_places = self._caching.placed.newest
         for digest_id, setting in self._caching.placement.in_force.items():

@@ -5,7 +5,7 @@ from __future__ import annotations
 import enum
 import itertools
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from tfquiver import errors
@@ -16,7 +16,9 @@ from tfquiver.service.coordinator.nodes_mounts_dispatchers.mounts import Mounts
 
 MAX_NODES = 10_000
 _FEW_NODES = 100
-_PAUSE_S = 0.01  # for each node more, between lists of which only the room of nodes is news: a list of 1000 takes a ms
+# For each node more, between lists of which only the room of nodes is news: of 1000 it is 97 KB, and takes 0.3 ms here
+# and in each node.
+_PAUSE_S = 0.03
 
 
 class Sighting(enum.Enum):
@@ -116,7 +118,7 @@ class Membership:
             self._nodes[info.node_id] = _Node(info, incarnation, now, labels=dict(info.labels))
             self.joined_at = now
             self.lost.back(info)
-            self._refresh()
+            self._refresh([info.node_id])
             return Sighting.JOINED
         before = node.info
         if node.incarnation == incarnation:
@@ -137,7 +139,7 @@ class Membership:
         if matters := _matters(before) != _matters(info):
             node.labels = dict(info.labels)
         if matters or (self._room_changed and now >= room_is_told_at):
-            self._refresh()
+            self._refresh([info.node_id] if matters else ())
         return sighting
 
     def inventory(self, node_id: str, inventory: coordinator_pb2.Inventory) -> InventoryVerdict:
@@ -186,7 +188,7 @@ class Membership:
             return False
         del self._nodes[node_id]
         self.mounts.gone(node_id)
-        self._refresh()
+        self._refresh([node_id])
         return True
 
     def deaf(self, seconds: float) -> None:
@@ -205,15 +207,19 @@ class Membership:
             self.mounts.gone(node_id)
             self.lost.add(node.info, node.last_seen)
         if lost:
-            self._refresh()
+            self._refresh(lost)
         return lost
 
-    def _refresh(self) -> None:
+    def _refresh(self, changed: Iterable[str] = ()) -> None:
+        """`changed`: nodes that have come, gone, or are others than they were: of a thousand to go through all takes a
+        third of a millisecond, and with each of a thousand that come back together."""
         self.version += 1
         self._room_changed, self._refreshed_at = False, self._clock.now()
-        storing = tuple(sorted(node_id for node_id, node in self._nodes.items() if node.info.quota_bytes > 0))
-        if storing != self._storing:
-            self._storing = storing
-        labelled = {node_id: self._nodes[node_id].labels for node_id in storing}
-        if labelled != self._labelled:
-            self._labelled = labelled
+        nodes, labelled = self._nodes, self._labelled
+        storing = {one for one in changed if one in nodes and nodes[one].info.quota_bytes > 0}
+        if gone := {one for one in changed if one in labelled} - storing:
+            self._storing = tuple(one for one in self._storing if one not in gone)
+        if come := {one for one in storing if one not in labelled}:
+            self._storing = tuple(sorted((*self._storing, *come)))
+        if gone or come or any(nodes[one].labels != labelled[one] for one in storing):
+            self._labelled = {node_id: nodes[node_id].labels for node_id in self._storing}

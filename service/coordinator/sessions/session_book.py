@@ -27,6 +27,10 @@ class SessionBook:
         self._iterations: dict[tuple[str, bytes], dict[str, Session]] = {}
         self._by_digest: dict[bytes, dict[str, Session]] = {}
         self._read: dict[str, Session] = {}  # all that have readers, and some that had
+        # The same by node, and the nodes of each: a thousand were looked through for each of a thousand nodes that came
+        # back together.
+        self._by_node: dict[str, dict[str, Session]] = {}
+        self._nodes_of: dict[str, set[str]] = {}
         self._own: dict[str, str] = {}  # reader id -> the session it made for itself
         self._epochs: dict[tuple[str, bytes], int] = {}
         self.tickets = Tickets()
@@ -69,10 +73,12 @@ class SessionBook:
         return list(self._read.values())
 
     def readers_of(self, node_id: str) -> Iterator[tuple[Session, Reader]]:
-        for session in self.read():
-            for reader in session.readers.values():
-                if reader.node_id == node_id:
-                    yield session, reader
+        for session in list(self._by_node.get(node_id, {}).values()):
+            its = [reader for reader in session.readers.values() if reader.node_id == node_id]
+            if not its:
+                self._left(session.session_id, node_id)
+            for reader in its:
+                yield session, reader
 
     def of_key(self, session_key: str) -> list[Session]:
         """Oldest first."""
@@ -104,6 +110,8 @@ class SessionBook:
             reader = Reader(opened.reader_id, opened.node_id, opened.incarnation, opened.label)
             session = self._read[opened.session_id] = self._sessions[opened.session_id]
             session.reader_opened(reader)
+            self._by_node.setdefault(opened.node_id, {})[opened.session_id] = session
+            self._nodes_of.setdefault(opened.session_id, set()).add(opened.node_id)
         elif kind == "shards_acked":
             session = self._sessions[record.shards_acked.session_id]
             session.shards_acked(record.shards_acked.shards, record.shards_acked.presumed)
@@ -176,12 +184,21 @@ class SessionBook:
     def _session_forgotten(self, session_id: str) -> None:
         session = self._sessions.pop(session_id)
         self._read.pop(session_id, None)
+        for node_id in list(self._nodes_of.get(session_id, ())):
+            self._left(session_id, node_id)
         self.tickets.forget(session_id)
         self._own.pop(session.own_reader_id, None)
         _remove(self._by_key, session.session_key, session_id)
         _remove(self._by_digest, session.digest_id, session_id)
         if not session.own_reader_id:
             _remove(self._iterations, (session.session_key, session.digest_id), session_id)
+
+    def _left(self, session_id: str, node_id: str) -> None:
+        """Nobody reads it there any more."""
+        _remove(self._by_node, node_id, session_id)
+        self._nodes_of[session_id].discard(node_id)
+        if not self._nodes_of[session_id]:
+            del self._nodes_of[session_id]
 
 
 def _remove(table: dict[K, dict[str, Session]], key: K, session_id: str) -> None:
