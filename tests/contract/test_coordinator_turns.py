@@ -22,6 +22,7 @@ from tfquiver.service.coordinator.chunk_rotation.rotations import Rotations
 from tfquiver.service.coordinator.coordinator import Coordinator
 from tfquiver.service.coordinator.dataset_caching.caching import Caching
 from tfquiver.service.coordinator.long_work import in_parts
+from tfquiver.service.coordinator.planning import replanning
 from tfquiver.service.coordinator.planning.history import Decision
 from tfquiver.service.coordinator.planning.planner import Outcome
 from tfquiver.service.coordinator.policies.interface import Plan
@@ -194,3 +195,18 @@ async def test_others_are_served_while_what_was_decided_of_many_jobs_is_written(
     turns.stop()
     assert turns.done.total() == 20
     assert max(turns.done.values()) == 1
+
+
+@on_loop
+async def test_of_many_jobs_a_few_hundred_are_measured_in_a_second(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A thousand are heard of every four seconds: to look at all of them every second was a twentieth of the loop."""
+    monkeypatch.setattr(replanning, "_MEASURED_PER_S", 2)
+    async with coordinating(tmp_path, a=FIRST_BYTES) as coordinator:
+        planning = coordinator.replanning
+        assert planning
+        for number, pause_s in ((1, 1.0), (2, 1.0), (3, 1.5)):
+            await reads(coordinator, f"job {number}", FIRST)
+            await planning.measure()
+            assert planning._measure_s() == pause_s

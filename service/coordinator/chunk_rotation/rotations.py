@@ -48,11 +48,11 @@ class ChunkPlan:
         self.setting = setting
         self.by_chunk: list[int] = np.bincount(cut.chunk_of, self.sizes_bytes, cut.chunks).astype(np.int64).tolist()
         check_room(self.by_chunk, setting.allocation_bytes)
-        self._two_bytes: int = sum(sorted(self.by_chunk)[-2:])
+        self.two_bytes: int = sum(sorted(self.by_chunk)[-2:])  # of the two largest: the least that has to have room
 
     def has_room(self, allocation_bytes: int) -> bool:
         """Whether these chunks could rotate within so many bytes."""
-        return self._two_bytes <= allocation_bytes
+        return self.two_bytes <= allocation_bytes
 
     @functools.cached_property
     def units(self) -> ChunkLayout:
@@ -122,9 +122,8 @@ class Rotations:
 
     def allocate(self, digest_id: bytes, share: float) -> None:
         """So much of its allocation there is room for now; two chunks always are."""
-        cache = self._caches[digest_id]
-        two_bytes = sum(sorted(cache.board.sizes)[-2:])
-        cache.board.allocate(max(two_bytes, int(self._plans[digest_id].setting.allocation_bytes * share)))
+        plan = self._plans[digest_id]
+        self._caches[digest_id].board.allocate(max(plan.two_bytes, int(plan.setting.allocation_bytes * share)))
 
     def sampler(self, session: Session, rng: random.Random) -> Sampler:
         cache = self._caches[session.digest_id]

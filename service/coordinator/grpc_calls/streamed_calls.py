@@ -87,7 +87,8 @@ class _Stream:
         while (message := await self._context.read()) is not grpc.aio.EOF:
             if max(len(message.calls), len(message.given_up)) > MOST_UNDER_WAY:  # before there is a task for each
                 raise errors.InvalidArgumentError(f"calls, given_up: more than {MOST_UNDER_WAY} in one message")
-            await self._room()
+            if not self._has_room:
+                await self._room()
             if self._tokens and message.calls:
                 who = await self._tokens.identify(self._token)
                 for call in message.calls:
@@ -104,9 +105,13 @@ class _Stream:
                 if given_up := self._running.pop(number, None):
                     given_up.cancel()
 
+    @property
+    def _has_room(self) -> bool:
+        return len(self._replies) < MOST_UNDER_WAY and self._replies_bytes < MOST_WAITING_BYTES
+
     async def _room(self) -> None:
         """Who takes no replies has no more made."""
-        while len(self._replies) >= MOST_UNDER_WAY or self._replies_bytes >= MOST_WAITING_BYTES:
+        while not self._has_room:
             self._sent.clear()
             await self._sent.wait()
 
@@ -118,10 +123,12 @@ class _Stream:
         elif len(self._running) > MOST_UNDER_WAY:
             _refuse(reply, grpc.StatusCode.UNAVAILABLE, f"{MOST_UNDER_WAY} calls of this stream are under way")
         else:
-            await self._room()  # what came in one message with this may have filled it
+            if not self._has_room:
+                await self._room()  # what came in one message with this may have filled it
             try:
                 made = await self._methods[kind][1](getattr(call, kind), _CONTEXT)
-                await self._room()  # many may have waited for the same thing: those that come later wait in turn
+                if not self._has_room:
+                    await self._room()  # many may have waited for the same thing: those that come later wait in turn
                 body = self._shared.bytes_of(kind, made)
                 if len(body) > _MOST_REPLY_BYTES:
                     _refuse(reply, grpc.StatusCode.UNIMPLEMENTED, "the reply is too large to come between others")

@@ -45,6 +45,7 @@ from tfquiver.service.coordinator.sessions.sessions import Sessions
 
 OFF = "off"  # of the flag: nobody decides but persons
 _LOOK_S, _MEASURE_S = 0.5, 1.0  # nodes say how their jobs read every second at most
+_MEASURED_PER_S = 500  # jobs: of a thousand all are heard of every four seconds, and looked at every two
 _AT_A_TIME = 32  # sessions
 MOST_ASKED_S = 4.0  # a command gives up after 5: who asks is told who keeps him waiting
 
@@ -113,7 +114,10 @@ class Replanning:
 
     async def run(self) -> None:
         """What is measured is looked at in time, however long a policy takes."""
-        await asyncio.gather(self._again(self.measure, _MEASURE_S), self._again(self.look, _LOOK_S))
+        await asyncio.gather(self._again(self.measure, self._measure_s), self._again(self.look, lambda: _LOOK_S))
+
+    def _measure_s(self) -> float:
+        return max(_MEASURE_S, len(self._read_by) / _MEASURED_PER_S)
 
     async def measure(self) -> None:
         """Who reads what, and who is to be probed, if the policy makes something of that."""
@@ -265,9 +269,9 @@ class Replanning:
         finally:
             self._asked_at = None
 
-    async def _again(self, step: Callable[[], Awaitable[None]], pause_s: float) -> None:
+    async def _again(self, step: Callable[[], Awaitable[None]], pause_s: Callable[[], float]) -> None:
         while True:
-            await asyncio.sleep(pause_s)
+            await asyncio.sleep(pause_s())
             try:
                 await step()
             except errors.TfquiverError as error:
