@@ -98,6 +98,39 @@ async def test_what_a_slow_disk_keeps_though_nobody_waits_any_more_is_waited_for
         assert len(node.disk) == 0
 
 
+@on_loop
+async def test_what_is_on_its_way_to_who_stands_in_for_a_full_owner_is_waited_for_and_the_rest_not_sent(
+    tmp_path: Path,
+) -> None:
+    """This node went on taking it for kept there: it was not read again when it was prefetched."""
+    begun, goes_on, sent = threading.Event(), threading.Event(), list[bytes]()
+
+    def stands_in(shard: VerifiedShard) -> bool:
+        sent.append(shard.hash)
+        begun.set()
+        return goes_on.wait(60)
+
+    bodies = [b"shard %d" % number for number in range(9)]
+    shards = [VerifiedShard.check(hashlib.sha256(body).digest(), body, "f") for body in bodies]
+    async with StoreNode(tmp_path / "cache") as node, asyncio.timeout(60):
+        handing_over = node.source._handing_over
+        handing_over._stands_in = stands_in
+        tasks = [handing_over.start(shard) for shard in shards]
+        await asyncio.to_thread(begun.wait, 60)
+        given_up = asyncio.ensure_future(node.source.give_up([shard.hash for shard in shards[:8]]))
+        while handing_over.under_way(shards[0].hash):
+            await asyncio.sleep(0.001)
+        assert not given_up.done()
+        again = handing_over.start(shards[1])  # it is prefetched again
+        goes_on.set()
+        await given_up
+        assert not any(node.source.is_handed_over(shard.hash) for shard in (shards[0], *shards[2:8]))
+        assert await again and await tasks[8]
+        assert {shards[1].hash, shards[8].hash} == handing_over._taken
+        assert set(sent) <= {shards[0].hash, shards[1].hash, shards[8].hash}, "but what the two threads were about"
+        assert not handing_over
+
+
 @pytest.mark.parametrize("cancelled", [True, False])
 @pytest.mark.parametrize("compressed", [False, True])
 @on_loop

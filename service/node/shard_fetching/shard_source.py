@@ -184,13 +184,13 @@ class ShardSource:
 
         Raises ResourceExhaustedError: the disk did not let all of them go.
         """
-        if taken := self._handing_over.all_taken():  # of millions it would hold the loop up for half a second
-            self._handing_over.forget(await asyncio.to_thread(_among, taken, hashes))
         if coming := self._unkept.getting() | self._fetcher.passing() | self._inserts.running():
             coming = await asyncio.to_thread(_among, coming, hashes)
             self._unkept.mark(coming)
             await self._fetcher.keep_none(coming)
             await self._inserts.still(coming)
+        if taken := self._handing_over.all_known():  # of millions it would hold the loop up for half a second
+            await self._handing_over.give_up(await asyncio.to_thread(_among, taken, hashes))
         if stay := await asyncio.to_thread(self._given_up, hashes):
             raise errors.ResourceExhaustedError(
                 f"node {self._node_id}: its disk does not let go of {many(stay, 'shard')}: is it read-only? Its log "
@@ -383,9 +383,9 @@ class ShardSource:
             if getting.is_given_up:
                 return
             handing = self._handing_over.start(shard)
-            if not await asyncio.shield(handing):
+            if not await asyncio.shield(handing) and not getting.is_given_up:
                 raise trouble
-        elif not await asyncio.shield(handing):
+        elif not await asyncio.shield(handing) and not getting.is_given_up:
             raise errors.ResourceExhaustedError(f"shard {ref.hash.hex()}: no node has room for it")
 
 

@@ -3,13 +3,20 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 
 from tfquiver.service.node.checked_shards_in_memory.verified import VerifiedShard
 
 _THREADS = 2
 _MOST = 32  # shards that wait to be handed over; what a reader brings beyond that is fetched again some day
+
+
+@dataclass(slots=True, eq=False)
+class _Offer:
+    shard: VerifiedShard
+    is_given_up: bool = False
 
 
 class HandingOver:
@@ -22,51 +29,75 @@ class HandingOver:
     def __init__(self, stands_in: Callable[[VerifiedShard], bool]) -> None:
         self._stands_in = stands_in
         self._taken: set[bytes] = set()
-        self._under_way: dict[bytes, asyncio.Task[bool]] = {}
+        self._under_way: dict[bytes, tuple[_Offer, asyncio.Task[bool]]] = {}
+        self._ending = 0  # that are given up, and not over yet
         self._pool = ThreadPoolExecutor(_THREADS, "hand-over")
 
     def __len__(self) -> int:
         """Those that are under way."""
-        return len(self._under_way)
+        return len(self._under_way) + self._ending
 
     @property
     def full(self) -> bool:
-        return len(self._under_way) >= _MOST
+        return len(self) >= _MOST
 
     def taken(self, hash: bytes) -> bool:
         """Whether another node took it, as far as is known."""
         return hash in self._taken
 
-    def all_taken(self) -> set[bytes]:
-        """That others have taken."""
-        return set(self._taken)
+    def all_known(self) -> set[bytes]:
+        """That others have taken, or are being offered."""
+        return self._taken | self._under_way.keys()
 
     def forget(self, hashes: Iterable[bytes]) -> None:
         """Nobody has them any more, or nobody is to."""
         if self._taken:
             self._taken.difference_update(hashes)
 
+    async def give_up(self, hashes: Collection[bytes]) -> None:
+        """As `forget`: what has not been sent yet is not, and what is on its way just now is waited for. Who is to have
+        one of these handed over later has it sent anew."""
+        self.forget(hashes)
+        ending = [self._under_way.pop(hash) for hash in hashes if hash in self._under_way]
+        for offer, _ in ending:
+            offer.is_given_up = True
+        self._ending += len(ending)
+        try:
+            if ending:
+                await asyncio.wait([task for _, task in ending])
+        finally:
+            self._ending -= len(ending)
+
     def under_way(self, hash: bytes) -> asyncio.Task[bool] | None:
-        return self._under_way.get(hash)
+        found = self._under_way.get(hash)
+        return found[1] if found else None
 
     def start(self, shard: VerifiedShard) -> asyncio.Task[bool]:
         """Without keeping readers waiting; whether one took it."""
-        task = self._under_way.get(shard.hash)
-        if task is None:
-            task = asyncio.get_running_loop().create_task(self._hand_over(shard))
-            self._under_way[shard.hash] = task
-            task.add_done_callback(lambda _: self._under_way.pop(shard.hash))
+        if task := self.under_way(shard.hash):
+            return task
+        offer = _Offer(shard)
+        task = asyncio.get_running_loop().create_task(self._hand_over(offer))
+        self._under_way[shard.hash] = offer, task
+        task.add_done_callback(lambda _: self._over(offer))
         return task
 
     async def close(self) -> None:
-        tasks = list(self._under_way.values())
+        tasks = [task for _, task in self._under_way.values()]
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
         self._pool.shutdown(wait=False, cancel_futures=True)  # closing the peers ends what is under way
 
-    async def _hand_over(self, shard: VerifiedShard) -> bool:
-        took = await asyncio.get_running_loop().run_in_executor(self._pool, self._stands_in, shard)
-        if took:
-            self._taken.add(shard.hash)
+    async def _hand_over(self, offer: _Offer) -> bool:
+        took = await asyncio.get_running_loop().run_in_executor(self._pool, self._take, offer)
+        if took and not offer.is_given_up:
+            self._taken.add(offer.shard.hash)
         return took
+
+    def _take(self, offer: _Offer) -> bool:
+        return not offer.is_given_up and self._stands_in(offer.shard)
+
+    def _over(self, offer: _Offer) -> None:
+        if not offer.is_given_up:  # else another one may be under way by now
+            del self._under_way[offer.shard.hash]
