@@ -69,3 +69,21 @@ async def test_none_comes_by_itself_and_afterwards_all_is_as_before() -> None:
         assert full, "without it there would have been some"
     finally:
         gc.callbacks.remove(count)
+
+
+@on_loop
+async def test_every_second_of_the_young_looks_at_what_the_one_before_has_left() -> None:
+    """Every eleventh had all to look at that came since the one before it, and held the loop up ten times as long."""
+    kinds = list[int]()
+
+    def count(phase: str, info: dict[str, Any]) -> None:
+        kinds.extend([info["generation"]] if phase == "start" else [])
+
+    with full_collections.now_and_then():
+        gc.callbacks.append(count)
+        try:
+            kept = [list[int]() for _ in range(20 * gc.get_threshold()[0])]
+        finally:
+            gc.callbacks.remove(count)
+    assert len(kept) and len(kinds) >= 10
+    assert kinds.count(1) >= len(kinds) // 3 and not kinds.count(2)
