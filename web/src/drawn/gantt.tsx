@@ -5,6 +5,7 @@ import { clock, many, percent } from "../words";
 
 const ROW = 18;
 const MOST_ROWS = 60;
+const LONGEST_NAME = 200; // of those in the past: the coordinator keeps no more of each (past/epochs.py)
 
 interface Props {
   epochs: Epoch[];
@@ -13,11 +14,23 @@ interface Props {
   onChoose: (job: string) => void;
 }
 
-/** The coordinator looks every ten seconds, and pages ask as seldom: what it has not seen yet is read from now on. */
+/** Of a name what the past has of it, which counts characters, not halves of them. */
+function kept(name: string): string {
+  return name.length > LONGEST_NAME ? [...name].slice(0, LONGEST_NAME).join("") : name;
+}
+
+function key({ job, dataset, epoch }: { job: string; dataset: string; epoch: number }): string {
+  return JSON.stringify([kept(job), kept(dataset), epoch]);
+}
+
+/** The coordinator looks every ten seconds, and pages ask as seldom: what it has not seen yet is read from now on. A
+ * job that reads now has its whole name in the past, too: it has one row, and is found by it. */
 export function withOpen(epochs: Epoch[], jobs: Job[], now_s: number): Epoch[] {
-  const known = new Set(epochs.map((one) => JSON.stringify([one.job, one.dataset, one.epoch])));
-  const open = jobs.filter((one) => one.readers > 0 && !known.has(JSON.stringify([one.job, one.dataset, one.epoch])));
-  return [...epochs, ...open.map(({ job, dataset, epoch, done }) => ({ job, dataset, epoch, done, began_s: now_s, ended_s: now_s }))];
+  const known = new Set(epochs.map(key));
+  const open = jobs.filter((one) => one.readers > 0 && !known.has(key(one)));
+  const whole = new Map(jobs.map(({ job }) => [kept(job), job]));
+  const past = epochs.map((one) => ({ ...one, job: whole.get(one.job) ?? one.job }));
+  return [...past, ...open.map(({ job, dataset, epoch, done }) => ({ job, dataset, epoch, done, began_s: now_s, ended_s: now_s }))];
 }
 
 /** When each job read which epoch; the jobs that read last first. */
