@@ -18,6 +18,7 @@ from pathlib import Path
 from absl import logging
 
 from tfquiver import errors
+from tfquiver.amounts import many
 from tfquiver.clock import Clock, SystemClock
 from tfquiver.logs import about
 from tfquiver.proto.tfquiver.v1.commit_log_pb2 import CommitRecord
@@ -226,7 +227,8 @@ class Coordinator:
         if records:
             self.caching.restored()
             self._log.start_compaction()
-            logging.info("restored %d sessions from %d records", len(list(self.sessions)), len(records))
+            found = many(len(list(self.sessions)), "session")
+            logging.info("restored %s from %s", found, many(len(records), "record"))
         loop = asyncio.get_running_loop()
         self._tasks.append(loop.create_task(self.caretaker.run()))
         self._tasks.append(loop.create_task(self.named.run()))

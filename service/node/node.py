@@ -114,7 +114,7 @@ class Node:
         await self._link.leave()
         left_s = max(0.0, give_up_s - self._loop.time())
         if left := await draining.finished(lambda: self._source.landing + self._peers_served(), left_s):
-            logging.warning("leaving with %d shards or peers' questions unfinished", left)
+            logging.warning("leaving while shards, or peers' questions, are unfinished: %d", left)
 
     async def stop(self) -> None:
         """In the opposite order of starting: readers first, so that their last acknowledgements find a coordinator."""

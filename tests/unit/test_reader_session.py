@@ -177,7 +177,7 @@ def test_draining_is_passed_on_under_the_same_sequence_and_void_when_more_was_se
     assert not any(isinstance(i, Lease) and i.draining for i in reader.draining(0))
     asked = lease_of(reader.draining(1))
     assert (asked.sequence, asked.draining) == (2, True)
-    with pytest.raises(errors.ProtocolError, match="only 1 were sent"):
+    with pytest.raises(errors.ProtocolError, match="after 2 shards of 1 that were sent"):
         reader.draining(2)
 
 

@@ -113,7 +113,7 @@ def test_messages_that_are_wrong_are_refused() -> None:
     for field, value, what in (
         ("draws", 0, "0 draws"),
         ("draws", 1 << 40, "1099511627776 draws"),
-        ("draws", 4, "not 16 bytes, which 4 draws need"),
+        ("draws", 4, "not the 16 bytes of 4 draws"),
         ("shards_zlib", b"no zlib at all", "not zlib data"),
     ):
         message = made.message()

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tfquiver import png
+from tfquiver.amounts import many
 from tfquiver.demo.report import DemoResult, RoundResult
 
 if TYPE_CHECKING:
@@ -33,7 +34,7 @@ def draw(result: DemoResult, path: Path) -> None:
     axes.margins(x=0.25)
     axes.spines[["top", "right"]].set_visible(False)
     axes.set_title(
-        f"Three Keras trials, {result.epochs} epochs each, of the same {data_mb:.1f} MB; the store gives "
+        f"Three Keras trials, {many(result.epochs, 'epoch')} each, of the same {data_mb:.1f} MB; the store gives "
         f"{result.bytes_per_s / _MB:.2f} MB/s.  Dots: an epoch of a trial is done",
         fontsize=10,
         loc="left",

@@ -8,6 +8,7 @@ from typing import Any
 from rich import box
 from rich.table import Table
 
+from tfquiver.amounts import many
 from tfquiver.testing.throttled_store import Traffic
 
 _BAR = 24
@@ -69,7 +70,8 @@ class DemoResult:
 def table(result: DemoResult) -> Table:
     """At most 80 columns wide: it is read in terminals and logs."""
     made = Table(
-        title=f"{result.records} digits ({_mb(result.dataset_bytes)} MB), {result.epochs} epochs, three trials at once",
+        title=f"{result.records} digits ({_mb(result.dataset_bytes)} MB), {many(result.epochs, 'epoch')}, "
+        "three trials at once",
         caption=f"the store gives {_mb(result.bytes_per_s)} MB/s in all; x data: bytes read / bytes of data",
         box=box.SIMPLE_HEAD,
         padding=(0, 0, 0, 1),

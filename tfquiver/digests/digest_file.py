@@ -15,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tfquiver import errors
+from tfquiver.amounts import many
 from tfquiver.digests import formats
 from tfquiver.digests.digest_ids import Columns
 from tfquiver.digests.file_entry import COMPRESSIONS, FileEntry
@@ -177,7 +178,7 @@ def _decode_file_table(table: bytes, where: str) -> tuple[FileEntry, ...]:
         raise _corrupt(where, "the file table is too short")
     (count,), position = _CRC.unpack_from(table), _CRC.size
     if count * _FILE.size > len(table):
-        raise _corrupt(where, f"the file table is too short for {count} files")
+        raise _corrupt(where, f"the file table is too short for {many(count, 'file')}")
     files: list[FileEntry] = []
     for _ in range(count):
         if position + _FILE.size > len(table):

@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tfquiver import errors
+from tfquiver.amounts import many
 from tfquiver.draws_and_weights.record_picks import RecordPicks, record_picks
 from tfquiver.plain_text import shortened
 from tfquiver.proto.tfquiver.v1 import types_pb2
@@ -40,7 +41,7 @@ class DrawnShards:
         packed = zlib.compress(steps.tobytes(), 1)
         if len(packed) > MOST_MESSAGE_BYTES:
             raise errors.InvalidArgumentError(
-                f"sampling scheme {shortened(self.scheme)}: {len(self.shards)} draws in an order that takes "
+                f"sampling scheme {shortened(self.scheme)}: {many(len(self.shards), 'draw')} in an order that takes "
                 f"{len(packed)} bytes; the limit is {MOST_MESSAGE_BYTES}"
             )
         return types_pb2.DrawnShards(
@@ -57,19 +58,19 @@ class DrawnShards:
 def drawn_shards(message: types_pb2.DrawnShards, shards: int) -> DrawnShards:
     """Of a data set of so many shards. Raises ProtocolError naming what is wrong."""
     if not 0 < message.draws <= MOST_DRAWS:
-        raise errors.ProtocolError(f"drawn: {message.draws} draws; it must be from 1 to {MOST_DRAWS}")
+        raise errors.ProtocolError(f"drawn: {many(message.draws, 'draw')}; it must be from 1 to {MOST_DRAWS}")
     size_bytes, decoder = 4 * message.draws, zlib.decompressobj()
     try:
         raw = decoder.decompress(message.shards_zlib, size_bytes + 1)
     except zlib.error as error:
         raise errors.ProtocolError(f"drawn.shards_zlib: not zlib data: {error}") from error
     if len(raw) != size_bytes or not decoder.eof:
-        raise errors.ProtocolError(f"drawn.shards_zlib: not {size_bytes} bytes, which {message.draws} draws need")
+        raise errors.ProtocolError(f"drawn.shards_zlib: not the {size_bytes} bytes of {many(message.draws, 'draw')}")
     numbers = np.cumsum(np.frombuffer(raw, "<i4"), dtype=np.int64)
     wrong = np.flatnonzero((numbers < 0) | (numbers >= shards))
     if len(wrong):
         raise errors.ProtocolError(
-            f"drawn: draw {wrong[0]} is of shard {numbers[wrong[0]]}; the data set has {shards} shards"
+            f"drawn: draw {wrong[0]} is of shard {numbers[wrong[0]]}; the data set has {many(shards, 'shard')}"
         )
     ends = tuple(message.stage_ends) or (message.draws,)
     if not are_stages(ends, message.draws) or (message.in_turn and len(ends) > 1):

@@ -17,6 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tfquiver import errors
+from tfquiver.amounts import many
 
 MAGIC, VERSION = b"TFQW", 1
 MOST_RECORDS = 1 << 28  # 1 GiB
@@ -53,7 +54,9 @@ def checked_values(name: str, given: npt.ArrayLike) -> Values:
             f"{name}: {array.dtype} of shape {list(array.shape)}; it must be numbers of shape [records]"
         )
     if not 0 < len(array) <= MOST_RECORDS:
-        raise errors.InvalidArgumentError(f"{name}: {len(array)} weights; there can be from 1 to {MOST_RECORDS}")
+        raise errors.InvalidArgumentError(
+            f"{name}: {many(len(array), 'weight')}; there can be from 1 to {MOST_RECORDS}"
+        )
     with np.errstate(over="ignore"):  # what is too large becomes infinite, and is found
         values = np.ascontiguousarray(array, "<f4")
     if values is given or values.base is not None:
@@ -96,7 +99,7 @@ def decoded(buffer: npt.NDArray[np.uint8], where: str) -> RecordWeights:
     """Checks every byte of `buffer`, of which the values are a view. Raises DataLossError naming what is damaged."""
     header = read_header(buffer[:HEADER_BYTES].tobytes(), where)
     if len(buffer) != header.all_bytes:
-        raise _damaged(where, f"{len(buffer)} bytes for {header.records} records")
+        raise _damaged(where, f"{many(len(buffer), 'byte')} for {many(header.records, 'record')}")
     values = buffer[HEADER_BYTES:].view("<f4")
     if hashlib.sha256(values.data).digest() != header.hashed:
         raise _damaged(where, "its weights do not have their hash")

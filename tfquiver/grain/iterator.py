@@ -11,6 +11,7 @@ from typing import Any
 import grain
 
 from tfquiver import errors
+from tfquiver.amounts import many
 from tfquiver.grain import state
 from tfquiver.grain.share import Share, beginning
 from tfquiver.reader.batch import Batch
@@ -60,9 +61,9 @@ class QuiverIterator(grain.DatasetIterator[Any]):
             self._empty += 1
             if self._empty > _MOST_EMPTY:
                 raise errors.InvalidArgumentError(
-                    f"{self} had no element in {_MOST_EMPTY} epochs: of {self._records.num_shards} shards it reads "
-                    "every one of its number, and its own are fewer than a batch, or none; read with fewer processes "
-                    "and workers, or cut smaller shards (first_use=)"
+                    f"{self} had no element in {_MOST_EMPTY} epochs: of {many(self._records.num_shards, 'shard')} it "
+                    "reads every one of its number, and its own are fewer than a batch, or none; read with fewer "
+                    "processes and workers, or cut smaller shards (first_use=)"
                 )
         raise StopIteration
 

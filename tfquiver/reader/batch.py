@@ -10,6 +10,8 @@ from typing import Any, overload
 import numpy as np
 import numpy.typing as npt
 
+from tfquiver.amounts import many
+
 
 class TfqBatch(ctypes.Structure):
     """As in ops/c_interface/batch.h."""
@@ -110,7 +112,7 @@ class Batch(Sequence[memoryview]):
         return np.asarray(_Span(self._memory, self._at(number), length, "|u1")).data
 
     def __repr__(self) -> str:
-        return f"Batch({len(self)} records, {self.nbytes} bytes)"
+        return f"Batch({many(len(self), 'record')}, {self.nbytes} bytes)"
 
     def _at(self, number: int) -> int:
         return int(self._pointers[number]) if len(self) else 0

@@ -16,6 +16,7 @@ from pathlib import Path
 from absl import logging
 
 from tfquiver import errors
+from tfquiver.amounts import many
 from tfquiver.rare_lines import every_n_seconds
 from tfquiver.roles_and_tokens.identity import EVERYBODY, Identity, Role, check_name, wrong_token
 
@@ -123,7 +124,7 @@ class TokenFile:
             stamp = self._look()
             if stamp != self._stamp:
                 self._identities, self._stamp = self._read(), stamp
-                logging.info("%s was read again: %d tokens", self._path, len(self._identities))
+                logging.info("%s was read again: %s", self._path, many(len(self._identities), "token"))
         except errors.InvalidArgumentError as error:
             every_n_seconds(logging.ERROR, "%s; the tokens of before stay", 60, error)
 

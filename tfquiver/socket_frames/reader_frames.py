@@ -9,6 +9,7 @@ import struct
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from tfquiver.amounts import many
 from tfquiver.errors import ProtocolError, TfquiverError, code_number
 from tfquiver.socket_frames import frame_header, greeting_frames, mount_frames, pick_frames, stream_frames
 from tfquiver.socket_frames.frame_fields import MAX_INDEXES as MAX_INDEXES
@@ -292,7 +293,7 @@ _READ.update(stream_frames.READ.items())
 
 def _indexes(shards: tuple[int, ...]) -> bytes:
     if len(shards) > MAX_INDEXES:
-        raise ProtocolError(f"{len(shards)} shards do not fit a frame (at most {MAX_INDEXES})")
+        raise ProtocolError(f"{many(len(shards), 'shard does', 'shards do')} not fit a frame (at most {MAX_INDEXES})")
     return struct.pack(f"<I{len(shards)}I", len(shards), *shards)
 
 

@@ -15,6 +15,7 @@ from pathlib import Path
 from absl import logging
 
 from tfquiver import errors
+from tfquiver.amounts import many
 from tfquiver.proto.tfquiver.v1.commit_log_pb2 import CommitRecord
 from tfquiver.service.coordinator.commit_log.log_file import LogFile, NewLog, framed
 from tfquiver.service.metrics.instruments import LOG_SYNC
@@ -109,7 +110,8 @@ class CommitLog:
         try:
             await self.synced()
         except errors.TfquiverError as error:
-            logging.error("commit log: %d records are lost: %s", self._appended - self._durable, error)
+            lost = many(self._appended - self._durable, "record is", "records are")
+            logging.error("commit log: %s lost: %s", lost, error)
         self._thread.shutdown()
         self._snapshot_thread.shutdown()
         self._file.close()

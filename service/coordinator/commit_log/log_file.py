@@ -23,6 +23,7 @@ from absl import logging
 from google.protobuf.message import DecodeError
 
 from tfquiver import durable, errors, version
+from tfquiver.amounts import many
 from tfquiver.proto.tfquiver.v1.commit_log_pb2 import CommitRecord
 
 MAGIC = b"TFQL"
@@ -256,9 +257,9 @@ class LogFile:
         except OSError as error:
             raise errors.from_os_error(error, str(aside)) from error
         logging.warning(
-            "%s: %d records are of a later version than tfquiver %s, and left out; with them it is kept as %s",
+            "%s: %s of a later version than tfquiver %s, and left out; with all it is kept as %s",
             self._path,
-            count,
+            many(count, "record is", "records are"),
             version.VERSION,
             aside.name,
         )

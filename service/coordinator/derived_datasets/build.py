@@ -89,7 +89,9 @@ def check(row: DerivedRow, records: npt.NDArray[np.uint32]) -> None:
         if len(part.hash) != HASH_BYTES:
             raise errors.InvalidArgumentError(f"{where}: a hash of {len(part.hash)} bytes; it has {HASH_BYTES}")
         if not part.records or not part.records * _FRAMING_BYTES <= part.length_bytes <= MOST_PART_BYTES:
-            raise errors.InvalidArgumentError(f"{where}: {part.length_bytes} bytes cannot be {part.records} records")
+            raise errors.InvalidArgumentError(
+                f"{where}: {part.length_bytes} bytes cannot be {many(part.records, 'record')}"
+            )
     made = sum(part.records for part in row.parts)
     if made != int(records[row.row]):
         raise errors.InvalidArgumentError(

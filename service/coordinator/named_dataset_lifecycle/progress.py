@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 
+from tfquiver.amounts import many
 from tfquiver.proto.tfquiver.v1 import named_datasets_pb2 as pb2
 
 # Invalid, not found, denied, precondition, out of range, data loss, unauthenticated: another node may do it; this one
@@ -56,7 +57,7 @@ class TaskProgress:
 
     def holds_back(self, evicting: int, now: float) -> bool:
         """Whether room is made first, by so many data sets. Nobody is asked before. They may be secret."""
-        which = "a data set is" if evicting == 1 else f"{evicting} data sets are"
+        which = "a data set is" if evicting == 1 else many(evicting, "data set is", "data sets are")
         self.held_back = f"room is made first: {which} being evicted" if evicting else ""
         if evicting:
             self.since_s = now

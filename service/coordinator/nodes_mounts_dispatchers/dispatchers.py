@@ -8,6 +8,7 @@ from collections.abc import Callable, Hashable, Iterable
 from dataclasses import dataclass, replace
 
 from tfquiver import errors
+from tfquiver.amounts import many
 from tfquiver.clock import Clock
 from tfquiver.proto.tfquiver.v1 import commit_log_pb2 as log_pb2
 from tfquiver.proto.tfquiver.v1.coordinator_pb2 import DispatcherInfo, LostDispatcher
@@ -82,7 +83,7 @@ class Dispatchers:
         workers = len(info.workers) + sum(len(other.workers) for other in others)
         if workers > MAX_WORKERS:
             raise errors.ResourceExhaustedError(
-                f"{workers} workers of {len(others) + 1} dispatchers: at most {MAX_WORKERS} are kept"
+                f"{many(workers, 'worker')} of {many(len(others) + 1, 'dispatcher')}: at most {MAX_WORKERS} are kept"
             )
         for worker in info.workers:
             worker.version = self._versions.get(worker.address, (0.0, ""))[1]

@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tfquiver import errors
+from tfquiver.amounts import many
 
 
 class Bitmap:
@@ -89,9 +90,10 @@ class Bitmap:
         except zlib.error as error:
             raise errors.InvalidArgumentError(f"done_bitmap: not zlib data: {error}") from error
         if len(raw) != len(bitmap._bytes) or not decoder.eof or decoder.unused_data:
-            raise errors.InvalidArgumentError(f"done_bitmap: not {len(bitmap._bytes)} bytes, which {size} shards need")
+            which = many(size, "shard needs", "shards need")
+            raise errors.InvalidArgumentError(f"done_bitmap: not {len(bitmap._bytes)} bytes, which {which}")
         if size % 8 and raw[-1] >> (size % 8):
-            raise errors.InvalidArgumentError(f"done_bitmap: bits are set beyond the last of {size} shards")
+            raise errors.InvalidArgumentError(f"done_bitmap: bits are set beyond the last of {many(size, 'shard')}")
         bitmap._bytes[:] = raw
         bitmap.count = int.from_bytes(raw, "little").bit_count()
         return bitmap

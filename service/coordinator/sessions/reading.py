@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Sequence, Set
 
 from tfquiver import errors
+from tfquiver.amounts import many
 from tfquiver.digests.digest import Digest
 from tfquiver.draws_and_weights import drawn_shards
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2 as pb2
@@ -123,8 +124,8 @@ class Reading:
         most_draws = request.most_draws or drawn_shards.MOST_DRAWS_EARLIER
         if joined.drawn.draws > most_draws:
             raise errors.InvalidArgumentError(
-                f"session {session_id} has {joined.drawn.draws} draws, and node {request.node_id} is too old for more "
-                f"than {most_draws}: start it again with this version"
+                f"session {session_id} has {many(joined.drawn.draws, 'draw')}, and node {request.node_id} is too old "
+                f"for more than {most_draws}: start it again with this version"
             )
         if joined.sampled and joined.settled_acked is None:  # else it gives nothing out any more
             await self._samplings.draws_of(joined)

@@ -17,6 +17,7 @@ import grpc
 from absl import logging
 
 from tfquiver import errors
+from tfquiver.amounts import many
 from tfquiver.grpc_plumbing import rpc
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2 as pb
 from tfquiver.proto.tfquiver.v1 import named_datasets_pb2, types_pb2
@@ -122,7 +123,9 @@ class CoordinatorLink(CoordinatorCalls):
                     await self._beaten.wait()
         except TimeoutError:
             logging.warning(
-                "coordinator %s does not say who is there: %d nodes are known", self.address, len(self._members)
+                "coordinator %s does not say who is there: %s known",
+                self.address,
+                many(len(self._members), "node is", "nodes are"),
             )
 
     async def connect(self) -> None:

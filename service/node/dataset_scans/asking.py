@@ -9,6 +9,7 @@ from typing import Any
 import grpc
 
 from tfquiver import errors
+from tfquiver.amounts import many
 from tfquiver.digests.file_entry import FileEntry
 from tfquiver.grpc_plumbing import rpc
 from tfquiver.listing.listing_terms import ListingTerms
@@ -72,4 +73,4 @@ class Asking:
             finally:
                 call.cancel()
         if left:
-            raise errors.ProtocolError(f"{what}: it ended with {left} of {len(files)} files to come")
+            raise errors.ProtocolError(f"{what}: it ended with {left} of {many(len(files), 'file')} to come")

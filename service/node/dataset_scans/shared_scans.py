@@ -15,6 +15,7 @@ from contextlib import aclosing
 from absl import logging
 
 from tfquiver import errors
+from tfquiver.amounts import many
 from tfquiver.digests.digest import Digest
 from tfquiver.digests.file_entry import FileEntry
 from tfquiver.listing.listing_terms import ListingTerms
@@ -80,7 +81,7 @@ class SharedScans:
         pool = await asyncio.to_thread(FilePool, files, known.left, self._node_id, others())
         shared = _Shared(self._scanner, self._asking, self._members, task_id, files, terms, progress, known, pool)
         call_bytes = max(1, min(_CALL_BYTES, self._share_bytes // _CALL_SHARE))
-        logging.info("data set %s: %d nodes may scan it", name, most + 1, extra=about(dataset=name))
+        logging.info("data set %s: %s may scan it", name, many(most + 1, "node"), extra=about(dataset=name))
         await shared.run(self._node_id, others, store_for, call_bytes, self._patience_s)
         by = ", ".join(f"{count} by {node_id}" for node_id, count in sorted(shared.files_by.items()))
         logging.info("data set %s: files scanned: %s", name, by or "none", extra=about(dataset=name))

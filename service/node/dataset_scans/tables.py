@@ -8,6 +8,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from tfquiver import errors
+from tfquiver.amounts import many
 from tfquiver.digests import formats
 from tfquiver.digests.file_entry import FileEntry
 from tfquiver.proto.tfquiver.v1 import node_pb2 as pb
@@ -73,7 +74,7 @@ class Tables:
         plain = found.compression == "none"
         most = entry.size_bytes // min(self._policy.min_bytes, SHARD_LIMIT_BYTES) + 1 if plain else _COMPRESSED_ROWS
         if self._shards + shards > most:
-            raise errors.ProtocolError(f"tables[{file}]: more than {most} shards")
+            raise errors.ProtocolError(f"tables[{file}]: more than {many(most, 'shard')}")
         if message.more and not shards:  # of these there might come any number
             raise errors.ProtocolError(f"tables[{file}]: a part without shards")
         rows = np.zeros(shards, ROW)

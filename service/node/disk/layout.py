@@ -11,6 +11,7 @@ from pathlib import Path
 from absl import logging
 
 from tfquiver import durable, errors
+from tfquiver.amounts import many
 from tfquiver.service.node.disk import entry
 
 _NAME = re.compile(r"[0-9a-f]{64}")
@@ -77,7 +78,9 @@ class Layout:
                         size_bytes = file.stat(follow_symlinks=False).st_size
                         yield bytes.fromhex(name), entry.disk_bytes(max(size_bytes, 1))
         if strangers:
-            logging.warning("%s: left alone %d files that are not entries", self.objects, strangers)
+            logging.warning(
+                "%s: left alone %s", self.objects, many(strangers, "file that is no entry", "files that are no entries")
+            )
 
 
 def _scan(directory: Path | os.DirEntry[str]) -> list[os.DirEntry[str]]:

@@ -8,6 +8,7 @@ import contextlib
 from absl import logging
 
 from tfquiver import errors
+from tfquiver.amounts import many
 from tfquiver.proto.tfquiver.v1 import node_pb2
 from tfquiver.service.node.checked_shards_in_memory.hot import HotSet
 from tfquiver.service.node.disk.disk_cache import DiskCache
@@ -21,7 +22,7 @@ async def clear(disk: DiskCache, source: ShardSource, hot: HotSet) -> node_pb2.C
         await source.give_up(hashes)
     await asyncio.to_thread(hot.keep_only, lambda hash: False)
     left = sum(hash in disk for hash in hashes)
-    logging.info("cleared on demand: %d entries; the disk keeps %d", len(hashes) - left, left)
+    logging.info("cleared on demand: %s; the disk keeps %d", many(len(hashes) - left, "entry", "entries"), left)
     return node_pb2.ClearReply(
         entries=len(hashes) - left, bytes=max(before_bytes - disk.used_bytes, 0), left=left
     )  # fmt: skip

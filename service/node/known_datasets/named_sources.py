@@ -8,6 +8,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 
 from tfquiver import errors
+from tfquiver.amounts import many
 from tfquiver.digests.digest import Digest
 from tfquiver.digests.file_entry import FileEntry
 from tfquiver.listing import listing
@@ -54,7 +55,9 @@ class NamedSources:
         way = await asyncio.to_thread(self._access.way, task.credentials, task.name)
         files = await asyncio.get_running_loop().run_in_executor(self._threads, _listed, list(task.sources), way)
         if len(files) > MAX_FILES:
-            raise errors.InvalidArgumentError(f"sources: {len(files)} files; at most {MAX_FILES} make a data set")
+            raise errors.InvalidArgumentError(
+                f"sources: {many(len(files), 'file')}; at most {MAX_FILES} make a data set"
+            )
         terms = ListingTerms(policy, await asyncio.to_thread(way.place, [file.uri for file in files]))
         key = await asyncio.to_thread(terms.key, files)
         if (found := await self._scans.found(terms, key)) is not None:

@@ -16,6 +16,7 @@ import numpy.typing as npt
 from absl import logging
 
 from tfquiver import errors
+from tfquiver.amounts import many
 from tfquiver.clock import Clock, SystemClock
 from tfquiver.digests.digest import Digest
 from tfquiver.hash_prefixes_and_sorted_numbers import prefixes
@@ -374,6 +375,6 @@ def _masks(held: Sequence[bytes], count: int) -> npt.NDArray[np.bool_]:
     """Shape [nodes, count]. Raises ProtocolError."""
     for bits in held:
         if len(bits) != (count + 7) // 8:
-            raise errors.ProtocolError(f"held: {len(bits)} bytes of bits for {count} shards")
+            raise errors.ProtocolError(f"held: {many(len(bits), 'byte')} of bits for {many(count, 'shard')}")
     rows = np.frombuffer(b"".join(held), np.uint8).reshape(len(held), -1)
     return np.unpackbits(rows, axis=1, bitorder="little", count=count).view(np.bool_)

@@ -244,7 +244,7 @@ class ReaderSession:
     def draining(self, shards_received: int) -> list[Instruction]:
         """Void when more was sent since: the reader will say it again when that, too, has been emitted."""
         if shards_received > self.sent_frames:
-            raise ProtocolError(f"DRAINING after {shards_received} shards, but only {self.sent_frames} were sent")
+            raise ProtocolError(f"DRAINING after {many(shards_received, 'shard')} of {self.sent_frames} that were sent")
         if shards_received == self.sent_frames:
             self._drained = True
         return self._advance()

@@ -11,6 +11,7 @@ from typing import Any
 from absl import logging
 
 from tfquiver import errors
+from tfquiver.amounts import many
 from tfquiver.digests import formats
 from tfquiver.digests.digest import Digest
 from tfquiver.draws_and_weights.drawn_shards import KEY_MARK, MOST_DRAWS, drawn_shards
@@ -228,7 +229,7 @@ class ReaderShell:
             drawn = await asyncio.to_thread(drawn_shards, reply.drawn, digest.num_shards)
         self._shards = shards = NumberedShards(digest, drawn)
         if reply.shards != shards.count:
-            raise errors.ProtocolError(f"{reply.shards} shards in the session, {shards.count} in the digest")
+            raise errors.ProtocolError(f"{many(reply.shards, 'shard')} in the session, {shards.count} in the digest")
         if self._closing:
             return
         self._session = session = ReaderSession(

@@ -18,6 +18,7 @@ import numpy.typing as npt
 from absl import logging
 
 from tfquiver import errors
+from tfquiver.amounts import many
 from tfquiver.hash_prefixes_and_sorted_numbers.prefixes import Prefixes, of_hashes
 from tfquiver.rare_lines import every_n_seconds
 from tfquiver.service.node.removed_and_leftover_data.placed_log import PlacedLog
@@ -115,7 +116,9 @@ class Leftovers:
             await self._give_up(part)
             await asyncio.to_thread(self._log.settle, part)
         if hashes:
-            logging.info("%d shards that scans have left are no data set's: they go", len(hashes))
+            logging.info(
+                "%s of what scans have left: no data set has them", many(len(hashes), "shard goes", "shards go")
+            )
 
     async def _unnamed_here(self, hashes: list[bytes]) -> list[bytes]:
         """Those that no digest of this node names; the others are settled."""

@@ -20,6 +20,7 @@ from pathlib import Path
 from absl import logging
 
 from tfquiver import durable
+from tfquiver.amounts import many
 from tfquiver.rare_lines import every_n_seconds
 
 MAX_NOTED = 1 << 20
@@ -73,8 +74,8 @@ class PlacedLog:
         """Whether it is noted now. Under the lock."""
         if len(self._noted) >= self._max_noted:
             every_n_seconds(
-                logging.WARNING, "%s: %d shards of scans are noted: others stay if their scan fails", 600,
-                self._path, self._max_noted,
+                logging.WARNING, "%s: %s noted: others stay if their scan fails", 600,
+                self._path, many(self._max_noted, "shard of scans is", "shards of scans are"),
             )  # fmt: skip
             return False
         self._noted[hash], self._waiting[hash] = self._steady_s(), _record(hash, self._now_s())

@@ -14,6 +14,7 @@ import numpy.typing as npt
 from absl import logging
 
 from tfquiver import errors
+from tfquiver.amounts import many
 from tfquiver.digests.digest import Digest
 from tfquiver.logs import about
 from tfquiver.service.node.removed_and_leftover_data.other_digests import OtherDigests
@@ -119,7 +120,8 @@ class Removals:
                     alone = await asyncio.to_thread(_hashes, digests, chosen)
                     await self._give_up(alone)
                     names = ", ".join(repr(digest.name) for digest in digests[:_NAMED])
-                    logging.info("%d data sets were removed (%s): %d shards go", len(digests), names, len(alone))
+                    were = many(len(digests), "data set was", "data sets were")
+                    logging.info("%s removed (%s): %s", were, names, many(len(alone), "shard goes", "shards go"))
                 for done in batch:
                     await self._drop(done)
                 if alone:  # who read them by force until their digests went has had some fetched again

@@ -10,6 +10,7 @@ from typing import Protocol
 from absl import logging
 
 from tfquiver import errors
+from tfquiver.amounts import many
 from tfquiver.service.node.shared_batches.one_pass import Answer, OnePass, Sum
 from tfquiver.service.node.shared_batches.spill_files import SpillFiles
 from tfquiver.service.node.shared_batches.window import Delete, Forget, InMemory, Spill, Step, Window
@@ -303,7 +304,8 @@ class Streams:
         memory_bytes = min(window_bytes, (MOST_MEMORY_BYTES - self._memory_bytes) // 2)  # others come, too
         if len(self._streams) >= MOST_STREAMS or memory_bytes < LEAST_WINDOW_BYTES:
             raise errors.ResourceExhaustedError(
-                f"stream {name!r}: {len(self._streams)} streams have {self._memory_bytes} bytes of windows already"
+                f"stream {name!r}: {many(len(self._streams), 'stream has', 'streams have')} {self._memory_bytes} "
+                "bytes of windows already"
             )
         disk_bytes = min(spill_bytes, max(0, self._files.limit_bytes - self._disk_bytes) // 2)
         window = Window(memory_bytes, disk_bytes)

@@ -7,6 +7,7 @@ from dataclasses import asdict, fields
 from typing import Any
 
 from tfquiver import errors
+from tfquiver.amounts import many
 from tfquiver.plain_text import shortened
 from tfquiver.service.sim.workloads.fields import LONGEST_NAME, Fields, is_name
 from tfquiver.service.sim.workloads.traces import TraceShape, expected_jobs, generate
@@ -142,8 +143,8 @@ def _generated(data: object, where: str, accelerators: int) -> tuple[Workload, i
     )
     seed = asked.integer("seed", 0, _MOST_SEED, 1)
     # Before any is made: of a slip in a unit it would be more than a machine's memory has room for.
-    if (many := expected_jobs(shape)) > MOST_JOBS:
-        what = f"about {many:,.0f} jobs of {accelerators} accelerators; at most {MOST_JOBS:,}"
+    if (jobs := expected_jobs(shape)) > MOST_JOBS:
+        what = f"about {jobs:,.0f} jobs of {many(accelerators, 'accelerator')}; at most {MOST_JOBS:,}"
         raise errors.InvalidArgumentError(f"{where}: this makes {what}: change weeks or load")
     made = generate(shape, seed)
     if not made.jobs:

@@ -11,6 +11,7 @@ from typing import Any
 from rich.filesize import decimal
 
 from tfquiver import errors
+from tfquiver.amounts import many
 from tfquiver.cli import calls
 from tfquiver.cli.sim_plan_trace import reading_jobs
 from tfquiver.cluster_address.service_name import coordinator_address
@@ -67,7 +68,9 @@ def ask(where: str, token: str, each_epochs: float) -> tuple[Scenario, Workload,
         stub: Any = coordinator_pb2_grpc.CoordinatorStub(channel)
         cluster = reading_jobs.Asking(stub, token, f"coordinator {address}").ask(GONE_S)
     workload, store = as_now(cluster.seen, each_epochs), _store_bytes_per_s(cluster, token)
-    assumed = f"assumed: {each_epochs:g} epochs each from now on, an empty cache; " + (
+    epochs = int(each_epochs) if each_epochs == int(each_epochs) else each_epochs
+    epochs = int(each_epochs) if each_epochs == int(each_epochs) else each_epochs
+    assumed = f"assumed: {many(epochs, 'epoch')} each from now on, an empty cache; " + (
         f"a store of {decimal(int(store))}/s, which it gives now while jobs wait (--store says otherwise)"
         if store < inf
         else "a store without limit, for no job waits for it now (--store says otherwise)"

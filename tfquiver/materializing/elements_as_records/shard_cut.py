@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from tfquiver import errors
+from tfquiver.amounts import many
 from tfquiver.scanning import tfrecord
 
 MOST_PART_BYTES = 8 << 20  # of several records
@@ -48,7 +49,9 @@ def payloads(data: bytes, records: int, where: str) -> list[bytes]:
         found.append(data[at + tfrecord.HEADER_BYTES : end])
         at = end + tfrecord.FOOTER_BYTES
     if at != len(data) or len(found) != records:
-        raise errors.DataLossError(f"{where}: {len(found)} records in {at} bytes; the digest says {records}")
+        raise errors.DataLossError(
+            f"{where}: {many(len(found), 'record')} in {many(at, 'byte')}; the digest says {records}"
+        )
     return found
 
 

@@ -9,6 +9,7 @@ from queue import SimpleQueue
 from typing import Generic, TypeVar
 
 from tfquiver import errors
+from tfquiver.amounts import many
 
 T = TypeVar("T")
 _MAX_HUNG = 256  # each holds a thread, which nothing can end
@@ -39,7 +40,8 @@ class Patience:
                 self._late[of] = late
             if len(late) >= self._max_hung:
                 raise errors.UnavailableError(
-                    f"{what}: {len(late)} calls before it hang: is the file system or store behind it alive?"
+                    f"{what}: {many(len(late), 'call before it hangs', 'calls before it hang')}: is the file "
+                    "system or store behind it alive?"
                 )
         outcome: _Outcome[T] = _Outcome()
         thread = _ran(lambda: outcome.run(call), deadline_s)

@@ -13,6 +13,7 @@ from dataclasses import asdict, replace
 from typing import Any
 
 from tfquiver import errors
+from tfquiver.amounts import many
 from tfquiver.clock import Clock
 from tfquiver.plain_text import shortened
 from tfquiver.service.coordinator.dataset_caching.caching import Caching
@@ -86,7 +87,8 @@ class Explaining:
         if len(full) > 1:
             digits = [one.rpartition(" ")[2] for one in full]  # all else of them is the same
             raise errors.InvalidArgumentError(
-                f"name: {len(full)} data sets have that name: add a space and one of {_some(digits)}"
+                f"name: {many(len(full), 'data set has', 'data sets have')} that name: add a space and one of "
+                f"{_some(digits)}"
             )
         if not full:
             return self._explain_finished(name, owns, [*jobs, *datasets])

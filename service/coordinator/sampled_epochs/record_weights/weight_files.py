@@ -21,6 +21,7 @@ from pathlib import Path
 from absl import logging
 
 from tfquiver import durable, errors
+from tfquiver.amounts import many
 from tfquiver.digests.digest import Digest
 from tfquiver.draws_and_weights import record_weights
 from tfquiver.draws_and_weights.record_weights import HEADER_BYTES, RecordWeights
@@ -148,9 +149,9 @@ class WeightFiles:
         used_bytes = sum(self._files[one].size_bytes for one in in_use)
         if used_bytes + size_bytes > self._most_bytes or len(in_use) >= self._most_files:
             raise errors.ResourceExhaustedError(
-                f"{len(in_use)} weights of {used_bytes} bytes are in use by sessions and by jobs between two epochs, "
-                f"and {size_bytes} more do not fit into {self._most_bytes} and {self._most_files} files: try again "
-                "when one of these has ended"
+                f"{many(len(in_use), 'file')} of weights, {used_bytes} bytes, are in use by sessions and by jobs "
+                f"between two epochs, and {size_bytes} more do not fit into {self._most_bytes} and "
+                f"{many(self._most_files, 'file')}: try again when one of these has ended"
             )
         return in_use
 

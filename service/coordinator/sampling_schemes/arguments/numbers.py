@@ -7,6 +7,7 @@ from collections.abc import Iterable
 import numpy as np
 import numpy.typing as npt
 
+from tfquiver.amounts import many
 from tfquiver.draws_and_weights.drawn_shards import MOST_DRAWS
 
 _MOST = 1e300
@@ -28,8 +29,8 @@ def checked_draws(count: int) -> int:
 
 def too_many_draws(count: int) -> str:
     return (
-        f"{count} draws; an epoch has 1 to {MOST_DRAWS}: draw fewer (a smaller epoch_share=, or copies= with weights "
-        "of records), or cut larger shards (FirstUse(cut=))"
+        f"{many(count, 'draw')}; an epoch has 1 to {MOST_DRAWS}: draw fewer (a smaller epoch_share=, or copies= with "
+        "weights of records), or cut larger shards (FirstUse(cut=))"
     )
 
 

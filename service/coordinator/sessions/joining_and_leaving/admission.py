@@ -7,6 +7,7 @@ import random
 from dataclasses import dataclass
 
 from tfquiver import errors
+from tfquiver.amounts import many
 from tfquiver.draws_and_weights.drawn_shards import KEY_MARK
 from tfquiver.proto.tfquiver.v1 import commit_log_pb2 as log_pb2
 from tfquiver.proto.tfquiver.v1 import types_pb2
@@ -213,7 +214,7 @@ class Admission:
         """
         unread = [session for session in self._book if not session.readers]
         if not unread:
-            raise errors.ResourceExhaustedError(f"{len(self._book)} sessions are open already")
+            raise errors.ResourceExhaustedError(f"{many(len(self._book), 'session is', 'sessions are')} open already")
         some = 1 + self._decisions.limits.max_sessions // _FORGOTTEN_AT_ONCE
         for session in heapq.nsmallest(some, unread, key=lambda s: (not s.ended, s.last_used, s.number)):
             self._decisions.forget(session)

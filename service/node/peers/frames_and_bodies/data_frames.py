@@ -11,6 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from tfquiver import errors
+from tfquiver.amounts import many
 from tfquiver.errors import ProtocolError, TfquiverError
 from tfquiver.service.node.disk import entry
 from tfquiver.service.node.shard_fetching import reach
@@ -143,7 +144,7 @@ def _get_within(fields: Fields) -> GetWithin:
 def _wants(fields: Fields) -> tuple[tuple[int, bytes], ...]:
     count = fields.u32("n")
     if not 1 <= count <= MAX_ITEMS:
-        raise ProtocolError(f"{fields.frame} frame: {count} shards asked for; 1 to {MAX_ITEMS} can be")
+        raise ProtocolError(f"{fields.frame} frame: {many(count, 'shard')} asked for; 1 to {MAX_ITEMS} can be")
     return tuple((fields.u32("shard"), fields.id("hash")) for _ in range(count))
 
 

@@ -12,6 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 from absl import logging
 
 from tfquiver import errors
+from tfquiver.amounts import many
 from tfquiver.digests.digest import Digest
 from tfquiver.grpc_plumbing import addresses
 from tfquiver.rare_lines import every_n_seconds
@@ -112,7 +113,8 @@ class DataPort:
         """For a connection from there. A peer whose idle connection is closed makes another when it needs one."""
         idle = to_give_way(self._connections)
         every_n_seconds(
-            logging.WARNING, "data port: %d connections; for one from %s, %s", 10, len(self._connections), address,
+            logging.WARNING, "data port: %s; for one from %s, %s", 10,
+            many(len(self._connections), "connection"), address,
             f"an idle one from {idle.address} is closed" if idle else "there is no place: all are busy",
         )  # fmt: skip
         if idle is None:
