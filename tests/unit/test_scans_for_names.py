@@ -98,3 +98,54 @@ async def test_what_trainers_wait_for_as_well_is_of_no_task() -> None:
         outside.may_end.set()
         await scan.task
         assert outside.task_ids == [""]
+
+
+@on_loop
+async def test_who_asks_while_a_scan_that_nobody_wants_any_more_ends_has_it_scanned() -> None:
+    """He was given the one that ended with nothing: a task of a data set with a name was never over then."""
+    outside, ends = Outside(), asyncio.Event()
+
+    async def slowly(*_: object) -> Digest:
+        try:
+            await asyncio.Event().wait()
+        finally:
+            await ends.wait()  # threads that read files
+        raise NotImplementedError
+
+    outside.scans._scanner = slowly
+    first = outside.begun("life/1")
+    await asyncio.sleep(0)
+    outside.scans.left(first)
+    await asyncio.sleep(0)
+    assert not first.task.done()
+    outside.scans._scanner = outside.scan
+    key = node_pb2.EnsureDatasetRequest(listing_key=b"k" * 32)
+    assert outside.scans.under_way(key) is None
+    second = outside.begun("life of another name/1")
+    ends.set()
+    await asyncio.wait([first.task])
+    assert first.task.cancelled() and outside.scans.under_way(key) is second
+    outside.may_end.set()
+    assert (await second.task).digest_id == DIGEST.digest_id
+    assert outside.task_ids == ["life of another name/1"] and not outside.scans.busy
+
+
+@on_loop
+async def test_a_node_that_stops_waits_for_scans_that_nobody_wants_any_more() -> None:
+    outside, ended = Outside(), False
+
+    async def slowly(*_: object) -> Digest:
+        nonlocal ended
+        try:
+            await asyncio.Event().wait()
+        finally:
+            await asyncio.sleep(0.01)
+            ended = True
+        raise NotImplementedError
+
+    outside.scans._scanner = slowly
+    scan = outside.begun("life/1")
+    await asyncio.sleep(0)
+    outside.scans.left(scan)
+    await outside.scans.stop()
+    assert ended

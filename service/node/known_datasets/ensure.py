@@ -80,10 +80,11 @@ class DatasetScans:
     ) -> None:
         self._link, self._digests, self._scanner, self._store_for = link, digests, scanner, store_for
         self._under_way: dict[bytes, Scan] = {}
+        self._ending: set[Scan] = set()  # that nobody wants any more
 
     @property
     def busy(self) -> bool:
-        return bool(self._under_way)
+        return bool(self._under_way or self._ending)
 
     def works(self) -> list[node_pb2.Work]:
         """Those under way, for people."""
@@ -92,7 +93,7 @@ class DatasetScans:
                 kind=node_pb2.WORK_KIND_SCAN, name=scan.name, done_bytes=scan.done_bytes,
                 total_bytes=scan.total_bytes, trouble=scan.trouble,
             )
-            for scan in self._under_way.values()
+            for scan in (*self._under_way.values(), *self._ending)
         ]  # fmt: skip
 
     def under_way(self, header: node_pb2.EnsureDatasetRequest) -> Scan | None:
@@ -140,25 +141,28 @@ class DatasetScans:
         """
         scan = self._under_way.get(key)
         if scan is None:
-            if len(self._under_way) >= _MAX_SCANS:
+            if len(self._under_way) + len(self._ending) >= _MAX_SCANS:
                 raise errors.UnavailableError(f"{_MAX_SCANS} data sets are being scanned: try again later")
             scan = self._under_way[key] = Scan(total_bytes(files), name)
             with telling(dataset=name, alone=True):
                 scan.task = asyncio.get_running_loop().create_task(
                     self._scan(scan, name, files, terms, key, store_for, scanner or self._scanner)
                 )
-                scan.task.add_done_callback(lambda task: self._done(key, task))
+                scan.task.add_done_callback(lambda task: self._done(key, scan, task))
         scan.joined(task_id)
         return scan
 
     def left(self, scan: Scan) -> None:
-        """One who waited for it does not want it any more. Those who have joined without a name go on waiting."""
+        """One who waited for it does not want it any more. Those who have joined without a name go on waiting. Who asks
+        for what ends has it scanned anew: that one gives nothing any more."""
         scan.waiting -= 1
-        if not scan.waiting:
+        if not scan.waiting and not scan.task.done():
             scan.task.cancel()
+            self._ending.add(scan)
+            self._under_way = {key: other for key, other in self._under_way.items() if other is not scan}
 
     async def stop(self) -> None:
-        tasks = [scan.task for scan in self._under_way.values()]
+        tasks = [scan.task for scan in (*self._under_way.values(), *self._ending)]
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
@@ -199,8 +203,10 @@ class DatasetScans:
         )
         return False
 
-    def _done(self, key: bytes, task: asyncio.Task[types_pb2.Dataset]) -> None:
-        del self._under_way[key]
+    def _done(self, key: bytes, scan: Scan, task: asyncio.Task[types_pb2.Dataset]) -> None:
+        self._ending.discard(scan)
+        if self._under_way.get(key) is scan:
+            del self._under_way[key]
         if not task.cancelled() and (error := task.exception()):  # whoever asked may have gone
             logging.warning("scan: %s", error)
 
