@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
-from collections.abc import Iterator, Mapping, Sequence
+import threading
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import hypothesis.strategies as st
 import numpy as np
@@ -15,6 +18,8 @@ from hypothesis import given
 from tests.support.aio import on_loop
 from tests.support.digests import digest_of
 from tfquiver.hash_prefixes_and_sorted_numbers.prefixes import Prefixes, of_hashes, strike
+from tfquiver.service.node.checked_shards_in_memory.verified import VerifiedShard
+from tfquiver.service.node.disk.disk_cache import DiskCache
 from tfquiver.service.node.removed_and_leftover_data.leftovers import KEPT_S, Leftovers
 from tfquiver.service.node.removed_and_leftover_data.placed_log import PlacedLog
 
@@ -210,3 +215,48 @@ def test_striking_finds_each_that_is_named(count: int) -> None:
     named = HASHES[8 - count : 8] + NOBODYS
     strike(struck, ordered, digest_of(named).hashes)
     assert set(ordered[struck].tolist()) == set(of_hashes(HASHES[8 - count : 8]).tolist())
+
+
+@on_loop
+async def test_what_a_slow_disk_takes_more_than_a_minute_to_keep_is_known_of_all_the_same(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It does not stand for so long, and is taken for gone; if its scan comes to nothing it would stay for good."""
+    node, begun, goes_on, insert = Node(tmp_path), threading.Event(), threading.Event(), DiskCache.insert
+    disk = DiskCache(tmp_path / "disk", 1 << 30)
+    disk.on_placed = node.log.note
+    body = b"body"
+    shard = VerifiedShard.check(hashlib.sha256(body).digest(), body, "f")
+    node.left._is_here = disk.__contains__
+
+    def slowly(self: DiskCache, *arguments: Any) -> None:
+        begun.set()
+        goes_on.wait(60)
+        insert(self, *arguments)
+
+    monkeypatch.setattr(DiskCache, "insert", slowly)
+    placing = asyncio.create_task(asyncio.to_thread(disk.insert_placed, shard))
+    await asyncio.to_thread(begun.wait, 60)
+    node.now_s += 61
+    await node.left.look()
+    goes_on.set()
+    await placing
+    assert shard.hash in disk and shard.hash in node.log.noted()
+    node.log.close()
+
+
+@on_loop
+async def test_what_comes_to_stand_while_it_is_taken_for_gone_is_known_of(tmp_path: Path) -> None:
+    node = Node(tmp_path)
+    node.disk.remove(NOBODYS[0])
+    node.now_s += 61
+    settle = node.log.settle
+
+    def lands(hashes: Iterable[bytes]) -> None:
+        node.disk.add(NOBODYS[0])  # and it is noted still
+        settle(hashes)
+
+    node.log.settle = lands  # type: ignore[method-assign]
+    await node.left.look()
+    assert NOBODYS[0] in node.log.noted()
+    node.log.close()

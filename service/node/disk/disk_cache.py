@@ -174,9 +174,12 @@ class DiskCache:
 
     def insert_placed(self, shard: VerifiedShard, why: Why = Why.ASKED) -> None:
         """As `insert`, of one that came by, as a scan's do: there may be no data set yet that names it."""
-        if shard.hash not in self:
+        comes = shard.hash not in self
+        if comes:
             self.on_placed(shard.hash)
         self.insert(shard, why)
+        if comes and shard.hash in self:  # if that took so long that it was taken for gone
+            self.on_placed(shard.hash)
 
     def insert(self, shard: VerifiedShard, why: Why = Why.ASKED) -> None:
         """Stores a shard, unless it is here already, or not to be kept (see `wanted`). May wait for the disk.

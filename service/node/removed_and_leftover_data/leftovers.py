@@ -96,7 +96,10 @@ class Leftovers:
         """Settles what does not stand, unless it may be on its way just now. For a thread: there may be a million."""
         left = [hash for hash in noted if self._is_here(hash)]
         too_old_s = self._steady_s() - _LATE_S
-        self._log.settle(hash for hash in noted.keys() - set(left) if noted[hash] < too_old_s)
+        gone = [hash for hash in noted.keys() - set(left) if noted[hash] < too_old_s]
+        self._log.settle(gone)
+        for hash in filter(self._is_here, gone):  # it has come since it was looked for
+            self._log.note(hash)
         return left
 
     def _due(self, asked: Sequence[bytes], bits: bytes, noted: Mapping[bytes, float]) -> list[bytes]:
