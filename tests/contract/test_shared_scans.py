@@ -379,6 +379,24 @@ async def test_a_node_helps_with_what_its_own_orders_say(
     await other.scanner.close()
 
 
+@on_loop
+async def test_a_source_behind_a_symbolic_link_is_what_the_disk_says(files: list[FileEntry], tmp_path: Path) -> None:
+    """`..` behind it is above where it leads, as for who has listed the files."""
+    (tmp_path / "away").mkdir()
+    (tmp_path / "away" / "link").symlink_to(tmp_path / "data")
+    source = str(tmp_path / "away" / "link" / ".." / "data" / "part-*")
+    listed = listing.expand(source)
+    assert [one.uri for one in listed] == [one.uri for one in files]
+    other = Node(tmp_path, "peer")
+    helping = Helping(other.scanner, NamedAccess())
+    helping.ordered([task(files, sources=[source])])
+    asked = [types_pb2.FileInfo(uri=one.uri, size_bytes=one.size_bytes, generation=one.generation) for one in listed]
+    request = pb.ScanFilesRequest(task_id="t/1", node_id="host", terms=TERMS.message(), files=asked)
+    found = {table.file async for reply in helping.scan(request) for table in reply.tables}
+    assert found == set(range(FILES))
+    await other.scanner.close()
+
+
 def test_known_files_are_not_gone_through_on_the_loop(files: list[FileEntry], expected: Digest, tmp_path: Path) -> None:
     """Of a million that took seconds, in which the node served nobody. Only this thread's steps are counted."""
     found = []

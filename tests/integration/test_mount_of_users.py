@@ -116,6 +116,26 @@ def test_a_mount_that_is_refused_all_the_same_is_told_in_a_line(tmp_path: Path, 
         end_daemons(tmp_path / "cache")
 
 
+def test_nothing_is_mounted_when_the_command_that_asked_is_gone(tmp_path: Path, source: Path) -> None:
+    """Killed while its process began: whoever gives the command again would find a mount there that nobody knows of.
+    That it is not even tried is seen where it could not."""
+    (tmp_path / "mnt").mkdir()
+    mount = command("mount", "--foreground", "--tell", f"--cache_dir={tmp_path / 'cache'}", "--format=bytes",
+                    f"{source}/*", tmp_path / "mnt")  # fmt: skip
+    unable = ["setpriv", "--bounding-set=-sys_admin", "--inh-caps=-sys_admin"]
+    try:
+        for _ in range(2):  # scanned on the way, and known already: then there is nothing else to be told
+            reads, writes = os.pipe()
+            os.close(reads)
+            done = warm.run([*unable, *mount], stdout=writes, stderr=subprocess.PIPE, text=True, timeout=120)
+            os.close(writes)
+            assert done.returncode
+            assert "the command that started this was stopped" in done.stderr
+            assert "fuse_session_mount" not in done.stderr
+    finally:
+        end_daemons(tmp_path / "cache")
+
+
 def test_the_rule_is_read_as_fusermount_reads_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     conf = tmp_path / "fuse.conf"
     monkeypatch.setattr(mount_points, "FUSE_CONF", conf)

@@ -68,17 +68,19 @@ def test_there_are_pages() -> None:
 
 @pytest.mark.parametrize("path", PAGES, ids=lambda path: path.stem)
 def test_a_page_does_what_it_says(tmp_path: Path, path: Path, cluster: dict[str, str]) -> None:
-    for module in page_blocks.NEEDS.findall(path.read_text()):
+    needed = page_blocks.NEEDS.findall(path.read_text())
+    for module in needed:
         if find_spec(module) is None:
             pytest.skip(f"{path.name} needs {module}, which is not installed: pip install 'tfquiver[{module}]'")
-    if "pyfuse3" in page_blocks.NEEDS.findall(path.read_text()) and (why_not := cannot_mount_fuse()):
+    if "pyfuse3" in needed and (why_not := cannot_mount_fuse()):
         pytest.skip(why_not)
     beside = cluster if page_blocks.CLUSTER.search(path.read_text()) else {}
     home = tmp_path / "home"
     home.mkdir()
     try:
         done = warm.run(
-            [sys.executable, "-m", "tests.support.pages", str(path)], warm_kind="keras", stdin=subprocess.DEVNULL,
+            [sys.executable, "-m", "tests.support.pages", str(path)], stdin=subprocess.DEVNULL,
+            warm_kind="plain" if "torch" in needed else "keras",  # which crashes beside PyTorch
             stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace", timeout=_PAGE_S, cwd=home,
             env=environment(home, tmp_path) | beside,
         )  # fmt: skip

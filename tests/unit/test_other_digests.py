@@ -97,7 +97,8 @@ async def test_what_is_forgotten_while_another_is_read_counts() -> None:
 async def test_nothing_is_said_while_a_digest_cannot_be_read(error: errors.TfquiverError) -> None:
     node = Node()
     node.damaged, node.fails = {SECOND.digest_id}, error
-    with pytest.raises(errors.UnavailableError, match=SECOND.digest_id.hex()):
+    names_it = f"{SECOND.digest_id.hex()} .*{error}; until it is, .* see to its file at the coordinator"
+    with pytest.raises(errors.UnavailableError, match=names_it):  # whoever reads it knows where to look
         await node.named(FIRST.digest_id, SECOND.digest_id)
     node.fails = None
     assert await node.named(FIRST.digest_id, SECOND.digest_id) == 6
