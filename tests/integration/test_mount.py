@@ -295,6 +295,21 @@ def test_any_files_with_default_flags(tmp_path: Path, seed: int) -> None:
         assert len(entries(cache_dir)) - before <= 3, "what did not change is shared"
 
 
+def test_names_that_begin_with_a_dot_are_shown_as_well(tmp_path: Path, source: Path) -> None:
+    """Without them a copy of a tree is not whole: nobody can read a Zarr array of which `.zarray` is missing."""
+    zarr = tmp_path / "array"
+    for name in (".zgroup", "x/.zarray", "x/0.0", ".old/.y/0"):
+        (zarr / name).parent.mkdir(parents=True, exist_ok=True)
+        (zarr / name).write_text(name)
+    with mounted(tmp_path / "mnt", tmp_path / "cache", [str(zarr)]) as mount:
+        assert sums(mount.point) == sums(zarr)
+    records = sums(source)
+    for name in (".DS_Store", "a/.part-00000.tfrecord.Xq1"):  # what else lies among records is none
+        (source / name).write_bytes(b"left behind by somebody")
+    with mounted(tmp_path / "mnt", tmp_path / "cache", [str(source)]) as mount:
+        assert sums(mount.point) == records
+
+
 def test_what_is_cached_is_next(tmp_path: Path, source: Path) -> None:
     cache_dir = tmp_path / "cache"
     with mounted(tmp_path / "mnt", cache_dir, every(source)):

@@ -20,17 +20,27 @@ def test_a_directorys_name_means_itself(tmp_path: Path, called: str) -> None:
         (tmp_path / other).mkdir(exist_ok=True)
         (tmp_path / other / "file").write_bytes(b"y")
     for source in (str(tmp_path / called), f"{tmp_path / called}/", f"file://{tmp_path / called}/"):
-        assert [file.uri for file in expand([beneath(source)])] == [f"file://{wanted}"], source
+        assert [file.uri for file in expand([beneath(source, True)])] == [f"file://{wanted}"], source
 
 
 @pytest.mark.parametrize("wrong", ["/" + "x" * 300, "~nobody-of-that-name/x", "/a\0b", "x" * 5000])
 def test_what_is_wrong_with_a_path_the_listing_says(wrong: str) -> None:
     with pytest.raises(errors.TfquiverError):
-        expand([beneath(wrong)])
+        expand([beneath(wrong, True)])
 
 
 def test_what_ends_in_a_slash_is_a_directory_everywhere_and_all_else_is_itself(tmp_path: Path) -> None:
-    assert beneath("gs://bucket/images/") == "gs://bucket/images/**"
-    assert beneath("gs://bucket/*/") == "gs://bucket/*/**"
+    assert beneath("gs://bucket/images/", False) == "gs://bucket/images/**"
+    assert beneath("gs://bucket/*/", True) == "gs://bucket/*/**"
     for itself in ("gs://bucket/images", "gs://bucket/*.jpg", str(tmp_path / "not-there"), f"{tmp_path}/*"):
-        assert beneath(itself) == itself
+        assert beneath(itself, True) == itself
+
+
+def test_what_begins_with_a_dot_belongs_to_a_tree_and_not_among_records(tmp_path: Path) -> None:
+    names = [".zgroup", "a/.zarray", "a/0.0", ".b/.c/d"]
+    for name in names:
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).touch()
+    for hidden, wanted in ((True, sorted(names)), (False, ["a/0.0"])):
+        found = expand([beneath(str(tmp_path), hidden)])
+        assert [file.uri.removeprefix(f"file://{tmp_path}/") for file in found] == wanted

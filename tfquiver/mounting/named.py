@@ -57,15 +57,26 @@ def named(sources: Sequence[str], name: str, format: str) -> Named:
         return Named(lambda registrar, _progress, _client_id: registrar.digest(path), accesses)
     if only and not re.search(r"[/*?\[~]", only) and not os.path.lexists(only):
         return Named(lambda registrar, _progress, _client_id: _of_name(registrar, only), None)
-    files, accesses = listed([beneath(source) for source in sources])
+    patterns = [beneath(source, format != formats.TFRECORD) for source in sources]
+    files, accesses = listed(patterns)
     if format == AUTO:
-        format = _format_of(files, accesses)
+        format = _format_of(_seen(files), accesses)
+        if format == formats.TFRECORD and (of_records := [beneath(source, False) for source in sources]) != patterns:
+            files, accesses = listed(of_records)
     terms = ListingTerms(CutPolicy(format=format), place_of(accesses))
 
     def register(registrar: Registrar, progress: Progress | None, client_id: str) -> types_pb2.Dataset:
         return registrar.files(files, terms, name or _name_of(sources[0]), progress, client_id)
 
     return Named(register, accesses)
+
+
+def _seen(files: Sequence[FileEntry]) -> Sequence[FileEntry]:
+    """Those below what all are in that are not hidden; all, where all are."""
+    first, last = files[0].uri, files[-1].uri  # they are sorted
+    same = next((at for at, (a, b) in enumerate(zip(first, last, strict=False)) if a != b), 0)
+    common = first.rfind("/", 0, same)
+    return [file for file in files if "/." not in file.uri[common:]] or files
 
 
 def _format_of(files: Sequence[FileEntry], accesses: Sequence[Access]) -> str:

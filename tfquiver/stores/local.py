@@ -110,7 +110,10 @@ class LocalStore:
                 if stat.S_ISDIR(found.st_mode):
                     raise errors.InvalidArgumentError(f"{pattern}: a directory; name its files, for example {path}/*")
                 return [_info(path, found)] if stat.S_ISREG(found.st_mode) else []
-            names = glob.glob(path, recursive=True)  # noqa: PTH207 - pathlib has no absolute patterns
+            # `***`: the whole tree. To a shell `**` is without what begins with a dot; to a bucket both are the whole.
+            if hidden := path.endswith("/***"):
+                path = path[:-1]
+            names = glob.glob(path, recursive=True, include_hidden=hidden)  # noqa: PTH207 - pathlib has no absolute patterns
             names = sorted({whole_path(name) for name in names} if "/../" in path else names)
         except OSError as error:  # longer than a path can be, for one
             raise errors.from_os_error(error, pattern) from error

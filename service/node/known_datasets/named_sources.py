@@ -9,6 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 from tfquiver import errors
 from tfquiver.amounts import many
+from tfquiver.digests import formats
 from tfquiver.digests.digest import Digest
 from tfquiver.digests.file_entry import FileEntry
 from tfquiver.listing import listing
@@ -53,7 +54,7 @@ class NamedSources:
         were refused."""
         policy = CutPolicy(format=format_name(task.format))
         way = await asyncio.to_thread(self._access.way, task.credentials, task.name)
-        files = await asyncio.get_running_loop().run_in_executor(self._threads, _listed, list(task.sources), way)
+        files = await asyncio.get_running_loop().run_in_executor(self._threads, _listed, task, way)
         if len(files) > MAX_FILES:
             raise errors.InvalidArgumentError(
                 f"sources: {many(len(files), 'file')}; at most {MAX_FILES} make a data set"
@@ -96,6 +97,7 @@ class NamedSources:
         await asyncio.to_thread(self._scanner.remember, before, files, terms)
 
 
-def _listed(sources: Sequence[str], way: Way) -> list[FileEntry]:
-    """Of directories, as this node sees them, all files in and under them."""
-    return listing.expand([beneath(source) for source in sources], way.store_for)
+def _listed(task: pb.ScanTask, way: Way) -> list[FileEntry]:
+    """Of directories, as this node sees them, all files in and under them; of records those that are not hidden."""
+    hidden = format_name(task.format) == formats.BYTES
+    return listing.expand([beneath(source, hidden) for source in task.sources], way.store_for)
