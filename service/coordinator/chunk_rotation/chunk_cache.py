@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
@@ -14,6 +15,22 @@ from tfquiver.service.coordinator.chunk_rotation.interface import Decision, Rota
 from tfquiver.service.coordinator.shard_order.chunk_layout import ChunkLayout, ResidentSlots
 from tfquiver.service.coordinator.shard_order.chunk_sampler import ChunkSampler
 from tfquiver.service.coordinator.shard_order.chunk_use import Menu
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Counted:
+    """What was resident at one moment: a byte a shard, and bytes by chunk. Of five million shards it takes 60 ms."""
+
+    resident: npt.NDArray[np.uint8]
+    by_chunk: npt.NDArray[np.int64]
+
+    @staticmethod
+    def of(layout: ChunkLayout, lengths: npt.NDArray[np.uint64], resident: bytearray) -> Counted:
+        """In any thread."""
+        there = np.frombuffer(bytes(resident), np.uint8)
+        numbers = np.flatnonzero(there)
+        chunk_of = np.frombuffer(layout.chunk_of, np.uint32)[numbers]
+        return Counted(there, np.bincount(chunk_of, lengths[numbers], layout.chunks).astype(np.int64))
 
 
 class ChunkCache:
@@ -27,6 +44,7 @@ class ChunkCache:
         allocation_bytes: int,
         rotation: Callable[[Board], Rotation],
         by_chunk: Sequence[int] | None = None,
+        counted: Counted | None = None,
     ) -> None:
         """Takes over what is resident.
 
@@ -34,6 +52,7 @@ class ChunkCache:
           lengths: bytes that each shard takes of the allocation.
           resident: a byte a shard, kept by the caller.
           by_chunk: `lengths` of each chunk together, where that is known: of millions of shards it takes some ms.
+          counted: what was resident a while ago, where that is known: then only what has changed since is counted here.
 
         Raises: InvalidArgumentError (the allocation is too small).
         """
@@ -43,7 +62,11 @@ class ChunkCache:
         sizes = self._bytes_of(np.arange(len(resident))).tolist() if by_chunk is None else by_chunk
         self.board = Board(sizes, allocation_bytes)
         self._counted = np.zeros(len(resident), np.uint8)
-        self._count(np.flatnonzero(np.frombuffer(resident, np.uint8)))
+        if counted is not None:
+            self._counted[:] = counted.resident
+            for chunk in np.flatnonzero(counted.by_chunk).tolist():
+                self.board.shard_resident(chunk, int(counted.by_chunk[chunk]))
+        self._count(np.flatnonzero(np.frombuffer(resident, np.uint8) != self._counted))
         self.rotation = rotation(self.board)
 
     def open(

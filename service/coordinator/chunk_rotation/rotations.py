@@ -18,7 +18,7 @@ from tfquiver.digests.digest import Digest
 from tfquiver.hash_prefixes_and_sorted_numbers import prefixes
 from tfquiver.proto.tfquiver.v1 import types_pb2
 from tfquiver.service.coordinator.chunk_rotation.board import Board
-from tfquiver.service.coordinator.chunk_rotation.chunk_cache import ChunkCache
+from tfquiver.service.coordinator.chunk_rotation.chunk_cache import ChunkCache, Counted
 from tfquiver.service.coordinator.chunk_rotation.cyclic import Cyclic
 from tfquiver.service.coordinator.chunk_rotation.interface import Decision, Rotation
 from tfquiver.service.coordinator.chunk_rotation.relevance import Relevance
@@ -46,9 +46,19 @@ class ChunkPlan:
         self._cut, self._seed = cut, seed
         self.sizes_bytes = most_disk_bytes(lengths).astype(np.uint64)
         self.setting = setting
+        self._counted: Counted | None = None
         self.by_chunk: list[int] = np.bincount(cut.chunk_of, self.sizes_bytes, cut.chunks).astype(np.int64).tolist()
         check_room(self.by_chunk, setting.allocation_bytes)
         self.two_bytes: int = sum(sorted(self.by_chunk)[-2:])  # of the two largest: the least that has to have room
+
+    def count(self, resident: bytearray) -> None:
+        """What there is, for the rotation that is to begin; what changes until then is seen when it does."""
+        self._counted = Counted.of(self.layout, self.sizes_bytes, resident)
+
+    def take_counted(self) -> Counted | None:
+        """Once: it takes a byte a shard."""
+        counted, self._counted = self._counted, None
+        return counted
 
     def has_room(self, allocation_bytes: int) -> bool:
         """Whether these chunks could rotate within so many bytes."""
@@ -99,7 +109,13 @@ class Rotations:
             return kind(board, self._timeout_s, self._clock.now())
 
         self._caches[digest_id] = ChunkCache(
-            plan.layout, plan.sizes_bytes, resident, plan.setting.allocation_bytes, rotation, plan.by_chunk
+            plan.layout,
+            plan.sizes_bytes,
+            resident,
+            plan.setting.allocation_bytes,
+            rotation,
+            plan.by_chunk,
+            plan.take_counted(),
         )
         self._plans[digest_id] = plan
         self._decide(digest_id)

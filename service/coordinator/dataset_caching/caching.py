@@ -5,6 +5,7 @@ On the event loop of the coordinator; what takes long is computed in a thread, b
 
 from __future__ import annotations
 
+import contextlib
 from collections import deque
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence, Set
 from typing import Any
@@ -90,7 +91,7 @@ class Caching:
         setting = self.placement.setting(digest.digest_id)
         table = Table(digest)
         table.enter(opening)
-        return table, ChunkPlan.of(digest, setting) if setting.mode == COOPERATIVE else None
+        return table, self._plan_of(digest, setting, table.resident)
 
     def open(self, opening: Opening, table: Table, plan: ChunkPlan | None) -> bool:
         """Begins to follow a data set. False: its setting is another by now than `prepare` saw; prepare it again."""
@@ -167,7 +168,18 @@ class Caching:
     ) -> tuple[types_pb2.CacheSetting, ChunkPlan | None]:
         """What is to be journaled, and what `set` wants beside it. In a thread. Args and errors as Placement.fix."""
         fixed = self.placement.fix(digest, asked, quotas_bytes, policy)
-        return fixed, ChunkPlan.of(digest, fixed) if fixed.mode == COOPERATIVE else None
+        resident = None
+        with contextlib.suppress(KeyError):  # nobody reads it, or no longer
+            resident = self.residency.table(digest.digest_id).resident
+        return fixed, self._plan_of(digest, fixed, resident)
+
+    def _plan_of(self, digest: Digest, setting: types_pb2.CacheSetting, resident: bytearray | None) -> ChunkPlan | None:
+        if setting.mode != COOPERATIVE:
+            return None
+        plan = ChunkPlan.of(digest, setting)
+        if resident is not None:
+            plan.count(resident)
+        return plan
 
     def resized(self, digest_id: bytes, asked: types_pb2.CacheSetting, policy: str) -> types_pb2.CacheSetting | None:
         """What a policy's decision makes of the setting there is, where only the bytes change: chunks and samplers

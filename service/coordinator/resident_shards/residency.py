@@ -42,6 +42,9 @@ class Table:
         self.lengths, self.records = digest.lengths, digest.records
         self.resident = bytearray(digest.num_shards)
         self.resident_shards = self.resident_bytes = 0  # raw bytes
+        # Raw bytes, and what all of it takes on nodes' disks where compressing does not make it smaller: here, since of
+        # five million shards the loop would take a tenth of a second for it.
+        self.size_bytes, self.disk_bytes = int(self.lengths.sum()), int(most_disk_bytes(self.lengths).sum())
         self.holder = np.full(digest.num_shards, _NOBODY, np.int32)  # number of a node that holds it
         self.prefixes: Prefixes = of_rows(digest.hashes)
         self._order = np.argsort(self.prefixes, kind="stable").astype(np.uint32)
@@ -56,16 +59,6 @@ class Table:
     def none_resident(self) -> bytearray:
         """For sessions that are to read as if nothing were."""
         return bytearray(len(self.resident))
-
-    @functools.cached_property
-    def size_bytes(self) -> int:
-        """Raw bytes."""
-        return int(self.lengths.sum())
-
-    @functools.cached_property
-    def disk_bytes(self) -> int:
-        """What all of it takes on nodes' disks where compressing does not make it smaller."""
-        return int(most_disk_bytes(self.lengths).sum())
 
     def find(self, values: Prefixes) -> npt.NDArray[np.uint32]:
         """The shards with these hashes; a hash may be that of several shards."""
