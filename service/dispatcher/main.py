@@ -20,6 +20,7 @@ from tfquiver.grpc_plumbing import addresses
 from tfquiver.grpc_plumbing.by_hand.service_rpc import GrpcServiceRpc
 from tfquiver.node_daemon.endpoints import running_node
 from tfquiver.roles_and_tokens import own_token
+from tfquiver.server_reachability.silent_machines import SilentMachines
 from tfquiver.service.common_to_servers import log_lines, serving
 from tfquiver.service.common_to_servers.tensorflow_servers import known_port, tensorflow_runtime
 from tfquiver.service.common_to_servers.tensorflow_servers.known_port import HeldPort
@@ -34,7 +35,6 @@ from tfquiver.service.dispatcher.session_news import CoordinatorNews
 from tfquiver.service.dispatcher.worker_reports import INTERVAL_S, WorkerReports
 from tfquiver.service.metrics import metrics_flag
 from tfquiver.service.metrics.instruments import TOLD_BY
-from tfquiver.unreached_servers.silent_machines import SilentMachines
 
 FLAGS = flags.FLAGS
 

@@ -1,6 +1,6 @@
 """`tfquiver-operator`: what Kubernetes' objects `Dataset` and `TrainingJob` ask for, made so, again and again.
 
-Called as a server of its own (`main`), in a pod or anywhere that reaches both. Decisions are in `specs_and_status`
+Called as a server of its own (`main`), in a pod or anywhere that reaches both. Decisions are in `reconciling`
 (pure); what is here asks the coordinator and Kubernetes, and carries them out. Keeps nothing that would be missed:
 killed at any moment, it goes on from what both say. Never reads data, never imports TensorFlow.
 """

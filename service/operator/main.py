@@ -15,8 +15,8 @@ from tfquiver.service.common_to_servers import log_lines, serving
 from tfquiver.service.operator import handlers
 from tfquiver.service.operator.coordinator_calls import CoordinatorCalls
 from tfquiver.service.operator.kubernetes_calls import KubernetesCalls
+from tfquiver.service.operator.reconciling.job_manifest import Surroundings
 from tfquiver.service.operator.rounds import Rounds
-from tfquiver.service.operator.specs_and_status.job_manifest import Surroundings
 
 log_lines.define()
 _COORDINATOR = flags.DEFINE_string("coordinator", None, "Coordinator (host:port).", required=True)

@@ -1,6 +1,6 @@
 """One look at one object, and what comes of it: asked, decided, carried out, the new status given back.
 
-`specs_and_status` decides.
+`reconciling` decides.
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ from tfquiver import errors
 from tfquiver.logs import about
 from tfquiver.service.operator.coordinator_calls import CoordinatorCalls, is_final
 from tfquiver.service.operator.kubernetes_calls import KubernetesCalls
-from tfquiver.service.operator.specs_and_status import dataset_plan, dataset_wish, job_manifest, job_plan, job_wish
-from tfquiver.service.operator.specs_and_status.dataset_plan import Action, Observed, Trouble
-from tfquiver.service.operator.specs_and_status.job_manifest import GROUP, VERSION, NodeScore, Surroundings
-from tfquiver.service.operator.specs_and_status.job_plan import ReadableDataset, Step, Waiting
+from tfquiver.service.operator.reconciling import dataset_plan, dataset_wish, job_manifest, job_plan, job_wish
+from tfquiver.service.operator.reconciling.dataset_plan import Action, Observed, Trouble
+from tfquiver.service.operator.reconciling.job_manifest import GROUP, VERSION, NodeScore, Surroundings
+from tfquiver.service.operator.reconciling.job_plan import ReadableDataset, Step, Waiting
 
 CACHE_LABEL = f"{GROUP}/cache"  # of machines on which a node runs (configs/kubernetes)
 Status = dict[str, Any]

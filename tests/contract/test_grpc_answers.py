@@ -14,7 +14,7 @@ import pytest
 from tests.support.aio import on_loop
 from tfquiver.grpc_plumbing import rpc
 from tfquiver.roles_and_tokens.identity import Open
-from tfquiver.unreached_servers.grpc_answers import trouble
+from tfquiver.server_reachability.grpc_answers import trouble
 
 
 def test_a_server_in_threads_answers() -> None:

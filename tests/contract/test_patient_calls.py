@@ -20,8 +20,8 @@ from tests.support import fixed_ports
 from tfquiver import errors
 from tfquiver.cluster_address import naming
 from tfquiver.grpc_plumbing import addresses, rpc
-from tfquiver.unreached_servers import reaching, unreached
-from tfquiver.unreached_servers.patient_calls import until_answered
+from tfquiver.server_reachability import reaching, unreached
+from tfquiver.server_reachability.patient_calls import until_answered
 
 METHOD = "/a.Service/Call"
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tfquiver.unreached_servers.silent_machines import SilentMachines
+from tfquiver.server_reachability.silent_machines import SilentMachines
 
 SILENCE_S = 12.0
 

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from tests.support.cluster import wait_until
-from tfquiver.unreached_servers import watched_servers
-from tfquiver.unreached_servers.watched_servers import Watched
+from tfquiver.server_reachability import watched_servers
+from tfquiver.server_reachability.watched_servers import Watched
 
 NOBODY = Watched("localhost:1", "coordinator", "it is waited for")
 

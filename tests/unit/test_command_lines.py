@@ -13,10 +13,10 @@ import pytest
 
 from tests.support.bad_words import WORDS
 from tfquiver import errors, sizes
+from tfquiver.cache_directory import running_nodes
 from tfquiver.cli import calls
 from tfquiver.cli.doctor import machine
 from tfquiver.cli.main import main
-from tfquiver.cluster_address import running_nodes
 from tfquiver.grpc_plumbing import addresses
 
 COMMANDS = [

@@ -10,11 +10,11 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from tfquiver import errors
-from tfquiver.service.operator.specs_and_status import dataset_plan, dataset_wish, job_manifest, job_plan, job_wish
-from tfquiver.service.operator.specs_and_status.dataset_plan import Action, Observed, Trouble
-from tfquiver.service.operator.specs_and_status.dataset_wish import Rule
-from tfquiver.service.operator.specs_and_status.job_manifest import NodeScore, Surroundings
-from tfquiver.service.operator.specs_and_status.job_plan import Step, Waiting
+from tfquiver.service.operator.reconciling import dataset_plan, dataset_wish, job_manifest, job_plan, job_wish
+from tfquiver.service.operator.reconciling.dataset_plan import Action, Observed, Trouble
+from tfquiver.service.operator.reconciling.dataset_wish import Rule
+from tfquiver.service.operator.reconciling.job_manifest import NodeScore, Surroundings
+from tfquiver.service.operator.reconciling.job_plan import Step, Waiting
 
 AT, LATER = "2026-01-01T00:00:00Z", "2026-01-01T01:00:00Z"
 SPEC = {"sources": ["gs://b/train-*"], "pin": True, "prefetch": True, "placement": {"selector": {"rack": "r1"}}}

@@ -3,7 +3,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tfquiver.unreached_servers.outages import TOLD_AFTER_S, Outage
+from tfquiver.server_reachability.outages import TOLD_AFTER_S, Outage
 
 
 def test_an_outage_is_told_with_what_to_do_and_so_is_its_end() -> None:

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import itertools
 
-from tfquiver.unreached_servers.reminders import FIRST_S, Reminders
+from tfquiver.server_reachability.reminders import FIRST_S, Reminders
 
 
 def test_who_waits_is_told_soon_and_then_ever_more_rarely() -> None:

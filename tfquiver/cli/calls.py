@@ -23,7 +23,7 @@ from tfquiver.grpc_plumbing import rpc
 from tfquiver.grpc_plumbing.kept_channels import KeptChannels
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2
 from tfquiver.roles_and_tokens import own_token
-from tfquiver.unreached_servers import reaching, unreached
+from tfquiver.server_reachability import reaching, unreached
 
 CALL_S = 5.0
 CONNECT_S = 1.0  # to a node: one that is dead must not hold up what is said of the others

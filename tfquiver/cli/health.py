@@ -14,7 +14,7 @@ from tfquiver.cli import calls
 from tfquiver.cluster_address import service_name
 from tfquiver.grpc_plumbing import health, rpc
 from tfquiver.proto.tfquiver.v1.health_pb2 import HealthCheckResponse
-from tfquiver.unreached_servers import unreached
+from tfquiver.server_reachability import unreached
 
 _ABOUT = """Says whether a server is ready, in one line and the exit code (0: yes). WHERE is its own: host:port or
 unix:/path of a coordinator, a node, a dispatcher or a worker; or a cache directory, for the node that runs there. No

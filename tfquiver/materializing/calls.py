@@ -19,7 +19,7 @@ from tfquiver.proto.tfquiver.v1 import (
     node_pb2,
     node_pb2_grpc,
 )
-from tfquiver.unreached_servers.patient_calls import until_answered
+from tfquiver.server_reachability.patient_calls import until_answered
 
 _CALL_S, _MOST_S = 30.0, 1800.0
 _PART_BYTES = 1 << 20

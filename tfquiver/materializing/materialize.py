@@ -25,9 +25,9 @@ from tfquiver.materializing.raw_shards import RawShards
 from tfquiver.node_daemon import endpoints
 from tfquiver.proto.tfquiver.v1.derived_datasets_pb2 import OpenDerivedRequest
 from tfquiver.registering_by_clients.registration import Registrar
+from tfquiver.server_reachability.lifetimes import user_of
 from tfquiver.tensorflow_client.opening import Opening, opened
 from tfquiver.tensorflow_client.tf_errors import raised_as_both
-from tfquiver.unreached_servers.lifetimes import user_of
 
 if TYPE_CHECKING:
     import tensorflow as tf

@@ -22,9 +22,9 @@ from tfquiver.cache_directory.node_endpoint import NodeEndpoint, read_endpoint
 from tfquiver.cluster_address import cluster_file
 from tfquiver.node_daemon.greeting import greeted
 from tfquiver.node_daemon.starting import LOG, POLL_S, start
+from tfquiver.server_reachability import unreached
+from tfquiver.server_reachability.reminders import Reminders
 from tfquiver.socket_frames import greeting_frames as frames
-from tfquiver.unreached_servers import unreached
-from tfquiver.unreached_servers.reminders import Reminders
 
 IDLE_EXIT_S = 60
 _CONNECT_S = 5.0

@@ -25,8 +25,8 @@ from tfquiver.cache_directory.node_endpoint import NodeEndpoint
 from tfquiver.clock import Clock, SystemClock
 from tfquiver.node_daemon.daemon import find
 from tfquiver.node_daemon.greeting import greeted
+from tfquiver.server_reachability.outages import Outage
 from tfquiver.socket_frames import greeting_frames as frames
-from tfquiver.unreached_servers.outages import Outage
 
 _CONNECT_S = 10.0
 _FIRST_PAUSE_S, _LAST_PAUSE_S = 0.2, 5.0

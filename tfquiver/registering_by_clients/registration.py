@@ -18,7 +18,7 @@ from tfquiver.digests.file_entry import FileEntry
 from tfquiver.grpc_plumbing import rpc
 from tfquiver.listing.listing_terms import ListingTerms
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2, coordinator_pb2_grpc, types_pb2
-from tfquiver.unreached_servers.patient_calls import until_answered
+from tfquiver.server_reachability.patient_calls import until_answered
 
 if TYPE_CHECKING:
     from tfquiver.draws_and_weights.record_weights import RecordWeights

@@ -20,8 +20,8 @@ from tfquiver.node_daemon import endpoints
 from tfquiver.proto.tfquiver.v1 import types_pb2
 from tfquiver.registering_by_clients.progress_bar import ProgressBar
 from tfquiver.registering_by_clients.registration import Registrar
+from tfquiver.server_reachability.lifetimes import user_of
 from tfquiver.tensorflow_client.exactly_once import Origin
-from tfquiver.unreached_servers.lifetimes import user_of
 
 if TYPE_CHECKING:
     import tensorflow as tf
@@ -141,8 +141,8 @@ def opened(
     made_datasets.remember(known)
     weakref.finalize(user_of(made), made_datasets.forget, known)
     if service:
-        from tfquiver.unreached_servers import watched_servers
-        from tfquiver.unreached_servers.watched_servers import Watched
+        from tfquiver.server_reachability import watched_servers
+        from tfquiver.server_reachability.watched_servers import Watched
 
         watched_servers.watch(Watched(service, "coordinator", _WITHOUT_COORDINATOR), made)
     if parsing is not None:

@@ -8,7 +8,7 @@ from tfquiver import errors
 from tfquiver.grpc_plumbing import addresses
 from tfquiver.grpc_plumbing.by_hand import worker_list
 from tfquiver.grpc_plumbing.by_hand.unary_call import unary_call
-from tfquiver.unreached_servers.silent_machines import SilentMachines
+from tfquiver.server_reachability.silent_machines import SilentMachines
 
 # Longer than a coordinator waits for a node (`--node_timeout_ms`): where the worker's node was cut off, too, what was
 # under way is given to others by then. One that only this process does not reach may lose an element (decision 0066).

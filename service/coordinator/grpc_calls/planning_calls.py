@@ -48,7 +48,7 @@ class PlanningCalls(Callers):
 
     def _kept_on(self, name: str) -> dict[str, Any]:
         """Where a data set is kept, and what is still to move; of one without a rule, nothing."""
-        digits = name.rpartition("(")[2].rstrip(")")  # as plans name data sets (planning/names.py)
+        digits = name.rpartition("(")[2].rstrip(")")  # as plans name data sets (policies/views_and_plans/names.py)
         placed = self._coordinator.caching.placed
         found = [digest_id for digest_id in placed.rules if digest_id.hex().startswith(digits)]
         if not digits or len(found) != 1:

@@ -25,7 +25,6 @@ from tfquiver.service.coordinator.dataset_registry.registry import Registry
 from tfquiver.service.coordinator.long_work.in_parts import InParts
 from tfquiver.service.coordinator.measuring.meters import GONE_S
 from tfquiver.service.coordinator.nodes_mounts_dispatchers.membership import Membership
-from tfquiver.service.coordinator.planning.names import Names, names_of
 from tfquiver.service.coordinator.policies.interface import (
     Allocation,
     ClusterView,
@@ -40,6 +39,7 @@ from tfquiver.service.coordinator.policies.views_and_plans.check import (
     MOST_BYTES,
     MOST_BYTES_PER_S,
 )
+from tfquiver.service.coordinator.policies.views_and_plans.names import Names, names_of
 from tfquiver.service.coordinator.probing.ideal import could_read, is_guess
 from tfquiver.service.coordinator.probing.probes import Probes
 from tfquiver.service.coordinator.sessions.sessions import Sessions

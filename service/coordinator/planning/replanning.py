@@ -35,10 +35,10 @@ from tfquiver.service.coordinator.planning.cluster_view import ClusterViews, all
 from tfquiver.service.coordinator.planning.explanations.explain import Explanation
 from tfquiver.service.coordinator.planning.explanations.explaining import Explaining
 from tfquiver.service.coordinator.planning.history import Decision
-from tfquiver.service.coordinator.planning.names import Reads
 from tfquiver.service.coordinator.planning.plan_times import PlanTimes
 from tfquiver.service.coordinator.planning.planner import Outcome, Planner
 from tfquiver.service.coordinator.policies.interface import Allocation, ClusterView, Plan
+from tfquiver.service.coordinator.policies.views_and_plans.names import Reads
 from tfquiver.service.coordinator.probing.probes import Held, Probes
 from tfquiver.service.coordinator.sessions.session import Session
 from tfquiver.service.coordinator.sessions.sessions import Sessions

@@ -16,8 +16,8 @@ from tfquiver.clock import Clock
 from tfquiver.service.coordinator.measuring.counters import Counters
 from tfquiver.service.coordinator.measuring.job_meter import Measured
 from tfquiver.service.coordinator.planning.explanations.explain import Explanation, Share
-from tfquiver.service.coordinator.planning.names import Reads
 from tfquiver.service.coordinator.policies.interface import Allocation
+from tfquiver.service.coordinator.policies.views_and_plans.names import Reads
 
 MOST_JOBS = 256
 KEPT_S = 3600.0

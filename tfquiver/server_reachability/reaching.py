@@ -12,8 +12,8 @@ from absl import logging
 
 from tfquiver import errors
 from tfquiver.grpc_plumbing import addresses, rpc
-from tfquiver.unreached_servers import unreached
-from tfquiver.unreached_servers.reminders import FIRST_S, Reminders
+from tfquiver.server_reachability import unreached
+from tfquiver.server_reachability.reminders import FIRST_S, Reminders
 
 _LEAST_S = 0.05
 _NOBODYS_METHOD = "/tfquiver.v1.Nobody/IsThere"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tfquiver.unreached_servers.reminders import Reminders
+from tfquiver.server_reachability.reminders import Reminders
 
 TOLD_AFTER_S = 3.0
 

@@ -9,7 +9,7 @@ import socket
 import time
 
 from tfquiver.grpc_plumbing import addresses
-from tfquiver.unreached_servers import unreached
+from tfquiver.server_reachability import unreached
 
 _HEADER_BYTES, _SETTINGS = 9, 4  # of an HTTP/2 frame; its type is the fourth byte
 _HELLO = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + bytes((0, 0, 0, _SETTINGS, 0, 0, 0, 0, 0))

@@ -14,7 +14,7 @@ import sys
 from collections.abc import Container, Iterable, Iterator
 from pathlib import Path
 
-from tfquiver.unreached_servers.remote_ends import RemoteEnds
+from tfquiver.server_reachability.remote_ends import RemoteEnds
 
 _LIBC = ctypes.CDLL(None, use_errno=True)
 _PROC = Path("/proc/self")

@@ -11,8 +11,8 @@ from absl import logging
 
 from tfquiver import errors
 from tfquiver.grpc_plumbing import rpc
-from tfquiver.unreached_servers import unreached
-from tfquiver.unreached_servers.reminders import Reminders
+from tfquiver.server_reachability import unreached
+from tfquiver.server_reachability.reminders import Reminders
 
 T = TypeVar("T")
 _PAUSE_S = 0.1

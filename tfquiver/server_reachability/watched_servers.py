@@ -19,9 +19,9 @@ from typing import TYPE_CHECKING, Any
 from absl import logging
 
 from tfquiver.grpc_plumbing import addresses
-from tfquiver.unreached_servers import grpc_answers
-from tfquiver.unreached_servers.lifetimes import user_of
-from tfquiver.unreached_servers.outages import Outage
+from tfquiver.server_reachability import grpc_answers
+from tfquiver.server_reachability.lifetimes import user_of
+from tfquiver.server_reachability.outages import Outage
 
 if TYPE_CHECKING:
     import tensorflow as tf

@@ -1,0 +1,5 @@
+"""Whether servers answer: those that do not are noticed, waited for, asked again, and people are told of it meanwhile,
+in words, now and then.
+
+Called by whoever depends on a server: clients, the command line. Never decides what is done without it.
+"""
