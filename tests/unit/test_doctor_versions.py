@@ -34,7 +34,7 @@ def test_each_other_version_is_named_with_how_many_are_of_it() -> None:
     assert of_dispatchers.verdict is of_workers.verdict is Verdict.WARN
     assert of_dispatchers.why == f"older than it says (1); here it is {VERSION}"
     assert of_workers.why == (
-        f"{VERSION} (1), 0.0.1 (2), older than it says, or of the last seconds (1); here it is {VERSION}"
+        f"0.0.1 (2), {VERSION} (1), older than it says, or of the last seconds (1); here it is {VERSION}"
     )
     assert of_workers.do
 

@@ -11,7 +11,7 @@ from tfquiver import errors
 from tfquiver.amounts import many
 from tfquiver.cli import calls
 from tfquiver.cli.doctor import versions
-from tfquiver.cli.doctor.finding import Finding, Verdict, fail, ok, skip, warn
+from tfquiver.cli.doctor.finding import Finding, fail, ok, skip, warn
 from tfquiver.cli.status_tables import words
 from tfquiver.grpc_plumbing import addresses
 from tfquiver.plain_text import of_error, plain
@@ -61,11 +61,28 @@ def _clock(what: str, now_ms: int, before_ms: float, after_ms: float) -> Finding
     what = f"clock of {what}"
     if not now_ms:
         return skip(what, "it does not say: it is older than that")
-    off_ms = max(before_ms - now_ms, now_ms - after_ms, 0)
+    off_ms = _off_ms(now_ms, before_ms, after_ms)
     if off_ms > _SKEW_MS:
         do = "synchronise clocks (chrony, systemd-timesyncd): else times of logs and metrics do not fit together"
         return warn(what, f"{off_ms / 1000:.1f} s from this machine's", do)
     return ok(what, "agrees with this machine's")
+
+
+def _off_ms(now_ms: int, before_ms: float, after_ms: float) -> float:
+    return max(before_ms - now_ms, now_ms - after_ms, 0)
+
+
+def _clocks(told: Sequence[tuple[str, int]], asked_ms: tuple[float, float]) -> Iterator[Finding]:
+    """Of those that are wrong; the worst are named: where this machine's own clock is, all are."""
+    wrong = [(_off_ms(now_ms, *asked_ms), now_ms, name) for name, now_ms in told]
+    wrong = sorted((one for one in wrong if one[0] > _SKEW_MS), reverse=True)
+    for _, now_ms, name in wrong[:_MOST_NAMED]:
+        yield _clock(name, now_ms, *asked_ms)
+    if more := wrong[_MOST_NAMED:]:
+        do = "synchronise clocks; where nearly all are named, look at this machine's first"
+        yield warn(
+            f"clocks of {many(len(more), 'more node')}", f"up to {more[0][0] / 1000:.1f} s from this machine's", do
+        )
 
 
 def _nodes(told: coordinator_pb2.ListNodesReply, token: str) -> Iterator[Finding]:
@@ -134,11 +151,14 @@ def _answers(
         yield fail("nodes answer", f"{len(silent)} of {len(nodes)} do not: {_some(silent)}", do)
     else:
         yield ok("nodes answer", f"all {len(nodes)}")
-    for node, one in zip(nodes, answers, strict=True):
-        if isinstance(one, node_pb2.StatusReply) and one.now_ms:
-            clock = _clock(f"node {words.short(node.node_id)}", one.now_ms, *asked_ms)
-            if clock.verdict is Verdict.WARN:
-                yield clock
+    yield from _clocks(
+        [
+            (f"node {words.short(node.node_id)}", one.now_ms)
+            for node, one in zip(nodes, answers, strict=True)
+            if isinstance(one, node_pb2.StatusReply) and one.now_ms
+        ],
+        asked_ms,
+    )
     yield from versions.of("nodes", [one.version for one in replies])
 
 

@@ -20,7 +20,8 @@ def of(what: str, versions: Iterable[str], silent: str = "older than it says") -
     """Nothing where there are none. `silent`: who says no version."""
     counts = Counter(versions)
     if set(counts) - {VERSION}:
-        said = ", ".join(f"{plain(version) or silent} ({count})" for version, count in counts.items())
+        said = ", ".join(f"{plain(version) or silent} ({count})" for version, count in counts.most_common(_MOST_NAMED))
+        said += f", and {len(counts) - _MOST_NAMED} more" if len(counts) > _MOST_NAMED else ""
         yield warn(f"versions of {what}", f"{said}; here it is {VERSION}", _DO)
     elif counts:
         yield ok(f"versions of {what}", VERSION)
