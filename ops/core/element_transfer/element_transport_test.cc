@@ -1,22 +1,16 @@
 // The worker's end and the trainer's, joined by real sockets.
 
-#include <fcntl.h>
-#include <netinet/in.h>
-#include <netinet/tcp.h>
-#include <sys/mman.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
 #include <chrono>
-#include <condition_variable>
 #include <future>
-#include <mutex>
+#include <map>
 #include <thread>
+#include <vector>
 
 #include "ops/core/element_transfer/element_client.h"
 #include "ops/core/element_transfer/element_server.h"
-#include "ops/core/element_transfer/shared_memory.h"
-#include "ops/core/element_wire/handshake.h"
 #include "ops/testing/element_worker.h"
 #include "ops/testing/testing.h"
 
@@ -110,106 +104,6 @@ TEST(ElementTransportBrokenTest, NothingIsLostOrComesTwiceWhereConnectionsBreak)
   EXPECT_GT(cutter.cuts(), 2);
 }
 
-TEST(ElementTransportTokenTest, TokensThatDoNotFitAreRefused) {
-  KnownElements source(3, 10);
-  const auto server = Serve(&source, {KeyOfToken("right")});
-  ElementClient wrong(ByTcp(*server), {KeyOfToken("wrong")}, kCrc32c);
-  EXPECT_TRUE(wrong.Connect(Clock::now() + seconds(5)).code() == Code::kUnauthenticated);
-  ElementClient none(Local(*server), {}, kCrc32c);
-  EXPECT_TRUE(none.Connect(Clock::now() + seconds(5)).code() == Code::kUnauthenticated);
-  ElementClient right(ByTcp(*server), {KeyOfToken("right")}, kCrc32c);
-  EXPECT_EQ(Drain(&right, 10), UpTo(3));
-}
-
-Code NextCode(ElementClient* client) {
-  Element element;
-  PayloadRef payload;
-  const Status status = client->Next("\x08\x01", Question(), &element, &payload);
-  return status.ok() ? element.code : status.code();
-}
-
-TEST(ElementTransportIdentityTest, AWorkerThatCameToTheAddressIsNotRead) {
-  KnownElements before(10, 10);
-  auto server = Serve(&before);
-  ElementClient client(ByTcp(*server), {}, kCrc32c);
-  ASSERT_TRUE(NextCode(&client) == Code::kOk);
-  const int port = server->port();
-  server.reset();
-  KnownElements other(10, 10);
-  server = Serve(&other, {}, port);
-  ASSERT_EQ(server->port(), port);
-  Code code;
-  while ((code = NextCode(&client)) == Code::kUnavailable) {  // what it had asked for was lost
-  }
-  EXPECT_TRUE(code == Code::kNotFound);
-  EXPECT_EQ(other.given(), 0);
-  ElementClient knows_it(ByTcp(*server), {}, kCrc32c);
-  EXPECT_EQ(Drain(&knows_it, 10), UpTo(10));
-}
-
-TEST(ElementTransportIdentityTest, AWorkerThatReturnsToItsAddressGoesOn) {
-  KnownElements before(10, 10);
-  auto server = Serve(&before);
-  ElementClient client(ByTcp(*server), {}, kCrc32c);
-  ASSERT_TRUE(NextCode(&client) == Code::kOk);
-  const int port = server->port();
-  const std::string id = server->id();
-  server.reset();
-  KnownElements after(10, 10);
-  server = Serve(&after, {}, port, id);
-  EXPECT_EQ(Drain(&client, 10), UpTo(10));
-}
-
-TEST(ElementTransportIdentityTest, WithATokenAnotherWorkersTrainerIsToldSoOnceItHasProvenIt) {
-  KnownElements source(3, 10);
-  const auto server = Serve(&source, {KeyOfToken("right")});
-  ElementPlace other = ByTcp(*server);
-  other.worker_id = RandomBytes(kWorkerIdBytes);
-  ElementClient wrong(other, {KeyOfToken("wrong")}, kCrc32c);
-  EXPECT_TRUE(NextCode(&wrong) == Code::kUnauthenticated);
-  ElementClient right(other, {KeyOfToken("right")}, kCrc32c);
-  EXPECT_TRUE(NextCode(&right) == Code::kNotFound);
-  EXPECT_EQ(source.given(), 0);
-}
-
-// As the first version's trainers do, who name no worker: they go on by gRPC at a "-".
-TEST(ElementTransportIdentityTest, TheFirstVersionsTrainersAreToldNo) {
-  KnownElements source(3, 10);
-  const auto server = Serve(&source);
-  UniqueFd fd;
-  ASSERT_TRUE(StreamSocket::Connect(At(server->port()), Clock::now() + seconds(5), &fd).ok());
-  StreamSocket socket(std::move(fd), false);
-  std::string message;
-  ASSERT_TRUE(socket.ReceiveMessage(kMostGreetingBytes, kCrc32c, &message));
-  EXPECT_EQ(message.substr(0, 5), std::string("TFQE\x01", 5));  // which they can read
-  EXPECT_EQ(message.size(), 5u + 32 + 1);
-  socket.Send(Framed(
-      "TFQI\x01" + std::string(16, 'c') + std::string(32, 'n') + std::string(2, '\0'), kCrc32c));
-  ASSERT_TRUE(socket.ReceiveMessage(kMostGreetingBytes, kCrc32c, &message));
-  EXPECT_EQ(message, "-");
-  EXPECT_FALSE(socket.ReceiveMessage(kMostGreetingBytes, kCrc32c, &message));
-}
-
-TEST(ElementTransportIdentityTest, AWorkerThatHangsUpOnEveryIntroductionIsGivenUp) {
-  int port;
-  UniqueFd listener = StreamSocket::ListenTcp(0, &port);
-  std::thread first_version([&] {
-    for (int i = 0; i < 3; ++i) {
-      StreamSocket socket(UniqueFd(::accept4(listener.get(), nullptr, nullptr, SOCK_CLOEXEC)),
-                          false);
-      std::string message;
-      socket.Send(Framed(EncodeGreeting({RandomBytes(kNonceBytes), {}}), kCrc32c));
-      socket.ReceiveMessage(kMostGreetingBytes, kCrc32c, &message);
-      socket.ShutDown();
-    }
-  });
-  ElementClient client({"", At(port), RandomBytes(kWorkerIdBytes)}, {}, kCrc32c);
-  EXPECT_TRUE(NextCode(&client) == Code::kUnavailable);
-  EXPECT_TRUE(NextCode(&client) == Code::kUnavailable);
-  EXPECT_TRUE(NextCode(&client) == Code::kNotFound);
-  first_version.join();
-}
-
 TEST(ElementTransportStopTest, ClosingEndsEveryWaitAndNothingIsFetchedAfterIt) {
   KnownElements source(1000, 10);
   source.Block(true);
@@ -260,37 +154,6 @@ TEST(ElementTransportStopTest, WhoNeedNotWaitIsToldToSkip) {
   EXPECT_EQ(Drain(&client, 10), UpTo(5));
 }
 
-TEST(ElementTransportStopTest, AMachineThatAcknowledgesNothingIsGivenUp) {
-  int port = 0;
-  const UniqueFd listening = StreamSocket::ListenTcp(0, &port);
-  UniqueFd fd;
-  ASSERT_TRUE(StreamSocket::Connect(At(port), Clock::now() + seconds(5), &fd).ok());
-  unsigned silence_ms = 0;
-  socklen_t size = sizeof(silence_ms);
-  ASSERT_EQ(::getsockopt(fd.get(), IPPROTO_TCP, TCP_USER_TIMEOUT, &silence_ms, &size), 0);
-  EXPECT_EQ(silence_ms, 30'000);
-}
-
-TEST(ElementTransportStopTest, WhoTakesNothingIsNotGone) {
-  int port = 0;
-  const UniqueFd listening = StreamSocket::ListenTcp(0, &port);
-  UniqueFd fd;
-  ASSERT_TRUE(StreamSocket::Connect(At(port), Clock::now() + seconds(5), &fd).ok());
-  StreamSocket busy(UniqueFd(::accept(listening.get(), nullptr, nullptr)), false);
-  std::atomic<Clock::time_point> taken_at{Clock::now()};
-  busy.NoteTaken(&taken_at, std::chrono::milliseconds(10));
-  std::thread sending([&busy] { busy.Send(std::string(size_t{64} << 20, 'x')); });
-  EXPECT_FALSE(busy.PeerIsGone());
-  busy.ShutDown();
-  sending.join();
-  // As Linux told of one whose machine had gone while it was sent to, and of one that takes
-  // nothing.
-  EXPECT_TRUE(StreamSocket::IsGone(7, 30'012));
-  EXPECT_FALSE(StreamSocket::IsGone(6, 25'012));
-  EXPECT_FALSE(StreamSocket::IsGone(0, 52'704));
-  EXPECT_FALSE(StreamSocket::IsGone(1, 52'704));
-}
-
 TEST(ElementTransportMemoryTest, MemoryThatIsLetGoIsUsedAgain) {
   KnownElements source(200, 300000);
   const auto server = Serve(&source);
@@ -323,80 +186,6 @@ TEST(ElementTransportMemoryTest, APayloadOutlivesItsConnectionAndWorker) {
     ASSERT_TRUE(client.Next("\x08\x01", Question(), &element, &payload).ok());
   }
   EXPECT_EQ(payload->bytes().find_first_not_of('a'), std::string_view::npos);
-}
-
-TEST(ElementTransportMemoryTest, MemoryThatMayShrinkIsNotMapped) {
-  UniqueFd fd(::memfd_create("test", MFD_CLOEXEC | MFD_ALLOW_SEALING));
-  ASSERT_EQ(::ftruncate(fd.get(), 4096), 0);
-  EXPECT_TRUE(Mapping::Map(fd, 4096) == nullptr);
-  const auto sealed = ElementMemory::Make(4096);
-  UniqueFd copy(::dup(sealed->fd()));
-  EXPECT_TRUE(Mapping::Map(copy, 4096) != nullptr);
-  EXPECT_TRUE(Mapping::Map(copy, 8192) == nullptr);
-  EXPECT_NE(::ftruncate(copy.get(), 0), 0);
-}
-
-TEST(ElementTransportGarbageTest, GarbageEndsAConnectionAndNothingElse) {
-  KnownElements source(5, 10);
-  const auto server = Serve(&source);
-  ElementClient good(ByTcp(*server), {}, kCrc32c);
-  ASSERT_TRUE(good.Connect(Clock::now() + seconds(5)).ok());
-  for (const std::string& garbage :
-       {std::string("GET / HTTP/1.0\r\n\r\n"), std::string(5000, '\xff'), std::string(64, '\0'),
-        Framed("nothing", kCrc32c),
-        Framed(EncodeIntroduction({RandomBytes(16), server->id(), RandomBytes(32), "", ""}),
-               kCrc32c) +
-            Framed("\x01 no question", kCrc32c)}) {
-    UniqueFd fd;
-    ASSERT_TRUE(StreamSocket::Connect(At(server->port()), Clock::now() + seconds(5), &fd).ok());
-    StreamSocket socket(std::move(fd), false);
-    socket.Send(garbage);
-    char byte;
-    const auto give_up = Clock::now() + seconds(20);
-    while (socket.Receive(&byte, 1)) ASSERT_TRUE(Clock::now() < give_up);  // until it is closed
-  }
-  EXPECT_EQ(Drain(&good, 10), UpTo(5));
-}
-
-// A worker that greets as it should and then says something else.
-TEST(ElementTransportGarbageTest, AWorkerThatSaysNonsenseIsALostConnection) {
-  Element beyond;
-  beyond.number = 1;
-  beyond.place = Element::kShared;
-  beyond.payload_bytes = 10;
-  beyond.memory = 3;
-  Element wrong_crc;
-  wrong_crc.number = 1;
-  wrong_crc.place = Element::kBehind;
-  wrong_crc.payload_bytes = 4;
-  Element wrong_number;
-  wrong_number.number = 2;
-  for (const std::string& nonsense :
-       {std::string(100, '\xff'), Framed("", kCrc32c), Framed(EncodeElement(beyond), kCrc32c),
-        Framed(EncodeElement(wrong_crc), kCrc32c) + "four",
-        Framed(EncodeElement(wrong_number), kCrc32c)}) {
-    int port;
-    UniqueFd listener = StreamSocket::ListenTcp(0, &port);
-    std::thread worker([&] {
-      StreamSocket socket(UniqueFd(::accept4(listener.get(), nullptr, nullptr, SOCK_CLOEXEC)),
-                          false);
-      std::string message;
-      socket.Send(Framed(EncodeGreeting({RandomBytes(kNonceBytes), {}}), kCrc32c));
-      socket.ReceiveMessage(kMostGreetingBytes, kCrc32c, &message);
-      socket.Send(Framed("+", kCrc32c));
-      socket.Send(nonsense);
-      char byte;
-      while (socket.Receive(&byte, 1)) {
-      }
-    });
-    ElementClient client({"", At(port), RandomBytes(kWorkerIdBytes)}, {}, kCrc32c);
-    Element element;
-    PayloadRef payload;
-    EXPECT_TRUE(client.Next("\x08\x01", Question(), &element, &payload).code() ==
-                Code::kUnavailable);
-    EXPECT_TRUE(payload == nullptr);
-    worker.join();
-  }
 }
 
 }  // namespace

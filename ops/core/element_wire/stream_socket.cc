@@ -25,6 +25,8 @@ namespace {
 
 constexpr size_t kMostParts = 512;  // of one sendmsg; the kernel takes 1024
 constexpr int kBacklog = 128;
+constexpr int kRtoMaxMs = 44;  // TCP_RTO_MAX_MS, which the C library does not know yet
+constexpr int kAskAgainMs = 5000;
 
 socklen_t AbstractAddress(const std::string& name, sockaddr_un* address) {
   *address = {};
@@ -168,6 +170,7 @@ void StreamSocket::Configure(int fd, bool local) {
   set(IPPROTO_TCP, TCP_KEEPIDLE, 10);
   set(IPPROTO_TCP, TCP_KEEPINTVL, 5);
   set(IPPROTO_TCP, TCP_KEEPCNT, 4);
+  set(IPPROTO_TCP, kRtoMaxMs, kAskAgainMs);
 }
 
 void StreamSocket::NoteTaken(std::atomic<Clock::time_point>* taken_at,
@@ -285,12 +288,13 @@ bool StreamSocket::Readable() const {
   return ::poll(&waiting, 1, 0) > 0;
 }
 
-bool StreamSocket::PeerIsGone() const {
+bool StreamSocket::PeerIsGone(unsigned asked_again, unsigned silent_ms) const {
   if (local_) return false;
   tcp_info info{};
   socklen_t size = sizeof(info);
   if (::getsockopt(fd_.get(), IPPROTO_TCP, TCP_INFO, &info, &size) != 0) return false;
-  return IsGone(std::max(info.tcpi_retransmits, info.tcpi_probes), info.tcpi_last_ack_recv);
+  return std::max(info.tcpi_retransmits, info.tcpi_probes) >= asked_again &&
+         info.tcpi_last_ack_recv >= silent_ms;
 }
 
 void StreamSocket::ShutDown() { ::shutdown(fd_.get(), SHUT_RDWR); }

@@ -135,9 +135,9 @@ Status SessionClient::Open(Clock::time_point deadline) {
   if (!status.ok()) return status;
   if (opened.shards > kMostShards || !pool_->SetShards(opened.shards)) {
     return Status(Code::kFailedPrecondition,
-                  "the tfquiver node at " + path + " says that the data set has " +
+                  "the tfquiver node at " + path + " says that the number of shards is " +
                       std::to_string(opened.shards) +
-                      " shards, which is not what the checkpoint or an earlier node said");
+                      ", which is not what the checkpoint or an earlier node said");
   }
   std::vector<uint32_t> wanted;
   status = on_opened_(opened.epoch, &wanted);

@@ -165,8 +165,8 @@ Status Reader::Replay(uint64_t epoch, std::unique_ptr<Gate>* gate) {
                            static_cast<uint64_t>(options_.readahead_bytes));
   if (!status.ok()) return status;
   if (!log.whole) {
-    warn_("order log " + path + " ends before its epoch does: after " +
-          std::to_string(log.entries.size()) + " entries the order is no longer the one served");
+    warn_("order log " + path + " ends before its epoch does: after entry " +
+          std::to_string(log.entries.size()) + " the order is no longer the one served");
   }
   seed_ = log.header.draw_seed;
   order_seed_ = log.header.order_seed;

@@ -36,7 +36,7 @@ std::string Wrong(const ShardFrame& shard, const SessionWish& wish, const Opened
     if (plane_bytes == 0 || shard.picks.size() % plane_bytes != 0 ||
         shard.picks.size() / plane_bytes > kMostPlanes) {
       return "has picks of " + std::to_string(shard.picks.size()) +
-             " bytes, which do not fit its " + std::to_string(shard.records) + " records";
+             " bytes, which do not fit its number of records, " + std::to_string(shard.records);
     }
     if (wish.order != Order::kAny) return "has picks, in a session of an order of its own";
   }
