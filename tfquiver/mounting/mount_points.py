@@ -28,10 +28,11 @@ _DEAD = (errno.ENOTCONN, errno.ECONNABORTED)
 
 @dataclass(frozen=True, slots=True)
 class Mount:
-    """`name`: of the data set."""
+    """`name`: of the data set; `device`: the kernel's number of it, as of no other while it is mounted anywhere."""
 
     path: str
     name: str
+    device: str = ""
 
 
 def mounts(mountinfo: str | None = None) -> list[Mount]:
@@ -45,7 +46,7 @@ def mounts(mountinfo: str | None = None) -> list[Mount]:
         before, _, after = line.partition(" - ")
         fields, what = before.split(" "), after.split(" ")
         if len(fields) > 4 and len(what) > 1 and what[0] == TYPE:
-            found.append(Mount(_shown(fields[4]), _shown(what[1])))
+            found.append(Mount(_shown(fields[4]), _shown(what[1]), fields[2]))
     return found
 
 

@@ -64,6 +64,7 @@ class Operations(pyfuse3.Operations):  # type: ignore[misc, unused-ignore]  # no
         self._digest, self._tree, self._line, self._shards, self._nursery = digest, tree, line, shards, nursery
         self._lines: dict[int, bytes] = {}  # of lists that are open
         self._opened = 0
+        self._in_use = 0  # files and directories that are open, whoever has them open
         self._plan = ReadPlan(digest)
         self._read_last: dict[int, tuple[int, int, int, int]] = {}  # of files: a shard's range, the file's place, shard
         self._ahead = ReadAhead(ahead_bytes, lambda: shards.ahead_bytes)
@@ -92,7 +93,11 @@ class Operations(pyfuse3.Operations):  # type: ignore[misc, unused-ignore]  # no
     async def opendir(self, inode: pyfuse3.InodeT, ctx: pyfuse3.RequestContext) -> pyfuse3.FileHandleT:
         if not self._tree.is_directory(inode) and inode != CONTROL:
             raise pyfuse3.FUSEError(errno.ENOTDIR)
+        self._in_use += 1
         return pyfuse3.FileHandleT(inode)
+
+    async def releasedir(self, fh: pyfuse3.FileHandleT) -> None:
+        self._in_use -= 1
 
     async def readdir(self, fh: pyfuse3.FileHandleT, start_id: int, token: pyfuse3.ReaddirToken) -> None:
         if fh == CONTROL:
@@ -108,10 +113,13 @@ class Operations(pyfuse3.Operations):  # type: ignore[misc, unused-ignore]  # no
         if flags & (os.O_WRONLY | os.O_RDWR):
             raise pyfuse3.FUSEError(errno.EROFS)
         if inode in _LISTS:
-            return await self._open_next(*_LISTS[inode])
+            opened = await self._open_next(*_LISTS[inode])
+            self._in_use += 1
+            return opened
         file_index = self._tree.file_index(inode)
         if file_index is None:
             raise pyfuse3.FUSEError(errno.EISDIR)
+        self._in_use += 1
         return pyfuse3.FileInfo(fh=pyfuse3.FileHandleT(file_index), keep_cache=True)
 
     async def read(self, fh: pyfuse3.FileHandleT, off: int, size: int) -> bytes:
@@ -124,7 +132,13 @@ class Operations(pyfuse3.Operations):  # type: ignore[misc, unused-ignore]  # no
         raise pyfuse3.FUSEError(errno.EIO)
 
     async def release(self, fh: pyfuse3.FileHandleT) -> None:
+        self._in_use -= 1
         self._lines.pop(fh, None)
+
+    @property
+    def is_in_use(self) -> bool:
+        """Something is open."""
+        return self._in_use > 0
 
     async def _open_next(self, name: bytes, end: str) -> pyfuse3.FileInfo:
         """What is cached now is asked once for each opening; its reader sees one list."""

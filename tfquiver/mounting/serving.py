@@ -33,6 +33,7 @@ from tfquiver.registering_by_clients.registration import Registrar
 _MOST_OPEN = 16384
 _OTHER_DESCRIPTORS = 256
 _REGISTER_S = 30.0
+_LOOKS_EVERY_S = 0.5
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,6 +152,7 @@ async def _serve(
                 nursery.start_soon(kernel_read_ahead.widen, point, covered)
                 nursery.start_soon(line.run)
                 nursery.start_soon(shards.run)
+                nursery.start_soon(_stop_when_taken_away, point, operations)
                 await nursery.start(_stop_when_told)  # whoever is told that it is mounted may end it at once
                 mounted(dataset, tree)
                 await pyfuse3.main(max_tasks=MOST_CALLS)
@@ -159,6 +161,18 @@ async def _serve(
             nursery.cancel_scope.cancel()
     finally:
         shards.close()
+
+
+async def _stop_when_taken_away(point: Path, operations: Operations) -> None:
+    """The kernel tells when nobody sees the mount any more. But whatever was started since it was made, and has mounts
+    of its own, sees it for as long as it runs: a container, `ip netns exec`."""
+    mount = mount_points.at(point)
+    while mount is not None:
+        await trio.sleep(_LOOKS_EVERY_S)
+        is_there = mount.device in {one.device for one in mount_points.mounts()}
+        if not is_there and not operations.is_in_use:
+            pyfuse3.terminate()
+            return
 
 
 async def _stop_when_told(task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
