@@ -112,12 +112,15 @@ def test_a_digest_says_its_own_format(
 
 
 def test_records_are_no_bytes_where_a_scan_must_say_so(place: Place, tmp_path: Path) -> None:
-    """TFRecord files may be cut either way: two data sets, each as it was asked for."""
+    """TFRecord files may be cut either way: two data sets, each as it was asked for. What `tfquiver pack` notes beside
+    its files is no record, either."""
     numbered.write(tmp_path / "data", 2, 50, 1000)
-    (tmp_path / "data" / ".DS_Store").write_bytes(b"no record")
+    others = b"no record", b"{}"
+    for other, content in zip((".DS_Store", "train.pack.json"), others, strict=True):
+        (tmp_path / "data" / other).write_bytes(content)
     for called, format in (("records", types_pb2.DATASET_FORMAT_TFRECORD), ("files", BYTES)):
         place.call("Create", pb.DatasetSpec(name=called, sources=[f"{tmp_path / 'data'}/"], format=format))
         found = place.until(called, READY)
         assert bool(found.dataset.records) == (called == "records")
-        hidden_bytes = 0 if called == "records" else len(b"no record")
-        assert found.dataset.size_bytes == 2 * 50 * (1000 + 16) + hidden_bytes
+        other_bytes = 0 if called == "records" else len(b"".join(others))
+        assert found.dataset.size_bytes == 2 * 50 * (1000 + 16) + other_bytes

@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import cast
 
 import pytest
 
+from tests.support import records
 from tfquiver import errors
+from tfquiver.digests import formats
+from tfquiver.digests.file_entry import FileEntry
 from tfquiver.listing.directories import beneath
 from tfquiver.listing.listing import expand
+from tfquiver.mounting.named import AUTO, named
+from tfquiver.registering_by_clients.registration import Registrar
 
 
 @pytest.mark.parametrize("called", ["plain", "a[1]", "what?", "all*", "a]b[", "[!x]"])
@@ -44,3 +50,17 @@ def test_what_begins_with_a_dot_belongs_to_a_tree_and_not_among_records(tmp_path
     for hidden, wanted in ((True, sorted(names)), (False, ["a/0.0"])):
         found = expand([beneath(str(tmp_path), hidden)])
         assert [file.uri.removeprefix(f"file://{tmp_path}/") for file in found] == wanted
+
+
+@pytest.mark.parametrize("format", [AUTO, formats.TFRECORD])
+def test_a_mount_of_what_pack_has_made_shows_its_records_only(tmp_path: Path, format: str) -> None:
+    (tmp_path / "train-0.tfrecord").write_bytes(records.stream([b"one", b"two"]))
+    (tmp_path / "train.pack.json").write_text("{}")
+    shown = list[FileEntry]()
+
+    class Seen:
+        def files(self, files: list[FileEntry], *_: object) -> None:
+            shown.extend(files)
+
+    named([f"{tmp_path}/"], "", format).register(cast(Registrar, Seen()), None, "")
+    assert [file.uri for file in shown] == [f"file://{tmp_path}/train-0.tfrecord"]

@@ -95,3 +95,17 @@ def test_any_glob_compiles_and_literals_match_themselves(pattern: str, name: str
         assert name.startswith(globs.literal_prefix(pattern))
     if not globs.is_glob(pattern):
         assert compiled.fullmatch(pattern)
+
+
+def test_what_pack_says_of_its_files_is_none_of_the_records(tmp_path: Path) -> None:
+    for name in ("train-0.tfrecord", "train.pack.json", "train.json"):
+        (tmp_path / name).touch()
+
+    def names(pattern: str, of_records: bool) -> list[str]:
+        return [Path(file.uri).name for file in listing.expand(str(tmp_path / pattern), of_records=of_records)]
+
+    for pattern in ("*", "train*", "**"):
+        assert names(pattern, of_records=True) == ["train-0.tfrecord", "train.json"], pattern
+        assert len(names(pattern, of_records=False)) == 3, "of any files it is one"
+    for itself in ("train.pack.json", "*.pack.json"):
+        assert names(itself, of_records=True) == ["train.pack.json"], "who names it means it"

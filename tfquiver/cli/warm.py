@@ -21,6 +21,7 @@ from tfquiver.cli import calls
 from tfquiver.cli.dataset_commands import waiting
 from tfquiver.cli.status_tables import words
 from tfquiver.cluster_address.service_name import directory_to_use
+from tfquiver.digests import formats
 from tfquiver.grpc_plumbing import rpc
 from tfquiver.listing.listing_terms import ListingTerms
 from tfquiver.node_daemon import daemon, endpoints
@@ -68,7 +69,7 @@ class Cluster:
 
 def _run(arguments: argparse.Namespace) -> int:
     where, token = calls.where(arguments), calls.token(arguments)
-    files, accesses = listed(arguments.pattern)
+    files, accesses = listed(arguments.pattern, of_records=arguments.format == formats.TFRECORD)
     with ExitStack() as stack:
         bar = stack.enter_context(waiting.bar())
         there = cluster(where, token, accesses, stack)

@@ -12,15 +12,21 @@ from tfquiver.listing.listing_terms import listing_key as listing_key
 from tfquiver.stores.local import LocalStore
 
 _MOST_SAID = 256
+PACK_NOTE = ".pack.json"  # how the file ends in which `tfquiver pack` says of what it has made those beside it
 Source = str | os.PathLike[str] | Sequence[str | os.PathLike[str]]
 
 
 def expand(
-    source: Source, store_for: Callable[[str], stores.ObjectStore] = stores.for_uri, in_order: bool = False
+    source: Source,
+    store_for: Callable[[str], stores.ObjectStore] = stores.for_uri,
+    in_order: bool = False,
+    of_records: bool = False,
 ) -> list[FileEntry]:
     """The files that `source` names, sorted by URI, each once, with compression "auto".
 
-    `in_order`: whoever reads them relies on their being named in that order.
+    Args:
+      in_order: whoever reads them relies on their being named in that order.
+      of_records: what `tfquiver pack` writes beside its files is not meant, unless a pattern ends as it does.
 
     Raises:
       NotFoundError: a pattern matches nothing; names the pattern.
@@ -38,6 +44,8 @@ def expand(
             matches = next(listed)
         except OSError as error:
             raise errors.from_os_error(error, os.fspath(error.filename or pattern)[:_MOST_SAID]) from error
+        if of_records and not pattern.endswith(PACK_NOTE):
+            matches = [info for info in matches if not info.uri.endswith(PACK_NOTE)]
         if not matches:
             raise errors.NotFoundError(f"no match for {pattern}")
         for info in matches:

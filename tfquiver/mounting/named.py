@@ -17,6 +17,7 @@ from tfquiver.digests.digest import Digest
 from tfquiver.digests.file_entry import FileEntry
 from tfquiver.grpc_plumbing import rpc
 from tfquiver.listing.directories import beneath
+from tfquiver.listing.listing import PACK_NOTE
 from tfquiver.listing.listing_terms import ListingTerms
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2, coordinator_pb2_grpc, types_pb2
 from tfquiver.registering_by_clients.listed import accesses_of, default_name, listed
@@ -58,11 +59,13 @@ def named(sources: Sequence[str], name: str, format: str) -> Named:
     if only and not re.search(r"[/*?\[~]", only) and not os.path.lexists(only):
         return Named(lambda registrar, _progress, _client_id: _of_name(registrar, only), None)
     patterns = [beneath(source, format != formats.TFRECORD) for source in sources]
-    files, accesses = listed(patterns)
+    files, accesses = listed(patterns, of_records=format == formats.TFRECORD)
     if format == AUTO:
         format = _format_of(_seen(files), accesses)
-        if format == formats.TFRECORD and (of_records := [beneath(source, False) for source in sources]) != patterns:
-            files, accesses = listed(of_records)
+        if format == formats.TFRECORD:
+            of_records = [beneath(source, False) for source in sources]
+            if of_records != patterns or any(file.uri.endswith(PACK_NOTE) for file in files):
+                files, accesses = listed(of_records)
     terms = ListingTerms(CutPolicy(format=format), place_of(accesses))
 
     def register(registrar: Registrar, progress: Progress | None, client_id: str) -> types_pb2.Dataset:

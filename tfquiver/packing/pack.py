@@ -13,6 +13,7 @@ from concurrent.futures import ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
 
 from tfquiver import errors
+from tfquiver.listing.listing import PACK_NOTE
 from tfquiver.packing import examples
 from tfquiver.packing.sources import Part
 from tfquiver.packing.targets import Target
@@ -76,7 +77,7 @@ def _end_with(parent: int) -> None:
 
 def _claim(parts: Sequence[Part], target: Target, name: str) -> None:
     """Says first of what the pack is made, so that no later run mixes two."""
-    manifest = f"{name}.pack.json"
+    manifest = name + PACK_NOTE
     digest = hashlib.sha256()
     for part in parts:
         for path in part.files:

@@ -26,8 +26,8 @@ def default_name(source: Source) -> str:
     return first[:_MAX_NAME]
 
 
-def listed(source: Source, in_order: bool = False) -> tuple[list[FileEntry], list[Access]]:
-    """The files, and the ways to their stores that a node has to be told. `in_order`: as for `expand`.
+def listed(source: Source, in_order: bool = False, of_records: bool = True) -> tuple[list[FileEntry], list[Access]]:
+    """The files, and the ways to their stores that a node has to be told. `in_order`, `of_records`: as for `expand`.
 
     Raises:
       NotFoundError: a pattern matches nothing; names the pattern.
@@ -54,7 +54,7 @@ def listed(source: Source, in_order: bool = False) -> tuple[list[FileEntry], lis
                     opened[scheme] = exits.enter_context(closing(stores.open_with(access)))
             return opened[scheme]
 
-        files = expand(source, store_for, in_order)
+        files = expand(source, store_for, in_order, of_records)
     return files, list(accesses.values())
 
 

@@ -99,5 +99,6 @@ class NamedSources:
 
 def _listed(task: pb.ScanTask, way: Way) -> list[FileEntry]:
     """Of directories, as this node sees them, all files in and under them; of records those that are not hidden."""
-    hidden = format_name(task.format) == formats.BYTES
-    return listing.expand([beneath(source, hidden) for source in task.sources], way.store_for)
+    of_bytes = format_name(task.format) == formats.BYTES
+    sources = [beneath(source, of_bytes) for source in task.sources]
+    return listing.expand(sources, way.store_for, of_records=not of_bytes)

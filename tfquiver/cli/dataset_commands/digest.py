@@ -27,6 +27,7 @@ from tfquiver.amounts import many
 from tfquiver.cli import calls
 from tfquiver.cluster_address.service_name import coordinator_address
 from tfquiver.dataset_arguments.user_weights import user_weights
+from tfquiver.digests import formats
 from tfquiver.digests.digest import Digest
 from tfquiver.listing.listing_terms import ListingTerms
 from tfquiver.plain_text import shortened
@@ -127,7 +128,7 @@ def _build(arguments: argparse.Namespace) -> int:
     console = calls.console(stderr=True)
     service = coordinator_address(arguments.service) if arguments.service else ""
     token = calls.token(arguments)
-    files, accesses = listed(arguments.pattern)
+    files, accesses = listed(arguments.pattern, of_records=arguments.format == formats.TFRECORD)
     journal = output.with_name(output.name + ".journal")
     with _bar(console, TextColumn("records: {task.fields[records]:,}")) as bar:
         task = bar.add_task(many(len(files), "file"), total=sum(file.size_bytes for file in files), records=0)
