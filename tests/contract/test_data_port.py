@@ -306,6 +306,7 @@ async def test_idle_connections_give_way_to_those_who_come(
             await peer.close()
 
 
+@pytest.mark.slow
 @on_loop
 async def test_a_flood_of_bad_ones_is_taken_one_by_one(tmp_path: Path, digest: Digest) -> None:
     """Each makes the node read a whole entry: with as many of them at a time as a peer sends, readers would wait."""

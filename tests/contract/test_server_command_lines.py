@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -20,6 +21,11 @@ def run(*command: str, cwd: Path | None = None) -> subprocess.CompletedProcess[s
     return warm.run([sys.executable, "-m", *command], capture_output=True, text=True, timeout=60, cwd=cwd)
 
 
+@cache
+def helped(server: str) -> subprocess.CompletedProcess[str]:
+    return run(f"tfquiver.service.{server}.main", "--help")
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("server", SERVERS)
 def test_drawn_at_random(server: str, seed: int) -> None:
@@ -30,7 +36,7 @@ def test_drawn_at_random(server: str, seed: int) -> None:
 
 @pytest.mark.parametrize("server", SERVERS)
 def test_help_shows_our_flags_with_their_defaults(server: str) -> None:
-    done = run(f"tfquiver.service.{server}.main", "--help")
+    done = helped(server)
     assert (done.returncode, done.stderr) == (0, "")
     assert f"{PROGRAMS.get(server, f'tfquiver-{server}')} [--flagfile=FILE]" in done.stdout
     assert "\n  --auth_token_file=\n" in done.stdout
@@ -61,7 +67,7 @@ def test_help_shows_our_flags_with_their_defaults(server: str) -> None:
 )  # fmt: skip
 def test_help_says_what_must_be_given(server: str, first: list[str], said: str) -> None:
     """And shows it before all else."""
-    shown = run(f"tfquiver.service.{server}.main", "--help").stdout
+    shown = helped(server).stdout
     assert [line.strip() for line in shown.splitlines() if line.startswith("  --")][: len(first)] == first
     assert said in " ".join(shown.split())
     assert shown.count("(required)") == 1

@@ -208,7 +208,16 @@ async def damaged(request: pb.ScanFilesRequest) -> AsyncIterator[pb.ScanFilesRep
 
 @pytest.mark.parametrize(
     "replies",
-    [nothing, unheard_of, too_short, without_hashes, without_end, of_nothing, in_no_form, damaged],
+    [
+        nothing,
+        unheard_of,
+        too_short,
+        without_hashes,
+        without_end,
+        in_no_form,
+        damaged,
+        pytest.param(of_nothing, marks=pytest.mark.slow),  # a million of them
+    ],
     ids=lambda replies: replies.__name__,
 )
 @on_loop

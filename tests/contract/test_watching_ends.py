@@ -57,6 +57,7 @@ def in_time(step: Any) -> bool:
     return not thread.is_alive()
 
 
+@pytest.mark.slow
 def test_the_last_data_set_goes_while_the_thread_that_watches_for_it_begins_to_wait(
     own_garbage: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -15,6 +15,7 @@ import yaml
 CONFIGS = Path(__file__).resolve().parents[2] / "configs" / "kubernetes"
 OVERLAYS = ("minimal", "production", "gcs")
 _LEAST_MINOR = 27  # kustomize 5
+_LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # in C where it is built so: a tenth of the time
 
 
 @cache
@@ -44,7 +45,7 @@ def built(overlay: str) -> str:
 
 
 def documents(overlay: str) -> list[dict[str, Any]]:
-    return [document for document in yaml.safe_load_all(built(overlay)) if document]
+    return [document for document in yaml.load_all(built(overlay), _LOADER) if document]
 
 
 def pod_spec(document: dict[str, Any]) -> dict[str, Any] | None:

@@ -11,7 +11,6 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 import pytest
-from scipy import stats
 
 from tests.support.sampled import counts_of
 from tests.unit.test_sampling_distributions import ALPHA, POWER, SEED, p_value, population, power
@@ -51,6 +50,8 @@ def draws_of_shards_and_records(of: Population, copies: int, epochs: int = EPOCH
 def accepted_p_value(of: Population, weights: Floats, shards: Floats, records: Floats, copies: int) -> float:
     """That each draw of a shard has each of its records with the chance weight / largest, in each plane: given how
     often the shards were drawn, counts are binomial and independent."""
+    from scipy import stats
+
     shard_of = np.repeat(np.arange(of.shards), of.records)
     trials = copies * shards[shard_of]
     largest = np.array([weights[shard_of == shard].max(initial=0.0) for shard in range(of.shards)])
@@ -65,6 +66,8 @@ def accepted_p_value(of: Population, weights: Floats, shards: Floats, records: F
 @pytest.mark.slow
 @pytest.mark.parametrize("copies", [1, 5])
 def test_records_come_as_their_weights_say(copies: int) -> None:
+    from scipy import stats
+
     weights = some_weights(sum(RECORDS))
     of = weighed(RECORDS, weights)
     shards, records = draws_of_shards_and_records(of, copies)
@@ -88,6 +91,8 @@ def test_records_come_as_their_weights_say(copies: int) -> None:
 
 
 def test_records_of_a_shard_are_drawn_independently_of_each_other_and_of_other_draws() -> None:
+    from scipy import stats
+
     of = weighed([2] * 2, [1.0, 0.5, 0.5, 1.0])
     picked = np.stack([picked_bits(of, 4000, epoch)[:, 1] for epoch in (0, 1)])
     assert picked.shape == (2, 4000)
@@ -162,6 +167,8 @@ def test_without_replacement_subsets_are_those_of_one_draw_after_the_other() -> 
 
 @pytest.mark.parametrize("share", [0.001, 0.25, 0.9])
 def test_without_replacement_an_epoch_is_just_so_many(monkeypatch: pytest.MonkeyPatch, share: float) -> None:
+    from scipy import stats
+
     monkeypatch.setattr(picking, "AT_ONCE", 777)  # in many parts, which meet inside shards
     weights = stats.lognorm(3).rvs(5000, random_state=1) * (np.arange(5000) % 11 > 0)
     of = weighed([50] * 100, weights)

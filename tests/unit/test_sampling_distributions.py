@@ -12,7 +12,6 @@ from collections.abc import Callable, Sequence
 import numpy as np
 import numpy.typing as npt
 import pytest
-from scipy import stats
 
 from tfquiver.service.coordinator.sampled_epochs.drawing import drawn
 from tfquiver.service.coordinator.sampling_schemes.chance import Chance
@@ -51,6 +50,8 @@ def counted(scheme: Scheme, of: Population, epochs: int) -> Floats:
 
 def p_value(counts: Floats, shares: Floats) -> float:
     """Of the chi-square test that draws are of each with these shares; those without a share must have none."""
+    from scipy import stats
+
     shares = shares / shares.sum()
     assert not counts[shares == 0].any(), "drawn, although it has no share"
     some = shares > 0
@@ -59,6 +60,8 @@ def p_value(counts: Floats, shares: Floats) -> float:
 
 def power(draws: float, shares: Floats, others: Floats) -> float:
     """Of that test where the true shares are the others."""
+    from scipy import stats
+
     shares, others = shares / shares.sum(), others / others.sum()
     some = shares > 0
     effect = float((((others - shares) ** 2)[some] / shares[some]).sum())
@@ -71,6 +74,8 @@ def shares_of_files(of: Population, weights: Sequence[float]) -> Floats:
 
 
 def test_chance_is_uniform_and_the_same_in_every_version() -> None:
+    from scipy import stats
+
     assert Chance(7, 0).uniform(3).tolist() == pytest.approx(
         [0.7215081806049702, 0.6497043364684557, 0.5493743249193239], abs=1e-15
     )
@@ -106,6 +111,8 @@ def test_weights_of_shards_are_those_of_records_whatever_the_shards_sizes() -> N
 @pytest.mark.parametrize("epoch_share", [0.1, 1.0, 3.0])
 @pytest.mark.parametrize("of", [EVEN, UNEVEN])
 def test_an_epoch_has_as_many_records_as_it_is_said_to(of: Population, epoch_share: float) -> None:
+    from scipy import stats
+
     weights: list[object] = [float(1 + shard % 4) for shard in range(of.shards)]
     schemes: list[Scheme] = [
         Weighted(shards=weights, epoch_share=epoch_share),
@@ -141,6 +148,8 @@ class Without:
 
 
 def test_with_replacement_draws_are_independent_of_each_other() -> None:
+    from scipy import stats
+
     draws = stats.binom(EVEN.shards, 1 / EVEN.shards)
     expected = np.array([draws.pmf(0), draws.pmf(1), draws.pmf(2), draws.sf(2)])
     # In one epoch they are not independent of each other: their number is fixed, which makes this test refuse less.
@@ -188,6 +197,8 @@ def test_a_curriculum_draws_from_the_first_part_each_as_likely_as_any_other(repl
 
 def test_a_curriculum_is_uniform_in_stored_order() -> None:
     """Not only by shards: places in stored order are uniform up to the part that is shown."""
+    from scipy import stats
+
     many = population([3] * 2000, [500] * 4)
     places = np.concatenate([
         drawn("curriculum", Curriculum([[0, 0.3]]), many, seed, 0).shards for seed in range(10)

@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from scipy import stats
 
 import tfquiver
 from tests.support.sampled import counts_of
@@ -55,6 +54,8 @@ def test_a_scheme_is_given_weights_of_records_and_what_they_come_to_of_shards(
 @pytest.mark.slow
 @pytest.mark.parametrize("copies", [1, 3])
 def test_records_are_picked_as_the_weights_say(copies: int) -> None:
+    from scipy import stats
+
     of, epochs = weighed(RECORDS, WEIGHTS), 3000
     counts = sum(counts_of(drawn("each", Each(copies), of, SEED, epoch), of) for epoch in range(epochs))
     largest = np.repeat(of.largest_weights, RECORDS)
@@ -118,6 +119,8 @@ def most_key_at_once(seed: int, values: Any, count: int) -> float:
 
 @pytest.mark.parametrize("zeros", [0.0, 0.9])
 def test_the_limit_of_keys_in_parts_is_that_of_all_together(monkeypatch: pytest.MonkeyPatch, zeros: float) -> None:
+    from scipy import stats
+
     monkeypatch.setattr(picking, "AT_ONCE", 1000)
     rng = np.random.default_rng(3)
     for weights in (rng.random(5001), np.ones(5001), stats.lognorm(4).rvs(5001, random_state=2), np.full(5001, 1e-44)):
