@@ -43,6 +43,16 @@ def test_a_version_before_the_newest_one_is_told_as_such() -> None:
     assert states.lines(states.plain(named), "Ready")["version"] == "2"
 
 
+def test_one_of_which_nothing_is_cached_says_what_to_do() -> None:
+    """Made anew of files that a node has scanned before it is `Ready` at once: nothing was read for it."""
+    named = pb.NamedDataset(state=pb.NamedDataset.STATE_READY, version=1, resident_bytes=0)
+    assert "`tfquiver dataset prefetch train`" in states.lines(states.plain(named), "Ready", "train")["here"]
+    named.resident_bytes = 1
+    assert "prefetch" not in states.lines(states.plain(named), "Ready", "train")["here"]
+    named.resident_bytes, named.state = 0, pb.NamedDataset.STATE_EVICTING
+    assert "prefetch" not in states.lines(states.plain(named), "Evicting", "train")["here"]
+
+
 def test_a_bar_has_what_was_done_the_rate_and_the_time_that_is_left() -> None:
     now_s = 100.0
     bar = waiting.bar()

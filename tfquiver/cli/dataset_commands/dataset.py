@@ -108,7 +108,7 @@ def _show(arguments: argparse.Namespace) -> int:
         request = coordinator_pb2.GetPlacementRequest(digest_id=dataset.digest_id)
         if (placed := _if_known(ask, stub.GetPlacement, request)) and placed.HasField("rule"):
             told["placement"] = placing.plain(placed)
-    _print(told, arguments.json, states.lines(its, states.phrase(one)) if one else {})
+    _print(told, arguments.json, states.lines(its, states.phrase(one), one.spec.name) if one else {})
     return 0
 
 

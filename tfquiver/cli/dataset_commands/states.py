@@ -48,7 +48,7 @@ def plain(named: pb2.NamedDataset) -> dict[str, Any]:
     return told
 
 
-def lines(told: dict[str, Any], state: str) -> dict[str, str]:
+def lines(told: dict[str, Any], state: str, name: str = "NAME") -> dict[str, str]:
     """What `show` says of it, of what `plain` gave."""
     said = {"state": f"{state}: {told['reason']}" if told["reason"] else state}
     if told["sources"]:
@@ -61,7 +61,9 @@ def lines(told: dict[str, Any], state: str) -> dict[str, str]:
     said["version"] = f"{told['version']}{old}"
     said["pinned"] = "yes" if told["pinned"] else "no"
     if "resident_bytes" in told:
-        said["here"] = words.size(told["resident_bytes"])
+        nothing = told["state"] == "ready" and not told["resident_bytes"]
+        what = f" (jobs that read it cache it; `tfquiver dataset prefetch {name}` does so now)" if nothing else ""
+        said["here"] = f"{words.size(told['resident_bytes'])}{what}"
     said["last read"] = _when(told["used_s"])
     return said
 
