@@ -157,6 +157,8 @@ def test_a_phones_width_is_enough(cluster: Cluster) -> None:
             driver.get(f"{driver.current_url.partition('#')[0]}#tab={tab}")
             seen(driver, "it is there", lambda text: "asking" not in text)
             assert driver.execute_script("return document.documentElement.scrollWidth") <= 390, tab
+            tabs = "const its = document.querySelector('nav'); return its.scrollWidth - its.clientWidth"
+            assert driver.execute_script(tabs) <= 0, "no tab is cut off"
             colours = "return getComputedStyle(document.body).backgroundColor"
             assert driver.execute_script(colours) == "rgb(18, 22, 20)", f"{tab}: dark, as the system is"
 
