@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import atexit
 import ctypes
 import json
 import os
@@ -19,10 +20,12 @@ from tfquiver import errors
 from tfquiver.grpc_plumbing import addresses
 from tfquiver.plain_text import plain
 from tfquiver.service.common_to_servers import log_lines, server_flags
+from tfquiver.service.common_to_servers.late_lines import LateLines
 
 PARENT = "TFQUIVER_PARENT_PID"  # in the environment of a process that is to end with the one that starts it
 _PR_SET_PDEATHSIG = 1
 _MOST_LOGGED = 4000  # characters of one message
+_LAST_LINES_S = 1.0
 
 
 def die_with_parent() -> None:
@@ -90,9 +93,12 @@ def leave(code: int = 0) -> NoReturn:
 
 
 def flush() -> None:
+    """Where the log's disk hangs, what is to be told of it is lost."""
     logging.flush()
     sys.stdout.flush()
     sys.stderr.flush()
+    if isinstance(sys.stderr, LateLines):
+        sys.stderr.written(_LAST_LINES_S)
 
 
 def run_server(serve: Callable[[], Coroutine[Any, Any, None]], about: str) -> None:
@@ -105,6 +111,8 @@ def run_server(serve: Callable[[], Coroutine[Any, Any, None]], about: str) -> No
     def main(argv: list[str]) -> None:
         logging.use_absl_handler()
         name = server_flags.program(Path(argv[0]))
+        sys.stderr = LateLines(sys.stderr)
+        atexit.register(flush)
         logging.get_absl_handler().setFormatter(log_lines.formatter(name))
         try:
             asyncio.run(serve())

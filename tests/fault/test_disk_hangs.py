@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import random
 import signal
 import threading
 from pathlib import Path
 
-from tests.support import node_calls
+from tests.support import node_calls, warm
 from tests.support.cluster import Server, wait_until
 from tests.support.disks import ext4
-from tests.support.privileges import needs_disks
+from tests.support.mounted import command, mounted
+from tests.support.privileges import needs_disks, needs_fuse
 from tests.support.store_node import write_files
 from tfquiver.scanning.cutting import CutPolicy
 
@@ -45,6 +47,27 @@ def test_heartbeats_go_on_and_it_ends_when_it_is_told_to(tmp_path: Path) -> None
             coordinator.stop()
     # Where gRPC waits for the disk with the interpreter's lock only the kernel can end it.
     assert code in (0, -signal.SIGALRM), node.log_tail()
+
+
+@needs_fuse
+@needs_disks
+def test_misses_are_served_though_the_log_is_on_that_disk(tmp_path: Path) -> None:
+    """As it is where nobody says otherwise: the first line about the disk held the node, and all its readers."""
+    source = tmp_path / "data"
+    source.mkdir()
+    for number in range(8):
+        (source / f"{number}").write_bytes(random.Random(number).randbytes(1_000_000))
+    with (
+        ext4(tmp_path, 128 << 20) as disk,
+        mounted(tmp_path / "mnt", disk.path / "cache", [str(source)], "--read_ahead=0", "--patience_s=10") as mount,
+    ):
+        warm.run(command("clear", disk.path / "cache"), check=True, capture_output=True)
+        disk.freeze()
+        try:
+            for path in sorted(source.iterdir()):
+                assert (mount.point / path.name).read_bytes() == path.read_bytes()
+        finally:
+            disk.thaw()
 
 
 def _ensured(control: str, pattern: Path) -> None:

@@ -10,6 +10,7 @@ from typing import NoReturn
 from absl import logging
 
 from tfquiver.cache_directory.directory import CacheDirectory
+from tfquiver.service.common_to_servers import serving
 
 _CLOSE_S = 0.3
 _KILLED_S = 2  # more, and the kernel ends it
@@ -50,5 +51,5 @@ class LastResort:
 
 
 def leave(code: int) -> NoReturn:
-    logging.flush()
+    serving.flush()
     os._exit(code)
