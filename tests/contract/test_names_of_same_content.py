@@ -13,10 +13,18 @@ from tests.support.aio import on_loop
 from tests.support.coordinator_here import DIGEST, beat, parts, started
 from tests.support.named_here import OTHER, of, scanned, until_done
 from tests.unit.test_late_evictions import Node
+from tfquiver.proto.tfquiver.v1 import coordinator_pb2
 from tfquiver.proto.tfquiver.v1 import named_datasets_pb2 as pb
 from tfquiver.roles_and_tokens.identity import EVERYBODY
 from tfquiver.service.coordinator.coordinator import Coordinator
 from tfquiver.service.coordinator.named_dataset_lifecycle import lifecycle, named_keeping
+
+
+def told_of(coordinator: Coordinator) -> list[pb.NamedDigest]:
+    """What a node is told of all digests that has been told of none."""
+    reply = coordinator_pb2.OrdersReply()
+    coordinator.named.to_nodes.tell(reply, 0)
+    return list(reply.named)
 
 
 async def nodes_are_done(coordinator: Coordinator) -> None:
@@ -110,7 +118,7 @@ async def test_what_an_evict_has_spared_as_another_names_goes_nowhere_later(tmp_
                 if task.HasField("evict"):
                     await late.done(task.task_id, task.evict.digest_ids)
             await nodes_are_done(coordinator)
-            return await node.told(*((one.digest_id, one.evicted) for one in named.named))
+            return await node.told(*((one.digest_id, one.evicted) for one in told_of(coordinator)))
 
         await coordinator.catalogue.register("", b"", None, parts(OTHER))
         await made(coordinator, "b")
@@ -120,4 +128,4 @@ async def test_what_an_evict_has_spared_as_another_names_goes_nowhere_later(tmp_
         await refreshed(coordinator, "a")  # its old version is what b has
         await named.evict(EVERYBODY, "a", True)
         assert await gone() == []
-        assert {one.digest_id for one in named.named if one.evicted} == {DIGEST.digest_id, OTHER.digest_id}
+        assert {one.digest_id for one in told_of(coordinator) if one.evicted} == {DIGEST.digest_id, OTHER.digest_id}
