@@ -196,7 +196,7 @@ class Node:
             store_for=client_stores.of_dataset, store_place=client_stores.place_of,
             compute=self._derived.computers.compute, elsewhere=self._derived.elsewhere.compute,
         )  # fmt: skip
-        self._link.store_reads = lambda: fetcher.watch.reads().message()
+        self._link.store_reads = lambda: fetcher.watch.reads().message(meter.store_bytes)
         self._hot = HotSet(options.hot_bytes, _hot_shards())
         self._source = ShardSource(directory.node_id, self._disk, self._hot, fetcher, peers, placer.hand_over, known)
         self._undo.append(self._source.close)

@@ -19,8 +19,9 @@ def test_two_at_the_same_time_count_twice_as_requests_and_once_as_time() -> None
     at = times.at(110.0)
     assert (at.reads, at.size_bytes, at.elapsed_s) == (2, 10, 10.0)
     assert (at.busy_s, at.request_s) == pytest.approx((4.0, 6.0))
-    message = at.message()
+    message = at.message(all_bytes=30)
     assert (message.busy_us, message.request_us, message.elapsed_us) == (4_000_000, 6_000_000, 10_000_000)
+    assert (message.bytes, message.all_bytes) == (10, 30)
 
 
 def test_a_read_that_hangs_keeps_a_node_busy_for_a_while_only() -> None:

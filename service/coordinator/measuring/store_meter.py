@@ -14,16 +14,14 @@ from statistics import median
 from tfquiver.clock import Clock
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2 as pb2
 from tfquiver.service.coordinator.measuring.store_load import StoreLoad
+from tfquiver.service.coordinator.measuring.store_outflow import StoreOutflow
 from tfquiver.service.coordinator.measuring.store_reads import StoreReads
 
 WINDOW_S, LONGEST_WINDOW_S = 10.0, 60.0  # it is closed when so much was read that it says something
 LEAST_READS = 20
 WINDOWS = 3  # of which the middle counts: one odd window is none
 MOST_NODES = 10_000
-_HOUR = 360  # windows
 _LATE_S = 5.0  # a report may have been so long under way
-QUIET_S = 5.0  # without a read: for people nothing leaves the store then, however long the window still is
-_SILENT_S = 15.0  # a node's last word holds so long: of thousands each is heard every ten seconds
 
 
 @dataclass(slots=True)
@@ -32,11 +30,6 @@ class _Node:
     last: StoreReads
     heard_at: float
     counted: StoreReads = field(default_factory=StoreReads)  # in this window
-    read_at: float = -math.inf  # heard so last
-
-    def reads(self, now: float) -> bool:
-        """Or has, a moment ago."""
-        return now - self.read_at <= (_SILENT_S if self.read_at == self.heard_at else QUIET_S)
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,12 +44,12 @@ class StoreMeter:
 
     def __init__(self, clock: Clock, limit_bytes_per_s: float = 0.0) -> None:
         self.limit_bytes_per_s = limit_bytes_per_s
-        self.bytes_per_s = 0.0  # in the last window; pauses count
+        self.bytes_per_s = 0.0  # for readers and orders, in the last window; pauses count
         self._clock, self._began_at = clock, clock.now()
         self._nodes: dict[str, _Node] = {}
         self._reads = 0  # in this window, of all nodes: of thousands it is not added up with each heartbeat
         self._windows: deque[_Window] = deque(maxlen=WINDOWS)
-        self._rates: deque[float] = deque(maxlen=_HOUR)
+        self._outflow = StoreOutflow()
 
     def take(self, node_id: str, incarnation: str, told: pb2.StoreReads) -> None:
         """What a member's heartbeat brought; what cannot be is not counted, and what comes next is counted from it."""
@@ -73,15 +66,9 @@ class StoreMeter:
         if node.incarnation == incarnation and delta.can_be and in_time:
             node.counted = counted
             self._reads += delta.reads
-            if delta.reads or delta.busy_s:
-                node.read_at = now
+            self._outflow.take(delta.all_bytes, now)
         node.incarnation, node.last, node.heard_at = incarnation, reads, now
         self._close(now)
-
-    @property
-    def most_bytes_per_s(self) -> float:
-        """That it was seen to give, all nodes together, over a window; in the last hour or so."""
-        return max(self._rates, default=0.0)
 
     def load(self) -> StoreLoad:
         self._close(self._clock.now())
@@ -96,13 +83,13 @@ class StoreMeter:
         )
 
     def told(self) -> pb2.StoreInfo:
-        """For people."""
+        """For people: rates are of all that leaves the store, scans included."""
         load, now = self.load(), self._clock.now()
         return pb2.StoreInfo(
-            bytes_per_s=self.bytes_per_s if any(node.reads(now) for node in self._nodes.values()) else 0.0,
+            bytes_per_s=self._outflow.bytes_per_s(now),
             s_per_byte=load.s_per_byte or 0.0,
             request_s_per_byte=load.request_s_per_byte or 0.0,
-            most_bytes_per_s=self.most_bytes_per_s,
+            most_bytes_per_s=self._outflow.most_bytes_per_s(now),
             limit_bytes_per_s=self.limit_bytes_per_s,
         )
 
@@ -114,7 +101,6 @@ class StoreMeter:
         window = _window([node.counted for node in nodes.values()], age_s)
         self._began_at, self._reads = now, 0
         self.bytes_per_s = window.bytes_per_s if window else 0.0
-        self._rates.append(self.bytes_per_s)
         if window and reads >= LEAST_READS:
             self._windows.append(window)
         else:

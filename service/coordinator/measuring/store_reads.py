@@ -20,10 +20,12 @@ class StoreReads:
     busy_s: float = 0.0
     request_s: float = 0.0
     elapsed_s: float = 0.0
+    all_bytes: int = 0
 
     @classmethod
     def told(cls, told: pb2.StoreReads) -> StoreReads:
-        return cls(told.reads, told.bytes, told.busy_us / 1e6, told.request_us / 1e6, told.elapsed_us / 1e6)
+        times_s = (told.busy_us / 1e6, told.request_us / 1e6, told.elapsed_us / 1e6)
+        return cls(told.reads, told.bytes, *times_s, told.all_bytes if told.HasField("all_bytes") else told.bytes)
 
     def since(self, before: StoreReads) -> StoreReads:
         return StoreReads(
@@ -32,6 +34,7 @@ class StoreReads:
             self.busy_s - before.busy_s,
             self.request_s - before.request_s,
             self.elapsed_s - before.elapsed_s,
+            self.all_bytes - before.all_bytes,
         )
 
     def plus(self, more: StoreReads) -> StoreReads:
@@ -44,6 +47,7 @@ class StoreReads:
         return (
             0 <= self.reads <= MOST_READS_PER_S * most_s
             and 0 <= self.size_bytes <= MOST_BYTES_PER_S * most_s
+            and 0 <= self.all_bytes <= MOST_BYTES_PER_S * most_s
             and self.elapsed_s >= 0.0
             and 0.0 <= self.busy_s <= most_s
             and self.busy_s - _ROUNDING_S <= self.request_s <= MOST_AT_ONCE * (self.busy_s + _ROUNDING_S)

@@ -26,12 +26,14 @@ class StoreReads:
     request_s: float = 0.0
     elapsed_s: float = 0.0
 
-    def message(self) -> pb.StoreReads:
+    def message(self, all_bytes: int) -> pb.StoreReads:
+        """`all_bytes`: that the node has read there, whatever for."""
         times_us = (round(seconds * 1e6) for seconds in (self.busy_s, self.request_s, self.elapsed_s))
         busy_us, request_us, elapsed_us = times_us
         return pb.StoreReads(
-            reads=self.reads, bytes=self.size_bytes, busy_us=busy_us, request_us=request_us, elapsed_us=elapsed_us
-        )
+            reads=self.reads, bytes=self.size_bytes, busy_us=busy_us, request_us=request_us, elapsed_us=elapsed_us,
+            all_bytes=all_bytes,
+        )  # fmt: skip
 
 
 class ReadTimes:

@@ -56,7 +56,7 @@ def store(told: Mapping[str, Any]) -> str:
     parts = []
     if "most_bytes_per_s" in known:
         rate, most = (size(round(known.get(name, 0.0))) for name in ("bytes_per_s", "most_bytes_per_s"))
-        parts.append(f"gives {rate}/s, the most in the last hour was {most}/s")
+        parts.append(f"gave {rate}/s over the last ten seconds, the most in the last hour was {most}/s")
     if "s_per_byte" in known:
         busy, request = (_ms(known.get(name, 0.0) * 1e9) for name in ("s_per_byte", "request_s_per_byte"))
         parts.append(f"a MB takes {busy} ms ({request} ms of requests)")

@@ -563,6 +563,7 @@ class StoreReads(_message.Message):
     BUSY_US_FIELD_NUMBER: _builtins.int
     REQUEST_US_FIELD_NUMBER: _builtins.int
     ELAPSED_US_FIELD_NUMBER: _builtins.int
+    ALL_BYTES_FIELD_NUMBER: _builtins.int
     reads: _builtins.int
     """that have come to their end"""
     bytes: _builtins.int
@@ -572,6 +573,8 @@ class StoreReads(_message.Message):
     request_us: _builtins.int
     """of all of them together: two at the same time count twice"""
     elapsed_us: _builtins.int
+    all_bytes: _builtins.int
+    """read there for whatever: scans, too. Unset: an earlier node, which tells bytes only"""
     def __init__(
         self,
         *,
@@ -580,12 +583,15 @@ class StoreReads(_message.Message):
         busy_us: _builtins.int = ...,
         request_us: _builtins.int = ...,
         elapsed_us: _builtins.int = ...,
+        all_bytes: _builtins.int | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_all_bytes", b"_all_bytes", "all_bytes", b"all_bytes"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["busy_us", b"busy_us", "bytes", b"bytes", "elapsed_us", b"elapsed_us", "reads", b"reads", "request_us", b"request_us"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_all_bytes", b"_all_bytes", "all_bytes", b"all_bytes", "busy_us", b"busy_us", "bytes", b"bytes", "elapsed_us", b"elapsed_us", "reads", b"reads", "request_us", b"request_us"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    def WhichOneof(self, oneof_group: _Never) -> None: ...
+    _WhichOneofReturnType__all_bytes: _TypeAlias = _typing.Literal["all_bytes"]  # noqa: Y015
+    _WhichOneofArgType__all_bytes: _TypeAlias = _typing.Literal["_all_bytes", b"_all_bytes"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__all_bytes) -> _WhichOneofReturnType__all_bytes | None: ...
 
 Global___StoreReads: _TypeAlias = StoreReads  # noqa: Y015
 
@@ -827,7 +833,7 @@ Global___ListRemoteIOReply: _TypeAlias = ListRemoteIOReply  # noqa: Y015
 
 @_typing.final
 class StoreInfo(_message.Message):
-    """The object store, as it was measured over ten seconds or more, at most a minute ago. 0: not known."""
+    """The object store, as it was measured. 0: not known."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -837,13 +843,13 @@ class StoreInfo(_message.Message):
     MOST_BYTES_PER_S_FIELD_NUMBER: _builtins.int
     LIMIT_BYTES_PER_S_FIELD_NUMBER: _builtins.int
     bytes_per_s: _builtins.float
-    """that readers and orders took from it, all nodes together; pauses count"""
+    """that left it in the last ten seconds for whatever (scans, prefetches, readers), all nodes together"""
     s_per_byte: _builtins.float
-    """of the time in which somebody read"""
+    """of the time in which readers and orders read; over some windows of ten seconds or more"""
     request_s_per_byte: _builtins.float
     """of the time of requests: reads at the same time count each"""
     most_bytes_per_s: _builtins.float
-    """that it was seen to give in the last hour or so"""
+    """of ten seconds, in the last hour"""
     limit_bytes_per_s: _builtins.float
     """what a person says that it gives (--store_bytes_per_s)"""
     def __init__(
