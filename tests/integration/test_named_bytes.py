@@ -52,7 +52,9 @@ def test_a_new_version_reads_what_has_changed_and_shares_the_rest(place: Place, 
     assert first.resident_bytes == size_bytes(data), "the scan has cached it"
     entries, read_bytes = place.total("entries"), place.total("store_bytes")
     address = place.coordinator.address
-    wait_until(lambda: tfquiver.status(address)["store"]["most_bytes_per_s"], "people are told that a scan left the store")
+    wait_until(
+        lambda: tfquiver.status(address)["store"]["most_bytes_per_s"], "people are told that a scan left the store"
+    )
 
     large = data / "large.tar"
     whole = large.read_bytes()
