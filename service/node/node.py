@@ -92,6 +92,7 @@ class Node:
         self._data_address = ""
         self._peer_client: PeerClient | None = None
         self._reaching = Reach(directory.node_id, options.token, random.Random())
+        self._room = Room(directory.path)
         self._is_reading = False  # readers may come
 
     @classmethod
@@ -161,7 +162,7 @@ class Node:
             options.coordinator or self._own_coordinator,
             options.token if options.coordinator else "",
             options.incarnation,
-            self._info,
+            lambda: self._info(self._room.now()),
             CoordinatorPatience(options.connect_s, options.lost_s),
             self._coordinator_is_new,
             self._coordinator_lost,
@@ -198,11 +199,12 @@ class Node:
         )  # fmt: skip
         self._link.store_reads = lambda: fetcher.watch.reads().message(meter.store_bytes)
         self._hot = HotSet(options.hot_bytes, _hot_shards())
-        self._source = ShardSource(directory.node_id, self._disk, self._hot, fetcher, peers, placer.hand_over, known)
+        self._source = ShardSource(directory.node_id, self._disk, self._hot, fetcher, peers, placer, known)
         self._undo.append(self._source.close)
         self._warming = Warming(
-            directory.node_id, self._disk, self._source, self._link.members, self._link.missing, known, self._link.met
-        )
+            directory.node_id, self._disk, self._source, self._link.members, self._link.missing, known, self._link.met,
+            placer,
+        )  # fmt: skip
         self._orders = ChunkOrders(
             self._info(), self._disk, self._source, self._digests.get, self._link.members,
             OtherNodes(self._link.missing, placer.others_have_room), options.refill_bytes_per_s, known_places=known,
@@ -296,7 +298,7 @@ class Node:
         server = rpc.new_server(self._callers)
         servicer = NodeServicer(
             self.status, self._scans, client_stores, self._asked, self._warm, self._clear, self._reach, self._derived,
-            self._helping.scan, Room(self._directory.path).bytes,
+            self._helping.scan, self._room.bytes,
         )  # fmt: skip
         node_pb2_grpc.add_NodeServicer_to_server(servicer, server)
         HealthService(self._why_not_ready).add_to(server)
@@ -367,15 +369,12 @@ class Node:
             stats.written_bytes, self._began_s,
         )  # fmt: skip
 
-    def _info(self) -> types_pb2.NodeInfo:
+    def _info(self, disk_room_bytes: int | None = None) -> types_pb2.NodeInfo:
         return types_pb2.NodeInfo(
-            node_id=self._directory.node_id,
-            control_address=self.control,
-            data_address=self._data_address,
-            quota_bytes=self._disk.quota_bytes,
-            used_bytes=self._disk.used_bytes,
-            labels=self._options.labels,
-        )
+            node_id=self._directory.node_id, control_address=self.control, data_address=self._data_address,
+            quota_bytes=self._disk.quota_bytes, used_bytes=self._disk.used_bytes, labels=self._options.labels,
+            disk_room_bytes=disk_room_bytes,
+        )  # fmt: skip
 
     def status(self) -> node_pb2.StatusReply:
         return node_pb2.StatusReply(

@@ -97,3 +97,26 @@ def test_another_node_with_room_keeps_it_where_there_is_none_at_its_owner_and_he
     assert Placer("here", DiskCache(tmp_path, 100), lambda: members, put).place(shard)
     assert asked[-1] == ("roomy", False)
     assert not {"full", "stores nothing"} & {node_id for node_id, _ in asked}
+
+
+@pytest.mark.parametrize("disk_room", [0, 100 << 20])
+def test_who_has_most_room_is_told_by_disks_too_and_who_is_full_hands_over(tmp_path: Path, disk_room: int) -> None:
+    """Whether its quota or its disk has less left, that is what a node has."""
+    gib = 1 << 30
+    members = [
+        types_pb2.NodeInfo(node_id="here", quota_bytes=100),
+        types_pb2.NodeInfo(node_id="large quota", quota_bytes=50 * gib, disk_room_bytes=disk_room),
+        types_pb2.NodeInfo(node_id="large disk", quota_bytes=gib, used_bytes=gib // 2, disk_room_bytes=90 * gib),
+    ]
+    asked = []
+
+    def put(node_id: str, shard: VerifiedShard, insist: bool) -> None:
+        asked.append(node_id)
+        raise errors.ResourceExhaustedError("not now")
+
+    placer = Placer("here", DiskCache(tmp_path, 100), lambda: members, put)
+    shard = owned_by("here", [one.node_id for one in members])
+    assert placer.may_hand_over(shard.hash, len(shard.raw))
+    assert not placer.may_hand_over(shard.hash, len(shard.raw), gib)
+    assert not placer.hand_over(shard), "nobody takes it"
+    assert asked == (["large disk", "large quota"] if disk_room else ["large disk"])

@@ -12,7 +12,7 @@ import tfquiver
 from tests.golden import make_commit_log
 from tests.support import node_calls, records
 from tests.support.cluster import Server, wait_until
-from tests.support.disks import tmpfs
+from tests.support.disks import fill, tmpfs
 from tests.support.privileges import needs_mounts
 from tests.support.reader_client import ReaderClient
 from tfquiver.cli.main import main
@@ -31,17 +31,6 @@ DISK_BYTES = 24 << 20
 def disk(tmp_path: Path) -> Iterator[Path]:
     with tmpfs(tmp_path / "disk", DISK_BYTES) as mounted:
         yield mounted
-
-
-def fill(disk: Path) -> Path:
-    """Somebody else's file that takes all there is."""
-    path = disk / "others"
-    with path.open("wb", buffering=0) as file:
-        try:
-            while True:
-                file.write(bytes(64 << 10))
-        except OSError:
-            return path
 
 
 def write(directory: Path, name: str, count: int = 2000, most: int = 300) -> tuple[Path, list[bytes]]:

@@ -98,6 +98,17 @@ def fusectl(connections: Path = Path("/sys/fs/fuse/connections")) -> Iterator[No
             subprocess.run(["umount", connections], check=True)
 
 
+def fill(disk: Path) -> Path:
+    """Somebody else's file that takes all there is."""
+    path = disk / "others"
+    with path.open("wb", buffering=0) as file:
+        try:
+            while True:
+                file.write(bytes(64 << 10))
+        except OSError:
+            return path
+
+
 @contextmanager
 def tmpfs(path: Path, size_bytes: int, files: int = 0) -> Iterator[Path]:
     """`files`: so many may be on it, directories too; 0: any number."""

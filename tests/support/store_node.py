@@ -74,9 +74,7 @@ class StoreNode:
         self.store_for = store_for
         self.tables = FileTables(root / "files.db")
         self.scanner = Scanner(self.meter, placer.place, self.tables, read_deadline_s=deadline_s)
-        self.source = ShardSource(
-            node_id, self.disk, HotSet(hot_bytes), self.fetcher, self.peers, placer.hand_over, self.known
-        )
+        self.source = ShardSource(node_id, self.disk, HotSet(hot_bytes), self.fetcher, self.peers, placer, self.known)
         self.port = DataPort(
             node_id,
             self.source,

@@ -23,6 +23,7 @@ from tfquiver.service.coordinator.named_dataset_lifecycle.table import unknown
 from tfquiver.service.coordinator.named_dataset_lifecycle.told import fitting, told
 from tfquiver.service.coordinator.named_dataset_lifecycle.told_to_nodes import tasks
 from tfquiver.service.coordinator.sessions.users import Users
+from tfquiver.sizes_on_disk.node_room import room_bytes
 
 MAX_OF_JOB = 1000  # names: no job takes all that there can be
 
@@ -73,7 +74,7 @@ class NamedRequests(NamedKeeping):
         """Raises ResourceExhaustedError. What is to go is told to nodes at once; what is to come, when that is gone."""
         digest = await self._registry.digest(life.digest_id)
         wanted_bytes = self._caching.placement.whole_bytes(digest) - (await self.resident_bytes(life.digest_id) or 0)
-        free_bytes = sum(max(0, node.quota_bytes - node.used_bytes) for node in self._membership.live())
+        free_bytes = sum(map(room_bytes, self._membership.live()))
         room = ToEvict(self._when_full, life.spec.name, wanted_bytes, free_bytes)
         if room.is_enough:
             return

@@ -13,6 +13,7 @@ from tfquiver.clock import Clock
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2, types_pb2
 from tfquiver.service.coordinator.nodes_mounts_dispatchers.lost_nodes import LostNodes
 from tfquiver.service.coordinator.nodes_mounts_dispatchers.mounts import Mounts
+from tfquiver.sizes_on_disk.node_room import room_bytes
 
 MAX_NODES = 10_000
 _FEW_NODES = 100
@@ -55,7 +56,7 @@ def _matters(info: types_pb2.NodeInfo) -> tuple[object, ...]:
 def _room(info: types_pb2.NodeInfo) -> int:
     """Others are told of every sixteenth of the quota, and near the end, where it matters who has room for another
     shard, of every halving."""
-    free_bytes = max(0, info.quota_bytes - info.used_bytes)
+    free_bytes = room_bytes(info)
     return 16 * free_bytes // max(1, info.quota_bytes) or -free_bytes.bit_length()
 
 

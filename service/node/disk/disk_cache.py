@@ -21,6 +21,7 @@ from tfquiver.service.node.disk import codec, entry, entry_file, free_room
 from tfquiver.service.node.disk.entry_file import OpenEntry as OpenEntry
 from tfquiver.service.node.disk.landing import Landing
 from tfquiver.service.node.disk.layout import Layout
+from tfquiver.service.node.disk_quota.accounts import UNSET
 from tfquiver.service.node.disk_quota.books import Books, Claim
 from tfquiver.service.node.disk_quota.rules import Rules, Why
 
@@ -160,6 +161,14 @@ class DiskCache:
         rules = self._books.rules
         keys = rules.accounts(hash, Why.PASSES)
         return any(key in rules.terms and rules.terms[key].by_order for key in keys)
+
+    def may_be_elsewhere(self, hash: bytes) -> bool:
+        """Whether another node that has room may keep it where this one has none: nothing but the quotas limits it."""
+        rules = self._books.rules
+        keys = rules.accounts(hash, Why.PASSES)
+        return any(key == UNSET or (key in rules.terms and rules.terms[key].limit_bytes is None) for key in keys) and (
+            not any(key in rules.terms and rules.terms[key].lru for key in keys)
+        )
 
     def has_room(self, hash: bytes, disk_bytes: int, besides_bytes: int = 0) -> bool:
         """Whether an entry of that size that this node is asked for would be kept now, after `besides_bytes` more."""

@@ -30,6 +30,14 @@ class Room:
         self._looking: asyncio.Task[int | None] | None = None  # one at a time: each may hold a thread for ever
         self._found: int | None = None
 
+    def now(self) -> int | None:
+        """What the disk has last said; it is asked anew for who wants to know later. Waits for nothing."""
+        if self._looking is None or self._looking.done():
+            if self._looking is not None:
+                self._found = self._looking.result()
+            self._looking = asyncio.create_task(asyncio.to_thread(self._look), name="room on the disk")
+        return self._found
+
     async def bytes(self) -> int | None:
         """That entries may still take, as it was when the disk last said; None: it never has."""
         if (looking := self._looking) is None or looking.done():

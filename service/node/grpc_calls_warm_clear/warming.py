@@ -18,6 +18,7 @@ from tfquiver.proto.tfquiver.v1 import coordinator_pb2, node_pb2, types_pb2
 from tfquiver.service.node.disk import entry
 from tfquiver.service.node.disk.disk_cache import DiskCache
 from tfquiver.service.node.shard_fetching.shard_source import ShardSource
+from tfquiver.service.node.shards_put_at_their_owners.handing_over import Nobody, StandIns
 from tfquiver.service.node.shards_put_at_their_owners.known_places import KnownPlaces
 from tfquiver.shard_owners_and_chunks import rendezvous
 from tfquiver.shard_owners_and_chunks.places import Places
@@ -39,6 +40,7 @@ class Warming:
       members: every live node.
       missing: of a data set's shards, those that no node holds; raises TfquiverError.
       known: where data sets with a placement are kept.
+      stand_ins: other nodes that may have room for what this one has none for.
       met: `members` are those of now when it has returned: what two nodes take for their own is read twice.
     """
 
@@ -51,7 +53,9 @@ class Warming:
         missing: Callable[[bytes, Sequence[int]], Awaitable[coordinator_pb2.MissingReply]],
         known: KnownPlaces | None = None,
         met: Callable[[], Awaitable[None]] | None = None,
+        stand_ins: StandIns | None = None,
     ) -> None:
+        self._stand_ins = stand_ins or Nobody()
         self._known, self._met = known or KnownPlaces(), met
         self._node_id, self._disk, self._source = node_id, disk, source
         self._members, self._missing = members, missing
@@ -76,11 +80,11 @@ class Warming:
             return
         places = self._known.of(digest.digest_id)
         owned = await asyncio.to_thread(_owned, digest, self._node_id, storing, places)
-        run = _Run(digest, owned, self._disk, self._source)
+        run = _Run(digest, owned, self._disk, self._source, self._stand_ins)
         self._runs.add(run)  # before anything is waited for: what is removed meanwhile is not loaded
         work: asyncio.Task[None] | None = None
         try:
-            lacking = await asyncio.to_thread(run.count)
+            lacking = await asyncio.to_thread(run.count, True)
             if storing[1:]:
                 run.elsewhere = await self._held_elsewhere(digest, lacking)
                 lacking = await asyncio.to_thread(run.count)
@@ -111,7 +115,10 @@ class Warming:
         try:
             for at in range(0, len(lacking), _ASKED_SHARDS):
                 asked = lacking[at : at + _ASKED_SHARDS]
-                held |= set(asked) - set((await self._missing(digest.digest_id, asked)).shards)
+                missing = (await self._missing(digest.digest_id, asked)).shards
+                for shard in missing:
+                    self._source.is_missing(digest.hashes[shard].tobytes())
+                held |= set(asked) - set(missing)
         except errors.NotFoundError:  # nobody has read it for a while: where it is will be known when somebody does
             return frozenset()
         except errors.TfquiverError as error:
@@ -134,8 +141,11 @@ def _owned(digest: Digest, node_id: str, storing: Sequence[str], places: Places 
 class _Run:
     """One call's."""
 
-    def __init__(self, digest: Digest, owned: Sequence[int], disk: DiskCache, source: ShardSource) -> None:
+    def __init__(
+        self, digest: Digest, owned: Sequence[int], disk: DiskCache, source: ShardSource, stand_ins: StandIns
+    ) -> None:
         self._digest, self._owned, self._disk, self._source = digest, owned, disk, source
+        self._stand_ins = stand_ins
         self._total_bytes = int(digest.lengths[np.asarray(owned, np.int64)].sum(dtype=np.uint64))
         self.elsewhere: frozenset[int] = frozenset()
         self._resident = self._resident_bytes = 0
@@ -144,9 +154,13 @@ class _Run:
         self._trouble = ""
         self._removed = False
 
-    def count(self) -> list[int]:
-        """Counts what is resident; what is not. For a thread: there may be millions."""
-        lacking = [shard for shard in self._owned if not self._is_here(shard)]
+    def count(self, on_this_disk: bool = False) -> list[int]:
+        """Counts what is resident; what is not. For a thread: there may be millions.
+
+        `on_this_disk`: what others took over from here is none of it: they may have given it up since.
+        """
+        is_here = self._is_on_disk if on_this_disk else self._is_here
+        lacking = [shard for shard in self._owned if not is_here(shard)]
         self._resident = len(self._owned) - len(lacking)
         self._resident_bytes = self._total_bytes - sum(int(self._digest.lengths[shard]) for shard in lacking)
         return lacking
@@ -209,7 +223,8 @@ class _Run:
         if not self._disk.wanted(hash):
             self._refuse("how it is cached (tfquiver dataset show) keeps no more of it")
             return
-        if lacks := self._disk.lacking(hash, size_bytes, self._landing_bytes):
+        lacks = self._disk.lacking(hash, size_bytes, self._landing_bytes)
+        if lacks and not self._stand_ins.may_hand_over(hash, int(self._digest.lengths[shard]), self._landing_bytes):
             self._refuse(f"there is no more room: {lacks}; the node's quota is {decimal(self._disk.quota_bytes)}")
             return
         self._landing_bytes += size_bytes
@@ -227,6 +242,9 @@ class _Run:
     def _refuse(self, why: str) -> None:
         self._refused += 1
         self._trouble = self._trouble or why
+
+    def _is_on_disk(self, shard: int) -> bool:
+        return self._digest.hashes[shard].tobytes() in self._disk
 
     def _is_here(self, shard: int) -> bool:
         hash = self._digest.hashes[shard].tobytes()

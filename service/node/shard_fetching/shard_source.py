@@ -34,7 +34,7 @@ from tfquiver.service.node.shard_fetching.given_up import Getting, GivenUp
 from tfquiver.service.node.shard_fetching.other_nodes import OtherNodes, Owners, Peers
 from tfquiver.service.node.shard_fetching.reach import ON_DISK
 from tfquiver.service.node.shard_fetching.resident import bitmap
-from tfquiver.service.node.shards_put_at_their_owners.handing_over import HandingOver
+from tfquiver.service.node.shards_put_at_their_owners.handing_over import HandingOver, StandIns
 
 _ITSELF = b"itself"
 _AT_ONCE = 1 << 14
@@ -50,16 +50,15 @@ class ShardSource:
         hot: HotSet,
         fetcher: Fetcher,
         peers: Peers | None = None,
-        stands_in: Callable[[VerifiedShard], bool] = lambda shard: False,
+        stand_ins: StandIns | None = None,
         owners: Owners | None = None,
     ) -> None:
-        """`stands_in` (blocks): whether another node keeps a shard for which this one has no room."""
         self._node_id, self._disk, self._hot, self._fetcher = node_id, disk, hot, fetcher
         self._flights: Flights[bytes, ReadyShard] = Flights()
         self._reads = DiskReads(disk, hot)
         self._stats = Stats()
         self._inserts = Inserts(disk.insert)
-        self._handing_over = HandingOver(stands_in)
+        self._handing_over = HandingOver(stand_ins)
         self._unkept = GivenUp(hot.drop)
         fetcher.given_up = self._unkept.__contains__
         self._reading = 0  # fetches from the store that a reader waits for, here or at a peer
@@ -329,7 +328,7 @@ class ShardSource:
             ready = await self._reads.run(self._reads.fetched, ref, shard, keep)
             lands = ref.hash in self._disk or self._inserts.under_way(ref.hash)
             keep = keep and not getting.is_given_up
-            if keep and not lands and not self._handing_over.full and self._disk.may_stand_in(ref.hash):
+            if keep and not lands and self._handing_over.may(ref.hash, ref.length_bytes):
                 self._handing_over.start(shard)
             return ready
 

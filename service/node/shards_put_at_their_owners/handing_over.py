@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Collection, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from typing import Protocol
 
 from tfquiver.service.node.checked_shards_in_memory.verified import VerifiedShard
 
@@ -19,15 +20,32 @@ class _Offer:
     is_given_up: bool = False
 
 
+class StandIns(Protocol):
+    """Other nodes, for what this one has no room for."""
+
+    def may_hand_over(self, hash: bytes, raw_bytes: int, besides_bytes: int = 0) -> bool:
+        """Whether one may keep such a shard, after so much more, as far as is known. Does not block."""
+
+    def hand_over(self, shard: VerifiedShard) -> bool:
+        """Whether one keeps the shard now. Blocks."""
+
+
+class Nobody:
+    """Where there is one node only."""
+
+    def may_hand_over(self, hash: bytes, raw_bytes: int, besides_bytes: int = 0) -> bool:
+        return False
+
+    def hand_over(self, shard: VerifiedShard) -> bool:
+        return False
+
+
 class HandingOver:
-    """Lives on one loop.
+    """Lives on one loop. `stand_ins` None: there are none."""
 
-    Args:
-      stands_in: blocks; whether another node keeps the shard now.
-    """
-
-    def __init__(self, stands_in: Callable[[VerifiedShard], bool]) -> None:
-        self._stands_in = stands_in
+    def __init__(self, stand_ins: StandIns | None) -> None:
+        them = stand_ins or Nobody()
+        self._may, self._stands_in = them.may_hand_over, them.hand_over
         self._taken: set[bytes] = set()
         self._under_way: dict[bytes, tuple[_Offer, asyncio.Task[bool]]] = {}
         self._ending = 0  # that are given up, and not over yet
@@ -37,9 +55,9 @@ class HandingOver:
         """Those that are under way."""
         return len(self._under_way) + self._ending
 
-    @property
-    def full(self) -> bool:
-        return len(self) >= _MOST
+    def may(self, hash: bytes, raw_bytes: int) -> bool:
+        """Whether it is worth while to begin with another one."""
+        return len(self) < _MOST and self._may(hash, raw_bytes)
 
     def taken(self, hash: bytes) -> bool:
         """Whether another node took it, as far as is known."""

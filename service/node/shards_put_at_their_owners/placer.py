@@ -20,8 +20,10 @@ from tfquiver.service.node.disk_quota.rules import Why
 from tfquiver.service.node.shards_put_at_their_owners.known_places import KnownPlaces
 from tfquiver.service.node.shards_put_at_their_owners.of_members import Members, OfMembers
 from tfquiver.shard_owners_and_chunks.rendezvous import Owners
+from tfquiver.sizes_on_disk.node_room import room_bytes
 
 _ASKED = 2
+_ASKED_WITH_ROOM = 4  # who had none a moment ago costs nothing
 
 
 class Placer:
@@ -74,9 +76,8 @@ class Placer:
         """Whether another node than its owner keeps it now: this one, or one that has said that it has room."""
         if owner != self._node_id and self._keeps(shard):
             return True
-        wants_bytes = entry.disk_bytes(entry.HEADER_BYTES + len(shard.raw))
-        others = (node_id for node_id in self._others(shard.hash, wants_bytes) if node_id != owner)
-        return any(self._takes(node_id, shard, insist=False) for node_id in itertools.islice(others, _ASKED))
+        others = (node_id for node_id in self._others(shard.hash, _entry_bytes(len(shard.raw))) if node_id != owner)
+        return any(self._takes(node_id, shard, insist=False) for node_id in itertools.islice(others, _ASKED_WITH_ROOM))
 
     def _keeps(self, shard: VerifiedShard) -> bool:
         """Whether it is kept here, though another node owns it: that one went away or is full, and the store would be
@@ -91,11 +92,23 @@ class Placer:
 
     def hand_over(self, shard: VerifiedShard) -> bool:
         """Whether another node keeps a shard now for which its owner, this node, has no room: hashing fills nodes
-        unevenly, and what is ordered was planned with the room of all of them. The emptiest is asked first."""
-        if self._put is None or not self._disk.may_stand_in(shard.hash):
+        unevenly, and disks are of different sizes. The one with the most room is asked first. What is ordered was
+        planned with the room of all: it is offered to who has said that there is none, too."""
+        if self._disk.may_stand_in(shard.hash):
+            others = itertools.islice(self._others(shard.hash), _ASKED)
+            return any(self._takes(node_id, shard, insist=True) for node_id in others)
+        if not self._disk.may_be_elsewhere(shard.hash):
             return False
-        others = itertools.islice(self._others(shard.hash), _ASKED)
-        return any(self._takes(node_id, shard, insist=True) for node_id in others)
+        with_room = itertools.islice(self._others(shard.hash, _entry_bytes(len(shard.raw))), _ASKED_WITH_ROOM)
+        return any(self._takes(node_id, shard, insist=False) for node_id in with_room)
+
+    def may_hand_over(self, hash: bytes, raw_bytes: int, besides_bytes: int = 0) -> bool:
+        """Whether `hand_over` may come to something, after so much more. Does not block."""
+        if self._disk.may_stand_in(hash):
+            return self._put is not None
+        if self._put is None or not self._disk.may_be_elsewhere(hash):
+            return False
+        return any(self._others(hash, _entry_bytes(raw_bytes) + besides_bytes))
 
     def _takes(self, node_id: str, shard: VerifiedShard, insist: bool) -> bool:
         """Whether another node keeps it now."""
@@ -116,16 +129,15 @@ class Placer:
     def others_have_room(self, disk_bytes: int) -> bool:
         """Whether another node has said that it has so much room."""
         return self._put is not None and any(
-            node.node_id != self._node_id and node.quota_bytes - node.used_bytes >= disk_bytes
-            for node in self._members()
+            node.node_id != self._node_id and room_bytes(node) >= disk_bytes for node in self._members()
         )
 
     def _others(self, hash: bytes, wants_bytes: int = 0) -> Iterator[str]:
         """That store, may keep such a shard, and have said, if so much is wanted, that they have room for it; the one
         with the most first."""
         placed = self._known.holding(hash)
-        for node_id, room_bytes in self._emptiest():
-            if wants_bytes and room_bytes < wants_bytes:
+        for node_id, its_room_bytes in self._emptiest():
+            if wants_bytes and its_room_bytes < wants_bytes:
                 return
             if not placed or any(node_id in places.members for places in placed):
                 yield node_id
@@ -133,7 +145,7 @@ class Placer:
     def _by_room(self, members: Members) -> list[tuple[str, int]]:
         """Others that store, and the room that they have said they have; the one with the most first."""
         others = [node for node in members if node.quota_bytes > 0 and node.node_id != self._node_id]
-        rooms = [(node.node_id, node.quota_bytes - node.used_bytes) for node in others]
+        rooms = [(node.node_id, room_bytes(node)) for node in others]
         return sorted(rooms, key=lambda room: -room[1])
 
     def owner(self, hash: bytes) -> str:
@@ -149,6 +161,11 @@ def _owners(members: Members) -> Owners | None:
     """None: nobody keeps anything."""
     names = [node.node_id for node in members if node.quota_bytes > 0]
     return Owners(names) if names else None
+
+
+def _entry_bytes(raw_bytes: int) -> int:
+    """At most, on the disk."""
+    return entry.disk_bytes(entry.HEADER_BYTES + raw_bytes)
 
 
 def memory_bytes(header: entry.Header) -> int:

@@ -47,8 +47,16 @@ def _node(told: Mapping[str, Any]) -> dict[str, Any]:
     labels = told.get("labels", {})
     return {
         "id": words.short(told["node_id"]), "host": told.get("host", ""), "rack": labels.get("rack", ""),
-        **_some(told, _NODE), **_some(told, ("error",)),
+        **_some(told, _NODE), **_takes(told), **_some(told, ("error",)),
     }  # fmt: skip
+
+
+def _takes(told: Mapping[str, Any]) -> dict[str, int]:
+    """Of a quota that the disk has no room for what it has: a node whose disk is full is full, not nearly empty."""
+    room_bytes = told.get("disk_room_bytes")
+    if room_bytes is None or "quota_bytes" not in told:
+        return {}
+    return {"quota_bytes": min(told["quota_bytes"], told.get("used_bytes", 0) + room_bytes)}
 
 
 def _dataset(told: Mapping[str, Any]) -> dict[str, Any]:

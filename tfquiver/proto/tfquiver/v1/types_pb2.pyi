@@ -284,6 +284,7 @@ class NodeInfo(_message.Message):
     QUOTA_BYTES_FIELD_NUMBER: _builtins.int
     USED_BYTES_FIELD_NUMBER: _builtins.int
     LABELS_FIELD_NUMBER: _builtins.int
+    DISK_ROOM_BYTES_FIELD_NUMBER: _builtins.int
     node_id: _builtins.str
     """stable over restarts (kept in the cache directory)"""
     control_address: _builtins.str
@@ -293,6 +294,8 @@ class NodeInfo(_message.Message):
     quota_bytes: _builtins.int
     """0: a gateway; it owns no shards"""
     used_bytes: _builtins.int
+    disk_room_bytes: _builtins.int
+    """That its disk lets entries take beyond used_bytes, whatever the quota, as it was a moment ago; unset: not known."""
     @_builtins.property
     def labels(self) -> _containers.ScalarMap[_builtins.str, _builtins.str]:
         """Where it stands and what it is (--labels): at most 16, keys and values of at most 63 bytes."""
@@ -306,12 +309,15 @@ class NodeInfo(_message.Message):
         quota_bytes: _builtins.int = ...,
         used_bytes: _builtins.int = ...,
         labels: _abc.Mapping[_builtins.str, _builtins.str] | None = ...,
+        disk_room_bytes: _builtins.int | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_disk_room_bytes", b"_disk_room_bytes", "disk_room_bytes", b"disk_room_bytes"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["control_address", b"control_address", "data_address", b"data_address", "labels", b"labels", "node_id", b"node_id", "quota_bytes", b"quota_bytes", "used_bytes", b"used_bytes"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_disk_room_bytes", b"_disk_room_bytes", "control_address", b"control_address", "data_address", b"data_address", "disk_room_bytes", b"disk_room_bytes", "labels", b"labels", "node_id", b"node_id", "quota_bytes", b"quota_bytes", "used_bytes", b"used_bytes"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    def WhichOneof(self, oneof_group: _Never) -> None: ...
+    _WhichOneofReturnType__disk_room_bytes: _TypeAlias = _typing.Literal["disk_room_bytes"]  # noqa: Y015
+    _WhichOneofArgType__disk_room_bytes: _TypeAlias = _typing.Literal["_disk_room_bytes", b"_disk_room_bytes"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__disk_room_bytes) -> _WhichOneofReturnType__disk_room_bytes | None: ...
 
 Global___NodeInfo: _TypeAlias = NodeInfo  # noqa: Y015
 

@@ -1,0 +1,11 @@
+"""What a node can still take: the smaller of what its quota and its disk have left. Pure."""
+
+from __future__ import annotations
+
+from tfquiver.proto.tfquiver.v1 import types_pb2
+
+
+def room_bytes(node: types_pb2.NodeInfo) -> int:
+    """By what it has told; a quota may be far larger than the disk, or others may have filled that."""
+    left_bytes = max(0, node.quota_bytes - node.used_bytes)
+    return min(left_bytes, node.disk_room_bytes) if node.HasField("disk_room_bytes") else left_bytes
