@@ -15,11 +15,15 @@ MOST_LINES = 10_000  # that wait to be written
 
 
 class LateLines:
-    """A text stream. In a process that is forked from this one it writes at once: the thread is not there."""
+    """A text stream. In a process that is forked from this one it writes at once: the thread is not there.
+
+    A line may be written while another one is, by the same thread: asyncio tells of lost exceptions when garbage is
+    collected.
+    """
 
     def __init__(self, stream: TextIO, most: int = MOST_LINES) -> None:
-        self._stream = stream
-        self._texts: queue.Queue[str | None] = queue.Queue(most)
+        self._stream, self._most = stream, most
+        self._texts: queue.SimpleQueue[str | threading.Event | None] = queue.SimpleQueue()
         self._lost = 0
         self._at_once = False
         os.register_at_fork(after_in_child=self._forked)
@@ -32,9 +36,9 @@ class LateLines:
     def write(self, text: str) -> int:
         if self._at_once:
             return self._stream.write(text)
-        try:
-            self._texts.put_nowait(text)
-        except queue.Full:
+        if self._texts.qsize() < self._most:
+            self._texts.put(text)
+        else:
             self._lost += 1
         return len(text)
 
@@ -45,8 +49,11 @@ class LateLines:
 
     def written(self, within_s: float) -> bool:
         """Whether everything is written by then."""
-        with self._texts.all_tasks_done:
-            return self._texts.all_tasks_done.wait_for(lambda: not self._texts.unfinished_tasks, within_s)
+        if self._at_once:
+            return True
+        written = threading.Event()
+        self._texts.put(written)
+        return written.wait(within_s)
 
     def close(self) -> None:
         """When all is written. The stream stays open."""
@@ -58,6 +65,9 @@ class LateLines:
 
     def _write_all(self) -> None:
         while (text := self._texts.get()) is not None:
+            if isinstance(text, threading.Event):
+                text.set()
+                continue
             if self._lost:
                 lost, self._lost = self._lost, 0
                 text = f"({lost} lines of the log were left out: it could not be written)\n{text}"
@@ -66,5 +76,3 @@ class LateLines:
                 self._stream.flush()
             except (OSError, ValueError):  # full, or closed: there is nobody else to tell
                 pass
-            finally:
-                self._texts.task_done()
