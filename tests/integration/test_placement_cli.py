@@ -12,10 +12,12 @@ import pytest
 from tests.support.cluster import wait_until
 from tests.support.racked import Racked
 from tests.support.reader_client import ReaderClient
+from tfquiver.cli.dataset_commands import placing
 from tfquiver.cli.main import main
 from tfquiver.cli.status_tables import words
+from tfquiver.grpc_plumbing import rpc
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2 as pb
-from tfquiver.proto.tfquiver.v1 import types_pb2
+from tfquiver.proto.tfquiver.v1 import coordinator_pb2_grpc, types_pb2
 
 LABELS = {"a": "rack=r1,host=one", "b": "rack=r1,host=two", "c": "rack=r2,host=three"}
 Tool = Callable[..., tuple[int, str, str]]
@@ -80,6 +82,49 @@ def test_what_cannot_be_is_said_in_a_line(tool: Tool, arguments: tuple[str, ...]
     code, _, err = tool("dataset", "place", "test", *arguments)
     assert code == 1
     assert said in err
+
+
+def test_what_is_not_named_stays_as_it_is(tool: Tool) -> None:
+    def rule(*arguments: str) -> tuple[str, int, int, bool]:
+        said = as_json(tool, "dataset", "place", "test", *arguments)["rule"]
+        return said["selector"], said["stripe"], said["replicas"], said["rack_local"]
+
+    try:
+        assert rule("--nodes", "rack=r1", "--replicas", "2") == ("rack=r1", 0, 2, False)
+        assert rule("--nodes", "rack==r1") == ("rack==r1", 0, 2, False)
+        assert tool("dataset", "place", "test", "--replicas", "5")[0] == 1
+        assert rule() == ("rack==r1", 0, 2, False), "what is refused changes nothing"
+        assert rule("--stripe", "2") == ("rack==r1", 2, 2, False)
+        assert rule("--nodes", "") == ("", 2, 2, False)
+        assert rule("--replicas", "1", "--rack-local") == ("", 2, 1, True)
+        assert rule("--stripe", "0", "--no-rack-local") == ("", 0, 1, False)
+    finally:
+        tool("dataset", "place", "test", "--anywhere")
+
+
+def test_of_two_at_once_neither_undoes_what_the_other_has_named(
+    tool: Tool, racked: tuple[Racked, types_pb2.Dataset]
+) -> None:
+    world, dataset = racked
+    answered = []
+
+    def ask(method: Callable[..., Any], request: Any) -> Any:
+        try:
+            reply = method(request, timeout=20.0)
+        except grpc.RpcError as error:
+            raise rpc.from_rpc_error(error, "the coordinator") from error
+        if not answered:  # between looking and setting
+            world.place(dataset.digest_id, selector="rack=r1")
+        answered.append(type(request))
+        return reply
+
+    try:
+        with rpc.channel(world.coordinator.address) as channel:
+            stub = coordinator_pb2_grpc.CoordinatorStub(channel)
+            rule = placing.change(ask, stub, dataset.digest_id, {"replicas": 2}).rule
+        assert (rule.selector, rule.replicas) == ("rack=r1", 2)
+    finally:
+        tool("dataset", "place", "test", "--anywhere")
 
 
 def test_jobs_are_sent_to_their_data(tool: Tool, racked: tuple[Racked, types_pb2.Dataset]) -> None:

@@ -140,11 +140,12 @@ class Catalogue:
             await self._log.synced()
             await self._registry.prune()
 
-    async def set_placement(self, digest_id: bytes, rule: types_pb2.PlacementRule | None) -> None:
+    async def set_placement(self, digest_id: bytes, rule: types_pb2.PlacementRule | None, check: Check = _may) -> None:
         """Where it is kept from now on; None: anywhere. Raises InvalidArgumentError, NotFoundError,
-        ResourceExhaustedError."""
+        ResourceExhaustedError, and what `check` raises, which looks when nothing can come between."""
         async with self._setting:
             await self._log.writable()
+            check()
             called = self._registry.called(digest_id)
             if rule is not None:
                 rules.check(rule, digest_id, self._membership.labelled)

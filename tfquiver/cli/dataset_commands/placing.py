@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
 from typing import Any
 
@@ -21,8 +21,9 @@ from tfquiver.shard_owners_and_chunks import selector
 Find = Callable[[argparse.Namespace], AbstractContextManager[tuple[Callable[..., Any], Any, types_pb2.Dataset]]]
 
 _PLACE = f"""Says on which nodes a data set is kept from now on, and how often. What is elsewhere moves, node to node,
-at the rate of --move_bytes_per_s of the nodes; readers are sent to the old place until then. Without any option: shows
-what there is. SELECTOR: {selector.SYNTAX}, several with commas between; of labels that nodes were started with
+at the rate of --move_bytes_per_s of the nodes; readers are sent to the old place until then. What no option names stays
+as it is. Without any option: shows what there is. SELECTOR: {selector.SYNTAX},
+several with commas between; of labels that nodes were started with
 (tfquiver-node --labels=rack=r1,disk=nvme)."""
 _SUGGEST = """Says how much of a data set a job would find on each machine, in its rack, elsewhere; the best first. A
 candidate is a node's id, its `host` label, or the host of its address; all nodes when none is named."""
@@ -35,10 +36,14 @@ _SCORES_LEGEND = (
 
 def add_commands(commands: Any, find: Find) -> None:
     place = commands.add_parser("place", help="say on which nodes a data set is kept", description=_PLACE)
-    place.add_argument("--nodes", metavar="SELECTOR", help="by labels, for example rack=r1,disk=nvme; default: all")
-    place.add_argument("--stripe", type=_count, metavar="K", help="at most so many of them; with racks, of each rack")
-    place.add_argument("--replicas", type=_count, metavar="R", help="so many nodes keep each shard; default: 1")
-    place.add_argument("--rack-local", action="store_true", help="each rack is a cache of its own")
+    place.add_argument("--nodes", metavar="SELECTOR", help="by labels, for example rack=r1,disk=nvme; '': all nodes")
+    place.add_argument(
+        "--stripe", type=_count_or_all, metavar="K", help="at most so many of them, or of each rack; 0: all"
+    )
+    place.add_argument("--replicas", type=_count, metavar="R", help="so many nodes keep each shard")
+    place.add_argument(
+        "--rack-local", action=argparse.BooleanOptionalAction, default=None, help="each rack is a cache of its own"
+    )
     place.add_argument("--anywhere", action="store_true", help="take the placement away")
     place.set_defaults(run=lambda arguments: _place(arguments, find))
     suggest = commands.add_parser("suggest", help="where a job would find most of a data set", description=_SUGGEST)
@@ -57,18 +62,23 @@ def _count(text: str) -> int:
     return int(text)
 
 
+def _count_or_all(text: str) -> int:
+    return 0 if text == "0" else _count(text)
+
+
 def _place(arguments: argparse.Namespace, find: Find) -> int:
-    asked = [arguments.nodes is not None, arguments.stripe, arguments.replicas, arguments.rack_local]
-    if arguments.anywhere and any(asked):
+    asked = {
+        "selector": arguments.nodes, "stripe": arguments.stripe, "replicas": arguments.replicas,
+        "rack_local": arguments.rack_local,
+    }  # fmt: skip
+    named = {field: value for field, value in asked.items() if value is not None}
+    if arguments.anywhere and named:
         raise errors.InvalidArgumentError("--anywhere takes the placement away: give no other option with it")
     with find(arguments) as (ask, stub, dataset):
-        if arguments.anywhere or any(asked):
-            request = coordinator_pb2.SetPlacementRequest(digest_id=dataset.digest_id)
-            if not arguments.anywhere:
-                rule = types_pb2.PlacementRule(selector=arguments.nodes or "", rack_local=arguments.rack_local)
-                rule.stripe, rule.replicas = arguments.stripe or 0, arguments.replicas or 0
-                request.rule.CopyFrom(rule)
-            told = plain(ask(stub.SetPlacement, request))
+        if arguments.anywhere:
+            told = plain(ask(stub.SetPlacement, coordinator_pb2.SetPlacementRequest(digest_id=dataset.digest_id)))
+        elif named:
+            told = plain(change(ask, stub, dataset.digest_id, named))
         else:
             told = plain(ask(stub.GetPlacement, coordinator_pb2.GetPlacementRequest(digest_id=dataset.digest_id)))
     if arguments.json:
@@ -78,6 +88,30 @@ def _place(arguments: argparse.Namespace, find: Find) -> int:
     if moving := progress(told):
         print(moving)
     return 0
+
+
+def change(
+    ask: Callable[..., Any], stub: Any, digest_id: bytes, named: Mapping[str, Any]
+) -> coordinator_pb2.PlacementReply:
+    """Its rule with other values of the fields that are named; also where somebody else changes others meanwhile."""
+    there = coordinator_pb2.GetPlacementRequest(digest_id=digest_id)
+    before: coordinator_pb2.PlacementReply = ask(stub.GetPlacement, there)
+    while True:
+        request = coordinator_pb2.SetPlacementRequest(digest_id=digest_id, rule=before.rule)
+        for field, value in named.items():
+            setattr(request.rule, field, value)
+        request.expected.SetInParent()
+        if before.HasField("rule"):
+            request.expected.rule.CopyFrom(before.rule)
+        try:
+            reply: coordinator_pb2.PlacementReply = ask(stub.SetPlacement, request)
+        except errors.TfquiverError:
+            now: coordinator_pb2.PlacementReply = ask(stub.GetPlacement, there)
+            if (now.HasField("rule"), now.rule) == (before.HasField("rule"), before.rule):
+                raise
+            before = now
+        else:
+            return reply
 
 
 def _suggest(arguments: argparse.Namespace, find: Find) -> int:

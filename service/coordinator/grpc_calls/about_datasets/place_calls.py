@@ -33,7 +33,13 @@ class PlaceCalls(Callers):
         rule = request.rule if request.HasField("rule") else None
         if (pinned := self._coordinator.caching.placement.pins.get(request.digest_id)) is not None:
             rules.check_kept_once(rule, pinned)
-        await self._coordinator.catalogue.set_placement(request.digest_id, rule)
+
+        def as_expected() -> None:
+            now, expected = self._coordinator.caching.placed.rules.find(request.digest_id), request.expected
+            if request.HasField("expected") and now != (expected.rule if expected.HasField("rule") else None):
+                raise errors.InUseError("expected: somebody has set another placement meanwhile: look at it first")
+
+        await self._coordinator.catalogue.set_placement(request.digest_id, rule, as_expected)
         return self._placement(request.digest_id)
 
     @handled

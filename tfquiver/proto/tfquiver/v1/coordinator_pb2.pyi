@@ -1259,24 +1259,50 @@ class SetPlacementRequest(_message.Message):
 
     DIGEST_ID_FIELD_NUMBER: _builtins.int
     RULE_FIELD_NUMBER: _builtins.int
+    EXPECTED_FIELD_NUMBER: _builtins.int
     digest_id: _builtins.bytes
     @_builtins.property
     def rule(self) -> _types_pb2.PlacementRule:
         """unset: takes away the one there is"""
+
+    @_builtins.property
+    def expected(self) -> Global___ExpectedPlacement:
+        """The rule that the caller has changed this one from; unset: whatever there is. Another one by now: FAILED_PRECONDITION."""
 
     def __init__(
         self,
         *,
         digest_id: _builtins.bytes = ...,
         rule: _types_pb2.PlacementRule | None = ...,
+        expected: Global___ExpectedPlacement | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["rule", b"rule"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["expected", b"expected", "rule", b"rule"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["digest_id", b"digest_id", "rule", b"rule"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["digest_id", b"digest_id", "expected", b"expected", "rule", b"rule"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___SetPlacementRequest: _TypeAlias = SetPlacementRequest  # noqa: Y015
+
+@_typing.final
+class ExpectedPlacement(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    RULE_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def rule(self) -> _types_pb2.PlacementRule: ...
+    def __init__(
+        self,
+        *,
+        rule: _types_pb2.PlacementRule | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["rule", b"rule"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["rule", b"rule"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ExpectedPlacement: _TypeAlias = ExpectedPlacement  # noqa: Y015
 
 @_typing.final
 class GetPlacementRequest(_message.Message):

@@ -349,7 +349,7 @@ class CoordinatorServicer(object):
         """On which nodes a data set is kept from now on, and how often: what is elsewhere moves, node to node. Durable when it
         returns; idempotent. Without a rule: where it is, and what is missing on any node. For its owners and admins. Errors:
         NOT_FOUND (unknown digest_id), INVALID_ARGUMENT (a selector that is none, or that no live node matches; the message
-        names the part; more replicas than nodes that may be chosen).
+        names the part; more replicas than nodes that may be chosen), FAILED_PRECONDITION (not the `expected` rule any more).
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

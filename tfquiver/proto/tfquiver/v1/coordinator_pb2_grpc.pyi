@@ -88,7 +88,7 @@ class CoordinatorStub:
     """On which nodes a data set is kept from now on, and how often: what is elsewhere moves, node to node. Durable when it
     returns; idempotent. Without a rule: where it is, and what is missing on any node. For its owners and admins. Errors:
     NOT_FOUND (unknown digest_id), INVALID_ARGUMENT (a selector that is none, or that no live node matches; the message
-    names the part; more replicas than nodes that may be chosen).
+    names the part; more replicas than nodes that may be chosen), FAILED_PRECONDITION (not the `expected` rule any more).
     """
     GetPlacement: _grpc.UnaryUnaryMultiCallable[_coordinator_pb2.GetPlacementRequest, _coordinator_pb2.PlacementReply]
     """Read-only: the rule, the nodes that it comes to now, and what is still to move. Errors: NOT_FOUND (unknown digest_id)."""
@@ -274,7 +274,7 @@ class CoordinatorAsyncStub(CoordinatorStub):
     """On which nodes a data set is kept from now on, and how often: what is elsewhere moves, node to node. Durable when it
     returns; idempotent. Without a rule: where it is, and what is missing on any node. For its owners and admins. Errors:
     NOT_FOUND (unknown digest_id), INVALID_ARGUMENT (a selector that is none, or that no live node matches; the message
-    names the part; more replicas than nodes that may be chosen).
+    names the part; more replicas than nodes that may be chosen), FAILED_PRECONDITION (not the `expected` rule any more).
     """
     GetPlacement: _aio.UnaryUnaryMultiCallable[_coordinator_pb2.GetPlacementRequest, _coordinator_pb2.PlacementReply]  # type: ignore[assignment]
     """Read-only: the rule, the nodes that it comes to now, and what is still to move. Errors: NOT_FOUND (unknown digest_id)."""
@@ -541,7 +541,7 @@ class CoordinatorServicer(metaclass=_abc_1.ABCMeta):
         """On which nodes a data set is kept from now on, and how often: what is elsewhere moves, node to node. Durable when it
         returns; idempotent. Without a rule: where it is, and what is missing on any node. For its owners and admins. Errors:
         NOT_FOUND (unknown digest_id), INVALID_ARGUMENT (a selector that is none, or that no live node matches; the message
-        names the part; more replicas than nodes that may be chosen).
+        names the part; more replicas than nodes that may be chosen), FAILED_PRECONDITION (not the `expected` rule any more).
         """
 
     @_abc_1.abstractmethod
