@@ -232,3 +232,32 @@ async def test_asking_a_coordinator_again_for_a_ticket_takes_no_longer_in_all(tm
         await link.close()
         await asyncio.to_thread(server.stop(None).wait)
     assert max(stopping.left_s[1:], default=0.0) <= TICKET_DEADLINE_S - 0.1
+
+
+@on_loop
+async def test_a_node_that_the_coordinator_has_lost_sight_of_asks_for_orders_at_once(tmp_path: Path) -> None:
+    """Until they come it gives other nodes nothing: not for ten seconds, until what it asked before is answered."""
+    server, node = CoordinatorServer(), types_pb2.NodeInfo(node_id="n", quota_bytes=1 << 30)
+    address, loop = f"unix:{tmp_path}/socket", asyncio.get_running_loop()
+    await server.start(tmp_path / "work", address)
+    async with server, asyncio.timeout(30):
+        lost, told = asyncio.Event(), asyncio.Queue[pb.OrdersReply]()
+        link = CoordinatorLink(address, "", "1", lambda: node, CoordinatorPatience(), lambda: None, lambda _: None)
+        link.inventory, link.on_lost_sight, link.on_named = InventoryReports(list, link.wake), lost.set, told.put_nowait
+        await link.connect()
+        await told.get()
+        while not server.coordinator.node_orders._waiting or not told.empty():
+            await asyncio.sleep(0.01)
+        for _ in range(3):
+            lost.clear()
+            while not lost.is_set():
+                server.coordinator.membership._nodes["n"].inventory_known = False
+                link.wake()
+                await asyncio.sleep(0.01)
+            began_s = loop.time()
+            await told.get()
+            assert loop.time() - began_s < 3
+            while not server.coordinator.node_orders._waiting:
+                await asyncio.sleep(0.01)
+            assert len(server.coordinator.node_orders._waiting) == 1, "who asked before is not waited for any more"
+        await link.leave()

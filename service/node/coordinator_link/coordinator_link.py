@@ -86,6 +86,7 @@ class CoordinatorLink(CoordinatorCalls):
         self._members: Sequence[types_pb2.NodeInfo] = ()
         self._members_version = 0
         self._orders_version = 0
+        self._asking: asyncio.Task[pb.OrdersReply] | None = None
         self._coordinator = ""
         self._interval_ms = _FIRST_INTERVAL_MS
         self._heard_s = -math.inf
@@ -200,8 +201,10 @@ class CoordinatorLink(CoordinatorCalls):
         self.reader_reports.arrived()
         self._answered, self._used_told = begun, request.node.used_bytes
         if reply.resend_inventory:
-            self._orders_version = 0  # whatever was ordered meanwhile
             self.on_lost_sight()
+            if self._asking and self._orders_version:  # that would be answered when something else is ordered
+                self._asking.cancel()
+            self._orders_version = 0  # whatever was ordered meanwhile
             self._on_return()
         if not reply.members_version or reply.members_version != self._members_version:
             self._members, self._members_version = tuple(reply.nodes), reply.members_version
@@ -243,8 +246,17 @@ class CoordinatorLink(CoordinatorCalls):
                 node_id=self._node().node_id, incarnation=self.incarnation, version=version, wait_ms=_ORDERS_WAIT_MS,
                 named_version=self.named_version(),
             )  # fmt: skip
+            asking = self._asking = asyncio.create_task(
+                self._stream.orders(request, CALL_TIMEOUT_S + _ORDERS_WAIT_MS / 1000)
+            )
             try:
-                reply = await self._stream.orders(request, CALL_TIMEOUT_S + _ORDERS_WAIT_MS / 1000)
+                await asyncio.wait([asking])
+            finally:
+                asking.cancel()
+            if asking.cancelled():
+                continue
+            try:
+                reply = asking.result()
             except grpc.RpcError as error:
                 if error.code() is not grpc.StatusCode.UNAVAILABLE:  # of that heartbeats tell
                     every_n_seconds(logging.WARNING, "orders: %s: %s", 60, error.code(), error.details())
@@ -257,7 +269,8 @@ class CoordinatorLink(CoordinatorCalls):
                 self.on_places(reply.places_version, reply.places)
                 self._on_orders(reply.orders)
                 self.on_named(reply)
-                self._orders_version = reply.version
+                if self._orders_version == version:  # else it was asked for before this node was lost sight of
+                    self._orders_version = reply.version
                 await asyncio.sleep(_SOONEST_S * (len(self._members) // _SOONEST_NODES))
             except Exception:  # noqa: BLE001 - whatever it was: without this task no order would come any more
                 logging.exception("orders could not be taken; they are asked for again in %g s", _ERROR_PAUSE_S)
