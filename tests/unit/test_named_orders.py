@@ -7,6 +7,7 @@ from collections.abc import AsyncGenerator, Sequence
 
 from tests.support.aio import on_loop
 from tests.support.digests import numbered_digest
+from tfquiver import errors
 from tfquiver.digests.digest import Digest
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2, node_pb2, types_pb2
 from tfquiver.proto.tfquiver.v1 import named_datasets_pb2 as pb
@@ -114,3 +115,38 @@ async def test_nothing_is_read_while_something_of_it_is_being_deleted() -> None:
     while not node.told[-1].over:
         await asyncio.sleep(0.01)
     await node.orders.close()
+
+
+@on_loop
+async def test_a_task_whose_inner_work_was_cancelled_by_others_is_over() -> None:
+    """What it waited for belongs to others, too, who may end it. It was told by nobody, and stood for good."""
+    told, given_up = asyncio.Queue[pb.ReportTaskRequest](), 0
+
+    async def work(task: pb.DatasetTask, report: Report) -> pb.ReportTaskRequest:
+        nonlocal given_up
+        inner = asyncio.get_running_loop().create_task(asyncio.Event().wait())
+        if task.task_id == "x/1":
+            inner.cancel()
+        try:
+            await inner
+        finally:
+            given_up += 1
+        raise NotImplementedError
+
+    async def tell(request: pb.ReportTaskRequest) -> bool:
+        told.put_nowait(request)
+        return True
+
+    tasks = DatasetTasks("n", work, tell)
+    ordered = [pb.DatasetTask(task_id=f"x/{number}", scan=pb.ScanTask(node_id="n")) for number in (1, 2)]
+    async with asyncio.timeout(10):
+        tasks.receive(ordered)
+        while not (last := await told.get()).over:
+            pass
+        assert last.task_id == "x/1" and last.error_code == errors.code_number(errors.CancelledError_())
+        assert "given up" in last.trouble
+        tasks.receive([])  # what is ordered no more is given up, and nothing is told of it
+        while given_up < 2:
+            await asyncio.sleep(0)
+        assert told.empty()
+        await tasks.close()

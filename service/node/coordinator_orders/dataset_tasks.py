@@ -92,6 +92,12 @@ class _Running:
     async def _do(self) -> None:
         try:
             self._last = await self._work(self._task, self._report)
+        except asyncio.CancelledError:
+            own = asyncio.current_task()
+            if own is None or own.cancelling():
+                raise
+            error = errors.CancelledError_("what it waited for here was given up by others: it is to be asked for anew")
+            self._last = pb.ReportTaskRequest(error_code=errors.code_number(error), trouble=str(error))
         except errors.TfquiverError as error:
             self._last = pb.ReportTaskRequest(error_code=errors.code_number(error), trouble=str(error))
         except Exception as error:  # noqa: BLE001 - whatever it was: whoever asked for it would wait for ever
