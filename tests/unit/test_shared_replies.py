@@ -14,6 +14,8 @@ def test_one_reply_is_the_same_bytes_for_all_and_another_is_its_own() -> None:
     assert pb.HeartbeatReply.FromString(body) == first
     assert shared.bytes_of("orders", pb.OrdersReply(version=5)) == pb.OrdersReply(version=5).SerializeToString()
     assert shared.bytes_of("heartbeat", first) is body
+    shared.bytes_of("heartbeat", pb.HeartbeatReply(members_version=1))
+    assert shared.bytes_of("heartbeat", first) is body, "who knows the nodes already is told little in between"
     equal = pb.HeartbeatReply.FromString(body)
     assert shared.bytes_of("heartbeat", equal) is not body
     assert shared.bytes_of("heartbeat", pb.HeartbeatReply(members_version=2)) != body

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import numpy as np
+import numpy.typing as npt
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -23,6 +24,7 @@ HASHES = [n.to_bytes(1, "little") * 32 for n in range(8)]
 DIGESTS = [digest_of([*HASHES[:6], HASHES[0]], "one"), digest_of(HASHES[3:], "another")]
 NODES = [f"n{number}" for number in range(4)]
 hashes = st.lists(st.sampled_from(HASHES), max_size=4)
+Shards, Numbers = npt.NDArray[np.uint32], npt.NDArray[np.int32]
 Report = tuple[str, list[bytes], list[bytes]]
 reports = st.lists(st.tuples(st.sampled_from(NODES), hashes, hashes), max_size=12)
 
@@ -57,6 +59,28 @@ def test_it_is_as_if_each_had_been_told_at_once(turns: list[list[Report]]) -> No
             names = together.holders(table, range(digest.num_shards))
             for row, name in zip(digest.hashes, names, strict=True):
                 assert (row.tobytes() in held[name]) if name else not any(row.tobytes() in its for its in held.values())
+
+
+def test_what_very_many_tell_of_one_shard_is_not_looked_at_one_by_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    sets, put = list[int](), Table._set
+
+    def noted(self: Table, shards: Shards, numbers: Numbers) -> Shards:
+        sets.append(len(shards))
+        return put(self, shards, numbers)
+
+    monkeypatch.setattr(Table, "_set", noted)
+    residency, nodes = followed(), [f"n{number}" for number in range(50)]
+    for node in nodes:
+        residency.told(node, of_hashes(HASHES[:1]), of_hashes([]))
+    [(_, came, _)] = residency.settle()
+    assert sorted(came.tolist()) == [0, 6] and sets == [2, 2, 2]
+    table = residency.table(DIGESTS[0].digest_id)
+    while nodes:  # whoever goes, another is found as long as there is one
+        [holder] = residency.holders(table, [0])
+        nodes.remove(holder)
+        residency.told(holder, of_hashes([]), of_hashes(HASHES[:1]))
+        [(_, _, went)] = residency.settle()
+        assert bool(len(went)) == (not nodes)
 
 
 class World:

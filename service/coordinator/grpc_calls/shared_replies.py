@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from google.protobuf.message import Message
 
+_LEAST_BYTES = 1024  # of one that is kept: smaller ones, most of them for one node, come between those for all
+
 
 class SharedReplies:
     """Whoever gives a reply to several must not change it: what it was the first time is what all are sent."""
@@ -13,6 +15,9 @@ class SharedReplies:
 
     def bytes_of(self, kind: str, reply: Message) -> bytes:
         last = self._last.get(kind)
-        if last is None or last[0] is not reply:
-            last = self._last[kind] = reply, reply.SerializeToString()
-        return last[1]
+        if last is not None and last[0] is reply:
+            return last[1]
+        body = reply.SerializeToString()
+        if len(body) >= _LEAST_BYTES:
+            self._last[kind] = reply, body
+        return body

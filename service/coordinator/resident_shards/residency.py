@@ -22,6 +22,7 @@ from tfquiver.sizes_on_disk.entry_size import most_disk_bytes
 _NOBODY = -1
 _MERGED_AT_ONCE = 50_000  # hashes: some ms
 _ENTERED_AT_ONCE = 500_000  # hashes: a fraction of a second, beside the loop
+_NAMED_HOLDERS = 2  # of a shard, by number; of others it is known that there are some
 Change = tuple[bytes, npt.NDArray[np.uint32]]  # digest id, shards whose residency changed
 Settled = tuple[bytes, npt.NDArray[np.uint32], npt.NDArray[np.uint32]]  # the same, what came and what went
 
@@ -89,7 +90,11 @@ class Table:
         """As `set` of what several nodes have told."""
         shards, numbers = self.where(told)
         fresh = [shards[:0]]
-        while len(shards):  # what several hold comes once at a time
+        # What several hold comes once at a time. Where it has come from one more than are named, others add nothing: of a
+        # shard that four thousand told of, one after the other took a third of a second.
+        for _ in range(_NAMED_HOLDERS + 1):
+            if not len(shards):
+                break
             firsts = np.unique(shards, return_index=True)[1]
             fresh.append(self._set(shards[firsts], numbers[firsts]))
             rest = np.ones(len(shards), np.bool_)
