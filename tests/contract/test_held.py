@@ -4,12 +4,13 @@ the shards there knows."""
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from tests.support.aio import on_loop
-from tests.support.coordinator_here import DIGEST, beat, started
+from tests.support.coordinator_here import DIGEST, beat, read_first, started
 from tests.support.named_here import until_done
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2
 from tfquiver.proto.tfquiver.v1 import named_datasets_pb2 as pb
@@ -53,6 +54,31 @@ async def test_it_is_ready_when_the_owners_have_told_of_its_shards(tmp_path: Pat
         assert await report
         assert (await until_done(coordinator, "set")).state == pb.NamedDataset.STATE_READY
         assert await coordinator.named.resident_bytes(DIGEST.digest_id) == SIZE_BYTES
+
+
+@on_loop
+async def test_among_many_nodes_one_that_is_read_is_ready_a_moment_after_the_last_has_told(tmp_path: Path) -> None:
+    """What they tell reaches the table of its shards a moment later, when nobody tells anything new."""
+    async with started(tmp_path, node_timeout_s=100.0) as coordinator:
+        for number in range(200):
+            beat(coordinator, f"n{number}")
+        await read_first(coordinator, "r", job="j")
+        report = await scan_over(coordinator)
+        rings, looked, look = list[Callable[[], None]](), asyncio.Event(), coordinator.named._held.resident_bytes
+
+        async def noted(digest_id: bytes) -> int | None:
+            looked.set()
+            return await look(digest_id)
+
+        coordinator.heartbeats._later = lambda _, ring: rings.append(ring)
+        tell(coordinator, 2, [hash.tobytes() for hash in DIGEST.hashes])
+        coordinator.named._held.resident_bytes = noted  # type: ignore[method-assign]
+        await looked.wait()
+        assert not report.done()
+        [ring] = rings
+        ring()
+        async with asyncio.timeout(4):  # or it would wait for as long as it waits at all
+            assert await report
 
 
 @on_loop

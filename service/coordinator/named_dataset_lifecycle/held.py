@@ -52,7 +52,9 @@ class Held:
         loop = asyncio.get_running_loop()
         while not self._stopping.is_set():
             began_s, told = loop.time(), self._membership.told()
-            if told != looked_at and (await self.resident_bytes(digest_id) or 0) >= size_bytes:
+            # What many nodes have told reaches the table of one that is followed a moment later; that look is cheap.
+            look = told != looked_at or digest_id in self._caching
+            if look and (await self.resident_bytes(digest_id) or 0) >= size_bytes:
                 return
             looked_at, now = told, self._heard(scanner)
             if all(now.get(node_id, count + _HEARTBEATS) >= count + _HEARTBEATS for node_id, count in before.items()):

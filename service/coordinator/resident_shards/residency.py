@@ -90,8 +90,8 @@ class Table:
         """As `set` of what several nodes have told."""
         shards, numbers = self.where(told)
         fresh = [shards[:0]]
-        # What several hold comes once at a time. Where it has come from one more than are named, others add nothing: of a
-        # shard that four thousand told of, one after the other took a third of a second.
+        # What several hold comes once at a time. Where it has come from one more than are named, others add nothing: a
+        # shard that four thousand told of took a third of a second, one after the other.
         for _ in range(_NAMED_HOLDERS + 1):
             if not len(shards):
                 break
