@@ -384,7 +384,7 @@ class Node:
             readers=self._sessions.readers,
             served_bytes=self._sessions.served_bytes,
             totals=node_pb2.Totals(**asdict(self._totals.now())),
-            **asdict(self._source.stats()),
+            **asdict(self._source.stats()), **self._disk.refusals.ms_ago(),
             version=VERSION, now_ms=int(1000 * time.time()),
             works=[*self._scans.works(), *self._warming.works(), *self._helping.works()][:_MOST_WORKS],
         )  # fmt: skip

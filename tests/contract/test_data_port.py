@@ -196,7 +196,7 @@ async def test_a_body_that_is_not_its_hash_is_refused_with_a_reason(tmp_path: Pa
         assert isinstance(reply, frames.PutReply)
         assert (reply.hash, reply.code) == (hash, errors.code_number(errors.DataLossError("")))
         assert hash.hex() in reply.message
-        assert (len(node.disk), node.disk.refused_inserts, node.disk.refused_damaged) == (0, 1, 1)
+        assert (len(node.disk), node.disk.refusals.inserts, node.disk.refusals.damaged) == (0, 1, 1)
         peer.say(frames.Get(digest.digest_id, 1, ((0, digest.hashes[0].tobytes()),)))
         assert isinstance(await peer.hear(), frames.Item)
         await peer.close()

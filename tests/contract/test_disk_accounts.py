@@ -62,7 +62,7 @@ def test_what_came_first_stays_and_a_reduction_takes_any(tmp_path: Path, store: 
     store.use(all_in(A, AccountTerms("data set a", 10 * ENTRY_BYTES), made))
     assert put(store, made) == 10
     assert [shard.hash in store for shard in made] == [True] * 10 + [False] * 5
-    assert (store.refused_inserts, store.evictions) == (5, 0)
+    assert (store.refusals.inserts, store.evictions) == (5, 0)
     with pytest.raises(errors.ResourceExhaustedError, match="data set a has 122880 of its 122880 bytes"):
         store.insert(made[-1])
     left = Counter[int]()
@@ -138,7 +138,7 @@ def test_what_is_not_kept_goes_and_does_not_come_back(store: DiskCache) -> None:
     store.settle()
     assert store.hashes() == [made[0].hash]
     assert put(store, made) == 1
-    assert (store.refused_inserts, store.evictions) == (0, 3), "what is not wanted is no refusal"
+    assert (store.refusals.inserts, store.evictions) == (0, 3), "what is not wanted is no refusal"
     assert store.written_bytes == 4 * ENTRY_BYTES, "also what has gone"
     store.check_room(made[5].hash, 1 << 40)
     assert not store.has_room(made[5].hash, 1)

@@ -19,6 +19,7 @@ from hypothesis import strategies as st
 from tests.support.disks import tmpfs
 from tests.support.privileges import needs_mounts
 from tfquiver import errors
+from tfquiver.clock import ManualClock
 from tfquiver.service.node.checked_shards_in_memory.verified import VerifiedShard
 from tfquiver.service.node.disk import codec, entry
 from tfquiver.service.node.disk.disk_cache import DiskCache
@@ -186,8 +187,8 @@ def test_the_quota_holds_at_every_moment_and_a_lower_one_evicts(
         except errors.ResourceExhaustedError:
             assert store.used_bytes + entry.disk_bytes(4096 + size) > quota_bytes
         assert store.used_bytes == disk_bytes(root) <= quota_bytes
-    assert store.refused_inserts == len(sizes) - len(kept)
-    assert store.refused_by_disk == 0, "of all of them it was the quota"
+    assert store.refusals.inserts == len(sizes) - len(kept)
+    assert store.refusals.by_disk == 0, "of all of them it was the quota"
     for smaller in (DiskCache(root, later_bytes, rng=random.Random(seed)), store):
         smaller.resize(later_bytes)
         assert smaller.used_bytes <= later_bytes
@@ -264,7 +265,9 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
 
 @needs_mounts
 def test_a_full_disk_refuses_inserts_and_nothing_else(small_disk: Path) -> None:
-    store = DiskCache(small_disk, 1 << 30, mode="raw")
+    clock = ManualClock()
+    store = DiskCache(small_disk, 1 << 30, mode="raw", clock=clock)
+    assert store.refusals.ms_ago() == {}
     kept = []
     with pytest.raises(errors.ResourceExhaustedError, match="bytes of the disk are free, of which entries leave 52428"):
         while True:
@@ -280,7 +283,9 @@ def test_a_full_disk_refuses_inserts_and_nothing_else(small_disk: Path) -> None:
     (small_disk / "digest").write_bytes(bytes(40_000))  # there is room for what is no entry
     store.delete(kept.pop().hash)
     store.insert(noise(150_000))
-    assert store.refused_inserts == store.refused_by_disk == 1
+    assert store.refusals.inserts == store.refusals.by_disk == 1
+    clock.advance(90.0)
+    assert store.refusals.ms_ago() == {"refused_ms": 90_000, "refused_by_disk_ms": 90_000}
 
 
 @needs_mounts

@@ -187,7 +187,7 @@ async def test_a_put_under_a_wrong_hash_is_refused_and_the_connection_lives(tmp_
             with pytest.raises(errors.DataLossError, match="the bytes have hash"):
                 await asyncio.to_thread(a.peers.put, "b", lie)
         assert len(b.disk) == 0
-        assert b.disk.refused_inserts == 2
+        assert b.disk.refusals.inserts == 2
 
 
 @on_loop

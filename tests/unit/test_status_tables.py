@@ -261,6 +261,11 @@ def test_problems_come_first_and_a_cluster_without_any_has_none() -> None:
         "10 shards are perhaps",
     ):
         assert any(word in line for line in found), word
+    for ago_ms, said in ((299_000, True), (301_000, False)):
+        refused = sick["nodes"][0] | {"refused_ms": ago_ms, "refused_by_disk_ms": ago_ms}
+        lines = status_view.problems(sick | {"nodes": [refused]})
+        for word in ("its disk was full", "a shard could not be kept"):
+            assert any(word in line for line in lines) == said, "what was long ago says nothing of now"
     full = sick["nodes"][0] | {"used_bytes": sick["nodes"][0]["quota_bytes"]}
     assert not any("be kept" in line for line in status_view.problems(sick | {"nodes": [full]})), "that is its size"
     limited = [one | {"cache": {"mode": "uniform", "allocation_bytes": 5}} for one in sick["datasets"]]

@@ -23,6 +23,7 @@ from tfquiver.service.node.disk.landing import Landing
 from tfquiver.service.node.disk.layout import Layout
 from tfquiver.service.node.disk_quota.accounts import UNSET
 from tfquiver.service.node.disk_quota.books import Books, Claim
+from tfquiver.service.node.disk_quota.refusals import Refusals
 from tfquiver.service.node.disk_quota.rules import Rules, Why
 
 _SHRINKS = 16
@@ -60,7 +61,7 @@ class DiskCache:
         rng: random.Random | None = None,
         clock: Clock | None = None,
     ) -> None:
-        self._root = root
+        self._root, clock = root, clock or SystemClock()
         self._layout = Layout(root)
         self._mode: codec.Mode = mode
         self._on_change = on_change
@@ -69,11 +70,10 @@ class DiskCache:
         self._books = Books(quota_bytes or 0, lambda hash, held: self._on_change(hash, held), rng or random.Random())
         self._lock = threading.Lock()
         self._settled = threading.Condition(self._lock)  # something that was going is gone, or back
-        self._landing = Landing(root, self._layout, self._books, self._settled, clock or SystemClock(), self._unlinked)
+        self._landing = Landing(root, self._layout, self._books, self._settled, clock, self._unlinked)
         self._aside_bytes: dict[str, int] = {}
+        self.refusals = Refusals(clock)
         self.corrupt_entries = 0
-        self.refused_inserts = 0
-        self.refused_by_disk = self.refused_damaged = 0  # of those
         self._recover(quota_bytes)
 
     @property
@@ -202,7 +202,7 @@ class DiskCache:
         try:
             with self._lock:  # when even a sixteenth does not fit, compressing would be in vain
                 if trouble := self._landing.trouble():
-                    self.refused_by_disk += 1
+                    self.refusals.disk()
                     raise errors.ResourceExhaustedError(f"{trouble}: the shard is not kept")
                 self._books.choose(shard.hash, entry.disk_bytes(entry.HEADER_BYTES + len(shard.raw) // _SHRINKS), why)
             kind, stored = codec.compress(shard.raw, self._mode)
@@ -213,14 +213,14 @@ class DiskCache:
             if claim is not None:
                 self._write(claim, header, stored)
         except errors.ResourceExhaustedError:
-            self.refused_inserts += 1
+            self.refusals.insert()
             raise
 
     def _write(self, claim: Claim, header: entry.Header, stored: bytes) -> None:
         try:
             self._landing.write(claim, header, stored)
         except errors.ResourceExhaustedError:
-            self.refused_by_disk += 1
+            self.refusals.disk()
             raise
 
     def check_room(self, hash: bytes, disk_bytes: int, why: Why = Why.ASKED) -> None:
@@ -230,11 +230,11 @@ class DiskCache:
         try:
             with self._lock:
                 if trouble := self._landing.trouble():
-                    self.refused_by_disk += 1
+                    self.refusals.disk()
                     raise errors.ResourceExhaustedError(trouble)
                 self._books.choose(hash, disk_bytes, why)
         except errors.ResourceExhaustedError:
-            self.refused_inserts += 1
+            self.refusals.insert()
             raise
 
     def drop_if_damaged(self, hash: bytes, reason: str) -> bool:

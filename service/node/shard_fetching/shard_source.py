@@ -255,9 +255,9 @@ class ShardSource:
         self._stats.store_requests = self._fetcher.meter.store_requests
         self._stats.computed, self._stats.computed_bytes = self._fetcher.computed, self._fetcher.computed_bytes
         self._stats.corrupt_entries = self._disk.corrupt_entries
-        self._stats.refused_inserts = self._disk.refused_inserts
-        self._stats.refused_by_disk = self._disk.refused_by_disk
-        self._stats.refused_damaged = self._disk.refused_damaged
+        self._stats.refused_inserts = self._disk.refusals.inserts
+        self._stats.refused_by_disk = self._disk.refusals.by_disk
+        self._stats.refused_damaged = self._disk.refusals.damaged
         self._stats.entries = len(self._disk)
         self._stats.hot_bytes = self._hot.size_bytes
         self._stats.evictions = self._disk.evictions

@@ -190,7 +190,6 @@ def insert_received(disk: DiskCache, header: entry.Header, body: bytes, sender: 
         if shard.crc32c != header.crc32c_raw:
             raise errors.DataLossError(f"{where}: the bytes have CRC {shard.crc32c:#x}, not {header.crc32c_raw:#x}")
     except errors.DataLossError:
-        disk.refused_inserts += 1
-        disk.refused_damaged += 1
+        disk.refusals.from_others()
         raise
     disk.insert_placed(shard)

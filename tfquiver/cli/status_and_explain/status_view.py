@@ -49,6 +49,7 @@ _REMOTE_IO_LEGEND = (
     "(tfquiver limit), or a policy."
 )
 _FULL = 0.9
+_REFUSED_LATELY_MS = 5 * 60 * 1000  # what was refused before says nothing of now: a disk may have been given room
 
 
 def saved(totals: Iterable[Mapping[str, int]]) -> dict[str, int]:
@@ -66,6 +67,11 @@ def saved(totals: Iterable[Mapping[str, int]]) -> dict[str, int]:
         "served_bytes": served, "store_bytes": read, "store_requests": requests,
         "since_s": min((its["since_s"] for its in every if its["since_s"]), default=0),
     }  # fmt: skip
+
+
+def _lately(node: Mapping[str, Any], field: str) -> bool:
+    """Of older nodes it is not known: so it is."""
+    return bool(node.get(field, 0) <= _REFUSED_LATELY_MS)
 
 
 def problems(status: Mapping[str, Any]) -> list[str]:
@@ -91,7 +97,7 @@ def problems(status: Mapping[str, Any]) -> list[str]:
                 "its log names them"
             )
         by_disk, damaged = node.get("refused_by_disk", 0), node.get("refused_damaged", 0)
-        if by_disk:
+        if by_disk and _lately(node, "refused_by_disk_ms"):
             found.append(
                 f"{name}: {many(by_disk, 'time')} its disk was full, or refused to keep a shard; its log says why"
             )
@@ -100,7 +106,8 @@ def problems(status: Mapping[str, Any]) -> list[str]:
                 f"{name}: {many(damaged, 'shard')} from others did not have the right hash, and what came was not kept"
             )
         without_room = node.get("refused_inserts", 0) - by_disk - damaged
-        if without_room and not is_limited and node["used_bytes"] <= _FULL * node["quota_bytes"]:
+        was_lately = _lately(node, "refused_ms")
+        if without_room and was_lately and not is_limited and node["used_bytes"] <= _FULL * node["quota_bytes"]:
             found.append(f"{name}: {many(without_room, 'time')} a shard could not be kept: no room in its quota")
     found += workers_view.lost(status["lost_dispatchers"])
     found += workers_view.problems(status["dispatchers"])
