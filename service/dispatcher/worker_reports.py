@@ -76,7 +76,7 @@ class WorkerReports:
         if self._address:  # else it has told nothing
             info = coordinator_pb2.DispatcherInfo(address=self._address, version=VERSION)
             request = coordinator_pb2.ReportDispatcherRequest(dispatcher=info, leaves=True)
-            with contextlib.suppress(grpc.RpcError):  # it is missed for some minutes then
+            with contextlib.suppress(grpc.RpcError):  # it is missed for a day then
                 self._stub.ReportDispatcher(request, metadata=self._metadata, timeout=_LEAVE_S)
 
     def close(self) -> None:

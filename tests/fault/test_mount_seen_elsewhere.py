@@ -5,6 +5,7 @@ Containers do, and what `ip netns exec` runs, if they were started while it stoo
 
 from __future__ import annotations
 
+import resource
 import subprocess
 import sys
 from pathlib import Path
@@ -68,3 +69,30 @@ def test_who_reads_elsewhere_reads_on_and_then_it_ends(tmp_path: Path, source: P
         assert int(elsewhere.says()) == file.stat().st_size
         assert mount.process.wait(ENDS_S) == 0, "though it is seen there still"
         elsewhere.end()
+
+
+def test_what_is_mounted_there_since_stays_when_it_ends(tmp_path: Path, source: Path) -> None:
+    file = sorted(source.iterdir())[0]
+    with mounted(tmp_path / "mnt", tmp_path / "cache", [f"{source}/*"]) as mount:
+        elsewhere = Elsewhere(mount.point / file.name)
+        assert elsewhere.says() == "open"
+        mount_points.unmount(mount.point)
+        with mounted(mount.point, tmp_path / "cache", [f"{source}/*"], own_daemon=False) as since:
+            elsewhere.go_on()
+            assert int(elsewhere.says()) == file.stat().st_size
+            assert mount.process.wait(ENDS_S) == 0
+            assert mount_points.at(since.point) is not None
+            assert (since.point / file.name).read_bytes() == file.read_bytes()
+        elsewhere.end()
+
+
+def test_a_mount_without_descriptors_stays(tmp_path: Path, source: Path) -> None:
+    """It looks twice a second whether it was taken away; that it cannot look says nothing."""
+    with mounted(tmp_path / "mnt", tmp_path / "cache", [f"{source}/*"]) as mount:
+        limits = resource.prlimit(mount.process.pid, resource.RLIMIT_NOFILE)
+        resource.prlimit(mount.process.pid, resource.RLIMIT_NOFILE, (3, limits[1]))
+        with pytest.raises(subprocess.TimeoutExpired):
+            mount.process.wait(2.0)
+        resource.prlimit(mount.process.pid, resource.RLIMIT_NOFILE, limits)
+        file = sorted(source.iterdir())[0]
+        assert (mount.point / file.name).read_bytes() == file.read_bytes()

@@ -123,6 +123,28 @@ def test_one_that_began_at_another_address_while_no_coordinator_was_there_has_ta
     assert not coordinator.missed
 
 
+@compacted
+@pytest.mark.parametrize("silent_s", [0.0, FORGOTTEN_S])
+def test_one_that_was_there_before_a_restart_has_not_taken_the_place_of_whose_worker_it_shares(
+    compacted: bool, silent_s: float
+) -> None:
+    """Of a worker that left d:2 for d:1 long ago both tell; of another one only d:2 did. It dies with the coordinator,
+    or before it."""
+    coordinator = Coordinator()
+    report(coordinator, "d:2", "w:1", "w:2")
+    report(coordinator, "d:1", "w:1")
+    for _ in range(int(silent_s)):
+        coordinator.clock.advance(1)
+        report(coordinator, "d:1", "w:1")
+    coordinator = coordinator.killed(compacted)
+    for _ in range(int(SILENT_DISPATCHER_S)):
+        report(coordinator, "d:1", "w:1")
+        coordinator.clock.advance(1)
+    assert coordinator.missed.keys() == {"d:2"}
+    report(coordinator, "d:1", "w:1", "w:2")
+    assert not coordinator.missed, "it has all of them"
+
+
 @pytest.mark.parametrize("set_by_s", [-2 * UNIX_S, -7200.0, 7200.0])
 def test_a_clock_that_is_set_keeps_nobody_for_longer_than_a_day(set_by_s: float) -> None:
     coordinator = Coordinator()

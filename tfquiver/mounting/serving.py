@@ -148,31 +148,44 @@ async def _serve(
         async with trio.open_nursery() as nursery:
             operations = Operations(digest, tree, line, shards, nursery, options.ahead_bytes)
             _mount(operations, options, point, dataset.name)
+            mount = None
             try:
+                mount = mount_points.at(point)
                 nursery.start_soon(kernel_read_ahead.widen, point, covered)
                 nursery.start_soon(line.run)
                 nursery.start_soon(shards.run)
-                nursery.start_soon(_stop_when_taken_away, point, operations)
+                nursery.start_soon(_stop_when_taken_away, mount, operations)
                 await nursery.start(_stop_when_told)  # whoever is told that it is mounted may end it at once
                 mounted(dataset, tree)
                 await pyfuse3.main(max_tasks=MOST_CALLS)
             finally:
-                pyfuse3.close(unmount=True)
+                pyfuse3.close(unmount=_is_at(point, mount))
             nursery.cancel_scope.cancel()
     finally:
         shards.close()
 
 
-async def _stop_when_taken_away(point: Path, operations: Operations) -> None:
+async def _stop_when_taken_away(mount: mount_points.Mount | None, operations: Operations) -> None:
     """The kernel tells when nobody sees the mount any more. But whatever was started since it was made, and has mounts
     of its own, sees it for as long as it runs: a container, `ip netns exec`."""
-    mount = mount_points.at(point)
     while mount is not None:
         await trio.sleep(_LOOKS_EVERY_S)
-        is_there = mount.device in {one.device for one in mount_points.mounts()}
+        try:
+            is_there = mount.device in {one.device for one in mount_points.mounts()}
+        except (OSError, MemoryError):  # there may be no descriptors for a moment: who reads there reads on
+            continue
         if not is_there and not operations.is_in_use:
             pyfuse3.terminate()
             return
+
+
+def _is_at(point: Path, mount: mount_points.Mount | None) -> bool:
+    """Whether what is there to be taken away is this one. While something sees it elsewhere another one may have come
+    in its place, and libfuse takes away whatever is there."""
+    try:
+        return mount is None or mount_points.at(point) == mount
+    except (OSError, MemoryError):
+        return True
 
 
 async def _stop_when_told(task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:

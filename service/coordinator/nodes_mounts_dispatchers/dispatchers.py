@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Callable, Hashable, Iterable
 from dataclasses import dataclass, replace
+from math import inf
 
 from tfquiver import errors
 from tfquiver.amounts import many
@@ -37,6 +38,7 @@ class _Lost:
     at: float  # when it was heard of last
     version: str
     workers: frozenset[str]  # addresses
+    was_there: bool = False  # at the end of the log: it may only not have told of itself again yet
 
 
 Record = log_pb2.CommitRecord
@@ -87,9 +89,10 @@ class Dispatchers:
             )
         for worker in info.workers:
             worker.version = self._versions.get(worker.address, (0.0, ""))[1]
-        self._lost.pop(info.address, None)
+        lost = self._lost.pop(info.address, None)
         now, before, there = self._clock.now(), self._told.get(info.address), _there(info)
-        since = before.since if before else now
+        was_there = lost is not None and lost.was_there and now - lost.at < FORGOTTEN_S
+        since = before.since if before else -inf if was_there else now
         if self._lost:
             self._replaced(since, there)
         self._told[info.address] = _Report(since, now, info, frozenset(left_keys))
@@ -125,7 +128,7 @@ class Dispatchers:
         """The log has been read. Those that were there are missed unless they tell of themselves again."""
         now, unix_s = self._clock.now(), self._unix_s()
         lost = [
-            (known.address, _Lost(now - ago_s, known.version, frozenset(known.workers)))
+            (known.address, _Lost(now - ago_s, known.version, frozenset(known.workers), not known.heard_s))
             for known in self._read.values()
             for ago_s in [max(0.0, unix_s - known.heard_s) if known.heard_s else 0.0]  # that clock may have been set
         ]

@@ -69,7 +69,6 @@ def ask(where: str, token: str, each_epochs: float) -> tuple[Scenario, Workload,
         cluster = reading_jobs.Asking(stub, token, f"coordinator {address}").ask(GONE_S)
     workload, store = as_now(cluster.seen, each_epochs), _store_bytes_per_s(cluster, token)
     epochs = int(each_epochs) if each_epochs == int(each_epochs) else each_epochs
-    epochs = int(each_epochs) if each_epochs == int(each_epochs) else each_epochs
     assumed = f"assumed: {many(epochs, 'epoch')} each from now on, an empty cache; " + (
         f"a store of {decimal(int(store))}/s, which it gives now while jobs wait (--store says otherwise)"
         if store < inf
