@@ -150,6 +150,22 @@ def test_what_waits_is_settled_before_its_node_is_gone_or_tells_everything_anew(
     assert world.resident() == 1
 
 
+def test_a_fault_in_what_follows_keeps_no_table_behind_and_no_node_from_being_heard() -> None:
+    world = World(1100)
+
+    def faulty(settled: Settled) -> None:
+        world.settled.append(settled)
+        raise KeyError("a fault of ours")
+
+    world.heartbeats._settled = faulty
+    world.tell("n1", HASHES[4])  # both data sets have it
+    world.tell("n2", HASHES[5], full=True)
+    assert len(world.settled) == 2
+    for digest in DIGESTS:
+        names = world.residency.holders(world.residency.table(digest.digest_id), range(digest.num_shards))
+        assert [name for name in names if name] == ["n1", "n2"]
+
+
 def test_much_does_not_wait(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(heartbeats, "_MOST_WAITING", 2)
     world = World(1100)

@@ -129,7 +129,10 @@ class Heartbeats:
         try:
             while self._residency.unsettled:
                 for settled in self._residency.settle():
-                    self._settled(settled)
+                    try:
+                        self._settled(settled)
+                    except Exception:  # noqa: BLE001 - the other tables would never say what has been taken for them
+                        logging.exception("what follows from what nodes hold now failed")
                     yield
         finally:
             self._settling = None
