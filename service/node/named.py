@@ -24,6 +24,7 @@ from tfquiver.service.node.known_datasets.named_sources import NamedSources
 from tfquiver.service.node.moving_shards.moves import Moves
 from tfquiver.service.node.object_store.fetcher import Fetcher
 from tfquiver.service.node.object_store.named_access import NamedAccess
+from tfquiver.service.node.removed_and_leftover_data.came_meanwhile import CameMeanwhile
 from tfquiver.service.node.removed_and_leftover_data.late_evictions import LateEvictions
 from tfquiver.service.node.removed_and_leftover_data.leftovers import Leftovers
 from tfquiver.service.node.removed_and_leftover_data.other_digests import OtherDigests
@@ -47,6 +48,7 @@ def wired(
     token: str,
     scan_share_bytes: int,
     moves: Moves,
+    came: CameMeanwhile,
 ) -> tuple[NamedOrders, Helping]:
     """To be closed before what it is given. It is told from now on what is ordered."""
     helping, asking = Helping(scanner, access), Asking(node_id, token)
@@ -63,6 +65,8 @@ def wired(
         emptied = {digest_id for task in all_tasks for digest_id in task.evict.digest_ids}
         late.sure()
         tell_emptied()
+        stay = {digest_id for task in all_tasks if not task.evict.abandoned for digest_id in task.evict.digest_ids}
+        came.emptied(stay)
 
     def tell_emptied() -> None:
         moves.emptied(emptied.union(late.due))
@@ -92,7 +96,7 @@ async def cleaners(
     link: CoordinatorLink,
     moves: Moves,
     warming: Warming,
-) -> tuple[Removals, Leftovers, OtherDigests, LateEvictions]:
+) -> tuple[Removals, Leftovers, OtherDigests, LateEvictions, CameMeanwhile]:
     """Running; to be closed before what they are given. What comes by is noted from now on."""
 
     async def still(digest_ids: Sequence[bytes]) -> None:
@@ -103,7 +107,6 @@ async def cleaners(
     removals = Removals(digests.here, digests.get, others, digests.drop, link.removed_datasets, source.give_up, still)
     removals.start()
     noted = await asyncio.to_thread(PlacedLog, directory / "placed.log")
-    disk.on_placed = noted.note
     leftovers = Leftovers(
         noted, disk.__contains__, lambda parts: others.named(parts, digests.here()), link.unclaimed, source.give_up,
         time.monotonic,
@@ -112,4 +115,11 @@ async def cleaners(
     others.start()
     late = LateEvictions(directory, removals.give_up)
     await late.start()
-    return removals, leftovers, others, late
+    came = CameMeanwhile(disk.__contains__, others.named, late.again)
+
+    def placed(hash: bytes) -> None:
+        came.placed(hash)
+        noted.note(hash)
+
+    disk.on_placed = placed
+    return removals, leftovers, others, late, came

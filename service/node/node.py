@@ -218,10 +218,10 @@ class Node:
         self._link.moves = self._moves.reports
         self._undo.append(self._moves.close)
         self._moves.start()
-        removals, leftovers, others, late = await named.cleaners(
+        removals, leftovers, others, late, came = await named.cleaners(
             directory.path, self._disk, self._source, self._digests, self._link, self._moves, self._warming
         )  # fmt: skip
-        self._undo += [others.close, leftovers.close, removals.close, late.close]
+        self._undo += [others.close, leftovers.close, removals.close, late.close, came.close]
         tables = await asyncio.to_thread(file_tables.of_directory, directory.path)
         scanner = Scanner(meter, placer.place, tables)
         self._undo.append(scanner.close)
@@ -230,7 +230,7 @@ class Node:
         self._named, self._helping = named.wired(
             directory.node_id, self._link, self._digests, removals, late, self._scans, scanner, self._warm,
             named_access, fetcher, leftovers, options.token, options.scan_share_bytes if options.coordinator else 0,
-            self._moves,
+            self._moves, came,
         )  # fmt: skip
         self._undo.append(self._named.close)
         streams = Streams(await spill_files.in_directory(directory.path, self._disk.quota_bytes, self._disk.set_aside))

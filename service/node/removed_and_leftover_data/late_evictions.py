@@ -112,6 +112,13 @@ class LateEvictions:
         for digest_id in digest_ids:
             self._has_done(digest_id, task_id)
 
+    def again(self, digest_ids: Collection[bytes]) -> None:
+        """Something of these came here after this node had carried that out, before all had: it is due once more."""
+        for digest_id in digest_ids:
+            if self._done.pop(digest_id, None) is not None:
+                self._to_note.set()
+        self._news.set()
+
     async def carry_out(self) -> None:
         """Raises TfquiverError where something cannot go now; everything else has gone then."""
         async with self._carrying_out:
@@ -158,7 +165,7 @@ class LateEvictions:
                 raise
         else:
             for digest_id in digest_ids:
-                said = "data set %s was emptied while this node was away: what it kept of it alone is gone"
+                said = "data set %s was emptied, and something of it was here still: what is kept of it alone is gone"
                 logging.info(said, digest_id.hex(), extra=about(digest=digest_id))
         finally:
             self._busy = frozenset()

@@ -1,0 +1,90 @@
+"""What others put here of a data set while all nodes empty it, and this one has done so already: it goes, too.
+
+An owner without room hands over what it is being brought until it hears of the eviction itself. Each waits for what it
+has under way before it says that it is through: so nothing of it comes any more when the task is over.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Awaitable, Callable, Collection, Set
+
+import numpy as np
+import numpy.typing as npt
+from absl import logging
+
+from tfquiver import errors
+from tfquiver.hash_prefixes_and_sorted_numbers.prefixes import Prefixes, of_hashes
+from tfquiver.rare_lines import every_n_seconds
+
+MOST_NOTED = 1 << 16  # beyond it whatever was emptied meanwhile is emptied once more
+
+
+class CameMeanwhile:
+    """`placed` may be called from any thread; the rest lives on one loop. `close` it.
+
+    Args:
+      is_here: whether that shard stands.
+      named: which of these prefixes of hashes, sorted and distinct, one of those digests names; raises TfquiverError.
+      again: told the digests of which something came.
+    """
+
+    def __init__(
+        self,
+        is_here: Callable[[bytes], bool],
+        named: Callable[[Prefixes, Collection[bytes]], Awaitable[npt.NDArray[np.bool_]]],
+        again: Callable[[Collection[bytes]], None],
+    ) -> None:
+        self._is_here, self._named, self._again = is_here, named, again
+        self._lock = threading.Lock()
+        self._emptied: Set[bytes] = frozenset()
+        self._came: set[bytes] = set()
+        self._looking: set[asyncio.Task[None]] = set()
+
+    def placed(self, hash: bytes) -> None:
+        """It comes by, or was put here."""
+        if self._emptied:
+            with self._lock:
+                if len(self._came) <= MOST_NOTED:
+                    self._came.add(hash)
+
+    def emptied(self, digest_ids: Set[bytes]) -> None:
+        """With every orders: what all nodes are emptying now, to be read again by whoever wants it."""
+        over, self._emptied = self._emptied - digest_ids, frozenset(digest_ids)
+        if not over:
+            return
+        with self._lock:
+            came = frozenset(self._came)
+            if not self._emptied:
+                self._came = set()
+        if came:
+            task = asyncio.get_running_loop().create_task(self._look(over, came))
+            self._looking.add(task)
+            task.add_done_callback(self._looking.discard)
+
+    async def close(self) -> None:
+        for task in self._looking:
+            task.cancel()
+        await asyncio.gather(*self._looking, return_exceptions=True)
+
+    async def _look(self, over: Set[bytes], came: Set[bytes]) -> None:
+        try:
+            its = await self._of(over, came)
+        except errors.TfquiverError as error:
+            every_n_seconds(logging.WARNING, "what came while data sets were emptied: %s", 60, error)
+            its = over
+        if its:
+            self._again(its)
+
+    async def _of(self, over: Set[bytes], came: Set[bytes]) -> Collection[bytes]:
+        """Of these digests those of which something stands that came."""
+        if len(came) > MOST_NOTED:
+            return over
+        parts = await asyncio.to_thread(self._standing, came)
+        if not len(parts) or not (await self._named(parts, over)).any():
+            return ()
+        return [digest_id for digest_id in over if (await self._named(parts, [digest_id])).any()]
+
+    def _standing(self, came: Set[bytes]) -> Prefixes:
+        return np.unique(of_hashes(filter(self._is_here, came)))
