@@ -1,7 +1,7 @@
 """Compiles the op library: `python -m tfquiver.ops.library.build`, against the TensorFlow that is installed where it
 runs; the transport library, for the TensorFlow that has its plug; and the reader library, which needs none.
 
-In a source tree the library goes to ops/lib, where the loader looks first; of an installed package, to the user's cache
+In a source tree the libraries go to ops/lib, where the loaders look first; of an installed package, to the user's cache
 directory (own_build.py). `--tensorflow` and `--lib_dir` make the libraries of a release.
 """
 
@@ -50,11 +50,11 @@ def _units(half: str, scratch: Path) -> list[Path]:
 
 
 def _groups(half: str) -> dict[str, list[Path]]:
-    """The sources of a part, by folder; those of "tf" are one group: TensorFlow's headers take longest."""
+    """The sources of a part, by folder; those that include TensorFlow's headers, which take longest, are one group."""
     found: dict[str, list[Path]] = {}
     for source in sources(half):
         folder = source.parent.relative_to(OPS)
-        found.setdefault(half if half == "tf" else "_".join(folder.parts), []).append(source)
+        found.setdefault(half if half.startswith("tf") else "_".join(folder.parts), []).append(source)
     return found
 
 
@@ -201,7 +201,8 @@ def main() -> int:
         else:
             from tfquiver.ops.library import own_build
 
-            paths = [own_build.library(target, anew=True) for target in targets or (None,)]
+            paths = [own_build.library(target, anew=True, reader=True) for target in targets]
+            paths.append(own_build.library(None, anew=not targets))
     except (BuildError, OSError, ImportError) as error:
         print(f"tfquiver.ops.library.build: {error}", file=sys.stderr)
         return 1

@@ -20,8 +20,9 @@ except ModuleNotFoundError as missing:
     if missing.name != "tensorflow":
         raise
     raise errors.TensorFlowError(
-        "tfquiver needs TensorFlow here, and there is none: pip install 'tfquiver[tensorflow]', or tensorflow-cpu, "
-        f"'tensorflow[and-cuda]' or another build of {tensorflows.MINORS[0]} to {tensorflows.MINORS[-1]}"
+        "tfquiver needs TensorFlow here, and there is none: pip install '.[tensorflow]' in a clone of tfquiver, or "
+        f"tensorflow-cpu, 'tensorflow[and-cuda]', or another build of {tensorflows.MINORS[0]} to "
+        f"{tensorflows.MINORS[-1]}"
     ) from missing
 
 _MOST_NAMED = 3

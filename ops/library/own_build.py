@@ -11,20 +11,20 @@ import hashlib
 import os
 import platform
 import shutil
+import sys
 from pathlib import Path
-
-from absl import logging
 
 from tfquiver.ops.library import build, tensorflows
 from tfquiver.ops.library.tensorflows import TensorFlow
 
 
-def library(target: TensorFlow | None, anew: bool = False) -> Path:
+def library(target: TensorFlow | None, anew: bool = False, reader: bool = False) -> Path:
     """The path of this user's library for `target`; compiles it when there is none, while other processes wait.
 
     Args:
       target: None: the reader library, which is for no TensorFlow.
       anew: compiles also when there is one.
+      reader: where it compiles for a TensorFlow, the reader library, too: nearly all of it is compiled then.
 
     Raises build.BuildError, and OSError naming the directory when it cannot be written or is somebody else's.
     """
@@ -39,14 +39,25 @@ def library(target: TensorFlow | None, anew: bool = False) -> Path:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            logging.warning("another process compiles tfquiver's %s, once (in %s): waiting for it", what, folder)
+            _say(f"another process compiles tfquiver's {what}, once (in {folder}): waiting for it")
             fcntl.flock(lock, fcntl.LOCK_EX)  # its compilers have deadlines
         if path.is_file() and not anew:
             return path
         for left_over in folder.glob("tmp*"):  # of a process that was killed
             shutil.rmtree(left_over, ignore_errors=True)
-        logging.warning("compiling tfquiver's %s, once (kept in %s)", what, folder)
-        return build.build([target] if target else [], folder, reader=target is None)[0]
+        _say(f"compiling tfquiver's {what}, once (kept in {folder})")
+        made = build.build([target] if target else [], folder, reader=reader or target is None)
+    if target is not None and reader:
+        others = _directory() / _key(None)
+        others.mkdir(mode=0o700, exist_ok=True)
+        _check_own(others)
+        made[-1].replace(others / build.READER)
+    return made[0]
+
+
+def _say(line: str) -> None:
+    """To the person who has started this: no server's log line, and no warning."""
+    print(f"tfquiver: {line}", file=sys.stderr, flush=True)
 
 
 def _directory() -> Path:

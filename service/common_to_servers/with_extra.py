@@ -14,6 +14,6 @@ def run(module: str, extra: str) -> None:
     except ModuleNotFoundError as error:
         if (error.name or "").startswith("tfquiver"):
             raise
-        needs = f"needs the package {error.name}: pip install 'tfquiver[{extra}]'"
+        needs = f"needs the package {error.name}: pip install '.[{extra}]' in a clone of tfquiver"
         sys.exit(f"{Path(sys.argv[0]).name}: {needs}")
     main.run()

@@ -54,7 +54,7 @@ def shard_spans(endpoint: str, share: float, node_id: str) -> Iterator[ShardSpan
         from opentelemetry.sdk.trace.export import BatchSpanProcessor
     except ImportError as error:
         raise errors.InvalidArgumentError(
-            f"--trace_endpoint needs OpenTelemetry: pip install 'tfquiver[tracing]' ({error})"
+            f"--trace_endpoint needs OpenTelemetry: pip install '.[tracing]' in a clone of tfquiver ({error})"
         ) from error
     named = {
         "service.name": "tfquiver-node",

@@ -87,7 +87,8 @@ def test_a_package_that_is_missing_is_named(server: str) -> None:
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
     assert done.returncode == 1
     (line,) = done.stderr.splitlines()
-    assert line.startswith("tfquiver-x: needs the package ") and "pip install 'tfquiver[operator]'" in line
+    assert line.startswith("tfquiver-x: needs the package ")
+    assert "pip install '.[operator]' in a clone of tfquiver" in line
 
 
 def test_the_package_is_a_program() -> None:

@@ -21,7 +21,7 @@ from tests.support.cluster import Cluster, Server, wait_until
 from tests.support.records import stream
 from tfquiver.cli import calls, main
 from tfquiver.cli.doctor import cluster as doctor_cluster
-from tfquiver.cli.doctor import machine
+from tfquiver.cli.doctor import command, finding, machine
 from tfquiver.grpc_plumbing import rpc
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2, coordinator_pb2_grpc, node_pb2, node_pb2_grpc, types_pb2
 
@@ -326,3 +326,12 @@ def test_what_a_container_may_have_counts(tmp_path: Path) -> None:
     assert (found.verdict, found.why) == ("warn", "537 MB in this container")
     (group / "memory.max").write_text("max\n")
     assert machine._memory(tmp_path / "cgroup", tmp_path / "own").verdict == "ok"
+
+
+def test_of_several_clusters_each_has_a_heading(capsys: pytest.CaptureFixture[str]) -> None:
+    path = "/" + "long/" * 30
+    found = [(where, finding.ok("cache directory", path)) for where in ("", "/a", "/a", "/b", "")]
+    command._told(found, headings=True)
+    of_one = f"ok   cache directory: {path}"
+    its = [of_one, "== /a", of_one, of_one, "== /b", of_one, "== object store", of_one, "5 ok, 0 to know of, 0 wrong"]
+    assert capsys.readouterr().out.splitlines() == its, "and none is broken"

@@ -21,7 +21,7 @@ from tests.support.daemons import end_daemons
 from tfquiver import errors
 from tfquiver.node_daemon import endpoints
 
-grain = pytest.importorskip("grain", reason="Grain is not installed: pip install 'tfquiver[grain]'")
+grain = pytest.importorskip("grain", reason="Grain is not installed: pip install '.[grain]'")
 quiver = pytest.importorskip("tfquiver.grain")
 
 FILES, RECORDS, RECORD_BYTES = 3, 600, 300

@@ -71,7 +71,7 @@ def test_a_page_does_what_it_says(tmp_path: Path, path: Path, cluster: dict[str,
     needed = page_blocks.NEEDS.findall(path.read_text())
     for module in needed:
         if find_spec(module) is None:
-            pytest.skip(f"{path.name} needs {module}, which is not installed: pip install 'tfquiver[{module}]'")
+            pytest.skip(f"{path.name} needs {module}, which is not installed: pip install '.[{module}]'")
     if "pyfuse3" in needed and (why_not := cannot_mount_fuse()):
         pytest.skip(why_not)
     beside = cluster if page_blocks.CLUSTER.search(path.read_text()) else {}

@@ -22,8 +22,8 @@ from tests.support.daemons import end_daemons
 from tfquiver import errors
 from tfquiver.node_daemon import endpoints
 
-torch = pytest.importorskip("torch", reason="PyTorch is not installed: pip install 'tfquiver[torch]'")
-pytest.importorskip("torchdata", reason="torchdata is not installed: pip install 'tfquiver[torch]'")
+torch = pytest.importorskip("torch", reason="PyTorch is not installed: pip install '.[torch]'")
+pytest.importorskip("torchdata", reason="torchdata is not installed: pip install '.[torch]'")
 quiver = pytest.importorskip("tfquiver.torch")
 
 FILES, RECORDS, RECORD_BYTES = 3, 1000, 300

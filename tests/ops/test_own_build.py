@@ -68,7 +68,7 @@ def test_compiled_once_for_all_processes(empty: Path, tmp_path: Path) -> None:
     assert not list(empty.iterdir()), "the package is not written to"
 
 
-def test_who_waits_for_another_process_says_so(empty: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_who_waits_for_another_process_says_so(empty: Path, capsys: pytest.CaptureFixture[str]) -> None:
     target = tensorflows.installed()
     folder = own_build._directory() / own_build._key(target)
     folder.mkdir(mode=0o700, parents=True)
@@ -76,13 +76,35 @@ def test_who_waits_for_another_process_says_so(empty: Path, caplog: pytest.LogCa
         fcntl.flock(others, fcntl.LOCK_EX)
         waiting = pool.submit(own_build.library, target)
         try:
-            wait_until(lambda: "another process compiles tfquiver's op for TensorFlow" in caplog.text, "it says so")
+            said = ""
+
+            def says_so() -> bool:
+                nonlocal said
+                said += capsys.readouterr().err
+                return said.startswith("tfquiver: another process compiles tfquiver's op for TensorFlow")
+
+            wait_until(says_so, "it says so")
             assert not waiting.done()
             shutil.copy(loader.load().path, folder / tensorflows.library_name(target.version))
         finally:
             fcntl.flock(others, fcntl.LOCK_UN)
         assert waiting.result(30).parent == folder
-    assert "compiling" not in caplog.text
+    assert "compiling" not in said + capsys.readouterr().err
+
+
+def test_the_reader_library_is_made_with_the_op(
+    empty: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """As `python -m tfquiver.ops.library.build` does it: nobody waits for a compiler a second time."""
+    (tmp_path / "compiler.py").write_text(COMPILER)
+    words = f"{sys.executable} '{tmp_path}/compiler.py' {loader.load().path} {tmp_path}/log"
+    monkeypatch.setenv("CXX", words)
+    own_build.library(tensorflows.installed(), anew=True, reader=True)
+    assert capsys.readouterr().err.startswith("tfquiver: compiling tfquiver's op for TensorFlow ")
+    linked = (tmp_path / "log").read_text().split()
+    reader = own_build.library(None)
+    assert reader.is_file() and reader.name == build.READER
+    assert (tmp_path / "log").read_text().split() == linked and capsys.readouterr().err == ""
 
 
 def failure(lib: Path) -> str:

@@ -49,9 +49,7 @@ def cannot_mount_dead(device: str = "/dev/fuse") -> str:
 def cannot_mount_fuse() -> str:
     """Why no FUSE file system can be mounted here; "" when it can."""
     if importlib.util.find_spec("pyfuse3") is None:
-        return (
-            "pyfuse3 is missing: apt-get install gcc pkg-config libfuse3-dev fuse3, then pip install 'tfquiver[fuse]'"
-        )
+        return "pyfuse3 is missing: apt-get install gcc pkg-config libfuse3-dev fuse3, then pip install '.[fuse]'"
     if not os.access("/dev/fuse", os.R_OK | os.W_OK):
         return f"/dev/fuse is missing or closed to this user: modprobe fuse; in a container --device=/dev/fuse. {_HOW}"
     if os.geteuid() != 0 and not shutil.which("fusermount3"):

@@ -58,3 +58,12 @@ def test_each_folder_of_a_row_is_there() -> None:
             if not found:
                 missing.append(name)
     assert missing == []
+
+
+def test_nobody_is_sent_to_pypi() -> None:
+    """As long as tfquiver is not there."""
+    assert "not on PyPI yet" in (ROOT / "README.md").read_text()
+    pages = (page for page in PAGES if page.name != "CHANGELOG.md" and "decisions" not in page.parts)
+    texts = [*pages, *(path for top in CODE for path in top.rglob("*.py"))]
+    sends = re.compile(r"pip install\s+'?tfquiver\b(?!/)")
+    assert [str(path.relative_to(ROOT)) for path in texts if sends.search(path.read_text())] == []

@@ -11,8 +11,10 @@ import pytest
 
 from tfquiver import errors
 from tfquiver.cli.main import main
+from tfquiver.cli.sim_plan_trace import trace
 from tfquiver.service.coordinator.policies import registry
 from tfquiver.service.coordinator.policies.interface import ClusterView, Plan
+from tfquiver.service.sim.recordings.recording import Recorder
 from tfquiver.service.sim.workloads import files, traces
 
 
@@ -167,7 +169,8 @@ def run(tmp_path: Path, data: object, *more: str) -> int:
     return main(["sim", str(path), *more])
 
 
-def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
     assert run(tmp_path, good()) == 0
     table = capsys.readouterr().out
     assert all(word in table for word in ("silod_greedy", "none", "(bound)", "2 jobs"))
@@ -185,6 +188,16 @@ def test_a_cache_that_holds_nothing_is_simulated_to_the_end(cache_bytes: int, tm
     assert run(tmp_path, data, "--policy", "lru", "--policy", "benefit", "--policy", "static") == 0
 
 
+def test_a_recording_in_which_nobody_read_says_so(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file, recorder = tmp_path / "week.json", Recorder()
+    trace.write(file, recorder, 10**9, anonymous=False)
+    assert "0 jobs" in trace._summary(recorder)
+    assert trace._summary(recorder).endswith("nothing to simulate: record anew while jobs read")
+    assert main(["sim", "--trace", str(file)]) == 1
+    said = capsys.readouterr().err
+    assert said.endswith("none read anything meanwhile: record anew while jobs read\n")
+
+
 @pytest.mark.slow
 def test_a_trace_of_its_own_and_a_drawn_one(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     data = good()
@@ -194,7 +207,7 @@ def test_a_trace_of_its_own_and_a_drawn_one(tmp_path: Path, capsys: pytest.Captu
     assert run(tmp_path, data, "--trace", str(trace), "--policy", "none") == 0
     assert "drawn with seed 7" in capsys.readouterr().out
     assert run(tmp_path, data) == 1
-    assert "trace: missing; name one in the file, or with --trace FILE" in capsys.readouterr().err
+    assert capsys.readouterr().err.endswith("while jobs read; or name one in the file, or with --trace FILE\n")
 
 
 @pytest.mark.parametrize("text", ["", "[", "{}", "[" * 100_000, '{"cluster": 1}'])

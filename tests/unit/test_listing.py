@@ -40,7 +40,7 @@ def test_a_path_that_no_file_system_takes(tmp_path: Path) -> None:
 
 
 def test_a_scheme_without_a_store_says_what_to_install() -> None:
-    with pytest.raises(errors.InvalidArgumentError, match=r"no store for quux://.*pip install 'tfquiver\[fsspec\]'"):
+    with pytest.raises(errors.InvalidArgumentError, match=r"no store for quux://.*install '\.\[fsspec\]' in a clone"):
         stores.for_uri("quux://bucket/file")
 
 

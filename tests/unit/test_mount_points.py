@@ -62,12 +62,18 @@ def test_status_says_which_are_stale() -> None:
     told = [
         {"path": "/mnt/a", "dataset": "train", "trouble": ""},
         {"path": "/mnt/b", "dataset": "images", "trouble": "stale"},
-        {"path": "/mnt/c", "dataset": "text", "trouble": "does not answer"},
+        {"path": "/mnt/c", "dataset": "a_text", "trouble": "does not answer"},
     ]
-    assert mounts_view.lines(told) == ["mounted here: train at /mnt/a"]
-    stale, silent = mounts_view.problems(told)
+    datasets = [{"name": name} for name in ("train", "images", "a text", "other")]
+    assert mounts_view.lines(told, datasets) == ["mounted on this machine: train at /mnt/a"]
+    stale, silent = mounts_view.problems(told, datasets)
     assert "tfquiver unmount /mnt/b" in stale
-    assert silent == "the mount at /mnt/c (text): does not answer"
+    assert silent == "the mount at /mnt/c (a_text): does not answer"
+
+
+def test_of_another_clusters_mounts_a_status_says_nothing() -> None:
+    told = [{"path": f"/mnt/{why}", "dataset": "train", "trouble": why} for why in ("", "stale")]
+    assert (mounts_view.lines(told, [{"name": "images"}]), mounts_view.problems(told, [])) == ([], [])
 
 
 def test_nothing_is_mounted_there(tmp_path: Path) -> None:

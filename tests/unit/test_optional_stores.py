@@ -20,4 +20,4 @@ for ask in (lambda: listed("gs://bucket/train-*"), lambda: stores.for_uri("gs://
 
 def test_an_error_names_the_extra() -> None:
     done = subprocess.run([sys.executable, "-c", WITHOUT], capture_output=True, text=True, timeout=60, check=True)
-    assert done.stdout.splitlines() == ["no store for gs:// here: pip install 'tfquiver[gcs]'"] * 2
+    assert done.stdout.splitlines() == ["no store for gs:// here: pip install '.[gcs]' in a clone of tfquiver"] * 2

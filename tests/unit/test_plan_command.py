@@ -60,7 +60,8 @@ def test_what_leaves_the_store_is_paid_by_the_month(scenario: str, capsys: pytes
     assert point["cost_a_month"] == pytest.approx(paid)
 
 
-def test_the_table(scenario: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_table(scenario: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
     assert main(["plan", scenario]) == 0
     table = capsys.readouterr().out
     assert "a month" not in table, "nobody said what anything costs"
@@ -81,8 +82,11 @@ def test_what_no_cache_saves_is_said(scenario: str, capsys: pytest.CaptureFixtur
     assert told["first_read_bytes"] == 2 << 30 <= told["points"][0]["store_bytes"]
 
 
-def test_what_probes_read_is_told_apart(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_what_probes_read_is_told_apart(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Of very small data sets nothing else is above the first reads, and a larger cache saves nothing."""
+    monkeypatch.setenv("COLUMNS", "80")
     path = tmp_path / "small.json"
     jobs = [{"name": name, "dataset": "few", "reads_per_s": "50KB", "epochs": 100} for name in "ab"]
     trace = {"datasets": {"few": "3MB"}, "jobs": jobs}

@@ -81,4 +81,5 @@ for name in registry.names():
         print(error)
 """
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=True)
-    assert done.stdout.splitlines() == ["policy: max_min_fair needs scipy: pip install 'tfquiver[solver]'"]
+    needed = "policy: max_min_fair needs scipy: pip install '.[solver]' in a clone of tfquiver"
+    assert done.stdout.splitlines() == [needed]

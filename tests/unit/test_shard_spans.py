@@ -70,7 +70,7 @@ def test_what_is_not_drawn_is_not_noted_and_what_is_noted_is_bounded() -> None:
 def test_who_lacks_opentelemetry_is_told_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(__import__("sys").modules, "opentelemetry.sdk.trace", None)
     with (
-        pytest.raises(errors.InvalidArgumentError, match=r"pip install 'tfquiver\[tracing\]'"),
+        pytest.raises(errors.InvalidArgumentError, match=r"pip install '\.\[tracing\]' in a clone"),
         exporting.shard_spans("http://localhost:1/v1/traces", 0.5, "n"),
     ):
         pass

@@ -161,10 +161,21 @@ def test_whether_caches_are_smaller_than_the_data_is_found_once_for_all_nodes() 
 def test_of_several_clusters_the_words_are_explained_once() -> None:
     out = io.StringIO()
     one, two = told("one"), told("two")
-    status_view.show_all(["a", "b"], [one | {"sessions": []}, two], calls.console(file=out, width=80))
+    status_view.show_all(["a", "b"], [one | {"sessions": []}, two], calls.console(file=out, width=80), legends=True)
     printed = " ".join(out.getvalue().split())
     assert printed.index("hit ratio: hits and peers") < printed.index("== b ") < printed.index("A session is one epoch")
     assert printed.count("A session is one epoch") == printed.count("hit ratio: hits and peers") == 1
+
+
+def test_without_asking_one_line_says_where_words_are_explained_and_in_a_pipe_none_is_broken() -> None:
+    out = io.StringIO()
+    one = told("one") | {"problems": ["what is said in more than eighty columns " * 5 + "."]}
+    status_view.show_all(["a", "b"], [one, one], calls.console(file=out), legends=False)
+    printed = out.getvalue()
+    assert printed.endswith("compressed where that pays; `tfquiver status --explain` says what all columns are\n")
+    assert printed.count("--explain") == 1
+    assert "A session is one epoch" not in printed
+    assert f"! {one['problems'][0]}\n" in printed
 
 
 def test_sessions_of_one_job_stand_together() -> None:

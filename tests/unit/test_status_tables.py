@@ -55,7 +55,7 @@ def test_names_of_others_break_nothing(name: str) -> None:
 def test_what_a_gateway_is_is_said_where_there_is_one() -> None:
     def printed() -> str:
         out = io.StringIO()
-        status_view.show(status, calls.console(file=out, width=200))
+        status_view.show(status, calls.console(file=out, width=200), legends=True)
         return out.getvalue()
 
     status = told("name")
@@ -70,7 +70,7 @@ def test_no_heading_and_no_figure_is_cut_in_80_columns() -> None:
     most["nodes"][0] |= sizes | {"readers": 16, "peer_hits": 99_999_999, "misses": 99_999_999}
     most["datasets"][0] |= {"resident_bytes": 62 * 10**10, "chunks": 130, "resident_chunks": 18, "resident_age_ms": 1}
     most["datasets"][0]["cache"]["decided_by"] = "benefit"
-    status_view.show(most, calls.console(file=out, width=80))
+    status_view.show(most, calls.console(file=out, width=80), legends=True)
     printed = out.getvalue()
     headings = [
         "node host used quota readers hits peers misses store",

@@ -59,4 +59,4 @@ except ImportError as error:
 """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True)
     assert done.stdout.startswith("TensorFlowError tfquiver needs TensorFlow here, and there is none: pip install ")
-    assert "tfquiver[tensorflow]" in done.stdout and "2.18 to 2.21" in done.stdout
+    assert "pip install '.[tensorflow]' in a clone" in done.stdout and "2.18 to 2.21" in done.stdout

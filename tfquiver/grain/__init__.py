@@ -1,7 +1,7 @@
 """Grain: `tfquiver.grain.QuiverDataset`, a `grain.IterDataset` over the same cache as everybody's.
 
 Called by users, in trainers and in Grain's worker processes. Never imports TensorFlow, and Grain only here: `pip
-install 'tfquiver[grain]'`. Each iterator reads a share of the data set that is settled beforehand
+install '.[grain]'` in a clone. Each iterator reads a share of the data set that is settled beforehand
 (`tfquiver.grain.share`), so that its state is its own: decision 0039.
 """
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tfquiver import errors
-from tfquiver.plain_text import shortened
+from tfquiver.plain_text import plain, shortened
 
 TYPE = "fuse.tfquiver"
 DEVICE = Path("/dev/fuse")
@@ -48,6 +48,11 @@ def mounts(mountinfo: str | None = None) -> list[Mount]:
         if len(fields) > 4 and len(what) > 1 and what[0] == TYPE:
             found.append(Mount(_shown(fields[4]), _shown(what[1]), fields[2]))
     return found
+
+
+def fs_name(dataset: str) -> str:
+    """What a mount of that data set is called: the kernel takes a few characters only."""
+    return "".join(letter if letter.isalnum() or letter in "-_./" else "_" for letter in plain(dataset)) or "_"
 
 
 def at(path: Path) -> Mount | None:

@@ -24,7 +24,6 @@ from tfquiver.mounting.node_line import NodeLine
 from tfquiver.mounting.open_shards import OpenShards
 from tfquiver.mounting.operations import MOST_CALLS, Operations
 from tfquiver.node_daemon import daemon, endpoints
-from tfquiver.plain_text import plain
 from tfquiver.proto.tfquiver.v1 import types_pb2
 from tfquiver.registering_by_clients import store_access
 from tfquiver.registering_by_clients.listed import accesses_of
@@ -109,7 +108,7 @@ def serve(options: MountOptions, progress: Progress, mounted: Callable[[types_pb
 
 
 def _mount(operations: Operations, options: MountOptions, point: Path, name: str) -> None:
-    chosen = {"default_permissions", "ro", "subtype=tfquiver", f"fsname={_fs_name(name)}"}
+    chosen = {"default_permissions", "ro", "subtype=tfquiver", f"fsname={mount_points.fs_name(name)}"}
     if options.allow_other:
         chosen.add("allow_other")
     try:
@@ -120,10 +119,6 @@ def _mount(operations: Operations, options: MountOptions, point: Path, name: str
             "cache directory, but for --foreground). Who is not root needs fusermount3 (apt-get install fuse3), and "
             "for --allow_other `user_allow_other` in /etc/fuse.conf"
         ) from error
-
-
-def _fs_name(name: str) -> str:
-    return "".join(character if character.isalnum() or character in "-_./" else "_" for character in plain(name)) or "_"
 
 
 async def _serve(

@@ -150,7 +150,7 @@ def _refused(what: str) -> Iterator[None]:
         from google.api_core import exceptions
         from google.auth.exceptions import GoogleAuthError
     except ImportError as error:
-        raise errors.InvalidArgumentError("-o gs://: pip install 'tfquiver[gcs]'") from error
+        raise errors.InvalidArgumentError("-o gs://: pip install '.[gcs]' in a clone of tfquiver") from error
     try:
         yield
     except exceptions.NotFound as error:

@@ -56,15 +56,17 @@ def _open(scheme: str, options: dict[str, Any] | None) -> ObjectStore:
         try:
             from tfquiver.stores.gcs import GcsStore
         except ImportError as error:
-            raise errors.InvalidArgumentError("no store for gs:// here: pip install 'tfquiver[gcs]'") from error
+            raise errors.InvalidArgumentError(
+                "no store for gs:// here: pip install '.[gcs]' in a clone of tfquiver"
+            ) from error
         return GcsStore(options)
     for attempt in (_fsspec, _gfile):
         store = attempt(scheme, options)
         if store is not None:
             return store
     raise errors.InvalidArgumentError(
-        f"no store for {scheme}:// here: pip install 'tfquiver[fsspec]' and, where it is not part of that, the fsspec "
-        f"package that serves {scheme}://"
+        f"no store for {scheme}:// here: pip install '.[fsspec]' in a clone of tfquiver and, where it is not part of "
+        f"that, the fsspec package that serves {scheme}://"
     )
 
 

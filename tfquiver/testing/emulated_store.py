@@ -122,7 +122,7 @@ async def _serve(arguments: argparse.Namespace) -> None:
     try:
         emulator, upstream_port = _start_emulator()
     except ImportError as error:
-        raise errors.UnavailableError(f"{error}: pip install 'tfquiver[demo]'") from error
+        raise errors.UnavailableError(f"{error}: pip install '.[demo]' in a clone of tfquiver") from error
     store = ThrottledStore(
         upstream_port,
         arguments.bytes_per_s,

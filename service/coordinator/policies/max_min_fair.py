@@ -28,7 +28,9 @@ from tfquiver.service.coordinator.speed_model.filling import whole_bytes
 try:
     from scipy import optimize
 except ImportError as error:
-    raise errors.InvalidArgumentError("policy: max_min_fair needs scipy: pip install 'tfquiver[solver]'") from error
+    raise errors.InvalidArgumentError(
+        "policy: max_min_fair needs scipy: pip install '.[solver]' in a clone of tfquiver"
+    ) from error
 
 # Of the ratio: how exactly it is sought. Measured rates are less exact.
 _TOLERANCE = 1e-4

@@ -130,8 +130,8 @@ def _check_extra() -> None:
     missing = [module for module in ("pyfuse3", "trio") if importlib.util.find_spec(module) is None]
     if missing:
         raise errors.NotFoundError(
-            f"{' and '.join(missing)}: not installed; `pip install 'tfquiver[fuse]'` brings it, after `apt-get install "
-            "gcc pkg-config libfuse3-dev fuse3` (Debian)"
+            f"{' and '.join(missing)}: not installed; `pip install '.[fuse]'` in a clone of tfquiver brings it, after "
+            "`apt-get install gcc pkg-config libfuse3-dev fuse3` (Debian)"
         )
 
 

@@ -42,9 +42,12 @@ def add_parser(subparsers: Any) -> None:
 def _run(arguments: argparse.Namespace) -> int:
     where, token = _where(arguments), calls.token(arguments)
     found = _findings(where, token, arguments.store, not arguments.no_op)
-    seen = list(found) if arguments.json else _told(found)
     if arguments.json:
-        print(json.dumps([asdict(one) for one in seen]))
+        about = list(found)
+        print(json.dumps([asdict(one) | ({"cluster": its} if where[1:] and its else {}) for its, one in about]))
+        seen = [one for _, one in about]
+    else:
+        seen = _told(found, headings=len(where) > 1)
     return int(any(one.verdict is Verdict.FAIL for one in seen))
 
 
@@ -54,11 +57,14 @@ def _where(arguments: argparse.Namespace) -> list[str]:
     return [named] if named else running.found()
 
 
-def _told(found: Iterable[Finding]) -> list[Finding]:
-    """Each as soon as it is known: some take their time."""
-    console, seen = calls.console(), []
-    for one in found:
+def _told(found: Iterable[tuple[str, Finding]], headings: bool) -> list[Finding]:
+    """Each as soon as it is known: some take their time. `headings`: of which cluster."""
+    console, seen, last = calls.console(), list[Finding](), ""
+    for where, one in found:
         seen.append(one)
+        if headings and where != last:
+            console.print(f"== {plain(where, 300) or 'object store'}", soft_wrap=True)
+        last = where
         console.print(Text(f"{one.verdict.value:<5}", style=_STYLES[one.verdict]) + Text(f"{one.what}: {one.why}"))
         if one.do:
             console.print(Text(f"      -> {one.do}"))
@@ -69,23 +75,31 @@ def _told(found: Iterable[Finding]) -> list[Finding]:
     return seen
 
 
-def _findings(named: list[str], token: str, glob: str, with_op: bool) -> Iterator[Finding]:
-    yield from machine.findings(with_op)
+def _findings(named: list[str], token: str, glob: str, with_op: bool) -> Iterator[tuple[str, Finding]]:
+    """With the cluster that each is of; "": of none."""
+    for one in machine.findings(with_op):
+        yield "", one
     for where in named:
-        directory = service_name.directory_of(where)
-        if directory is not None:
-            yield from disk.findings(directory, *_quota(directory, token))
-        try:
-            address = coordinator_address(where)
-        except errors.TfquiverError as error:
-            if directory is not None and isinstance(error, errors.NotFoundError):  # the directory is there
-                yield skip("cluster", f"no node runs in {plain(directory, 300)} now", _STARTS)
-            else:
-                yield fail("cluster", of_error(error), "start a node there, or name a coordinator's host:port")
-        else:
-            yield from cluster.findings(address, token)
+        for one in _of_cluster(where, token):
+            yield where, one
     if glob:
-        yield from store.findings(glob)
+        for one in store.findings(glob):
+            yield "", one
+
+
+def _of_cluster(where: str, token: str) -> Iterator[Finding]:
+    directory = service_name.directory_of(where)
+    if directory is not None:
+        yield from disk.findings(directory, *_quota(directory, token))
+    try:
+        address = coordinator_address(where)
+    except errors.TfquiverError as error:
+        if directory is not None and isinstance(error, errors.NotFoundError):  # the directory is there
+            yield skip("cluster", f"no node runs in {plain(directory, 300)} now", _STARTS)
+        else:
+            yield fail("cluster", of_error(error), "start a node there, or name a coordinator's host:port")
+    else:
+        yield from cluster.findings(address, token)
 
 
 def _quota(directory: Path, token: str) -> tuple[int, int]:

@@ -80,6 +80,7 @@ def add_files(parser: argparse.ArgumentParser, more: str = "") -> None:
 
 def read(path: Path | None, trace: Path | None) -> tuple[Scenario, Workload, int | None]:
     """With the seed that the jobs were drawn with, if so. Raises TfquiverError naming file and field."""
+    named = "" if path is None else "; or name one in the file, or with --trace FILE"
     if path is None:
         if trace is None:
             raise errors.InvalidArgumentError("which jobs? give a SCENARIO.json, or --trace FILE")
@@ -90,7 +91,10 @@ def read(path: Path | None, trace: Path | None) -> tuple[Scenario, Workload, int
         accelerators = scenario.cluster.accelerators
         workload, seed = _named(trace, lambda data: _its_trace(data, accelerators), _loaded(trace))
     if workload is None:
-        raise errors.InvalidArgumentError(f"{path}: trace: missing; name one in the file, or with --trace FILE")
+        raise errors.InvalidArgumentError(
+            f"{path}: trace: missing, so there are no jobs in it; where `tfquiver trace record` has written it, none "
+            f"read anything meanwhile: record anew while jobs read{named}"
+        )
     return scenario, workload, seed
 
 

@@ -90,6 +90,7 @@ def _summary(recorder: Recorder) -> str:
         f"{many(recorder.jobs - silent, 'job')}, of which {recorder.reading} still read"
         + (f"; {silent} read nothing, or with an op or node too old to say what" if silent else "")
         + ("; those that came later are left out" if recorder.full else "")
+        + ("" if recorder.jobs > silent else "; there is nothing to simulate: record anew while jobs read")
     )
 
 

@@ -48,6 +48,7 @@ def add_parser(subparsers: Any) -> None:
     parser = subparsers.add_parser("status", help="what is wrong, if anything; then what is cached, read and saved")
     calls.add_where(parser, positional=True)
     parser.add_argument("--sessions", type=_count, default=_SESSIONS, metavar="N", help=_HELP_SESSIONS)
+    parser.add_argument("--explain", action="store_true", help="say below each table what its columns are")
     parser.add_argument("--json", action="store_true", help="one JSON object instead of tables (docs/format/status.md)")
     parser.add_argument(
         "--watch", nargs="?", type=_seconds_or_where, const=_EVERY_S, metavar="SECONDS",
@@ -91,7 +92,7 @@ def _run(arguments: argparse.Namespace) -> int:
     if arguments.json:
         print(json.dumps(told[0] if not told[1:] else {"running": told}))
         return 0
-    status_view.show_all(found, told, calls.console())
+    status_view.show_all(found, told, calls.console(), arguments.explain)
     return 0
 
 

@@ -20,10 +20,12 @@ from tfquiver.cli.status_tables import activity, mounts_view, nodes_view, sessio
 from tfquiver.cli.status_tables.names import named_rows
 from tfquiver.cli.status_tables.words import count, job, short, size
 
+_MORE = "used: on the disk, compressed where that pays; `tfquiver status --explain` says what all columns are"
 _NODES_LEGEND = (
-    "hits: shards from this node's disk or memory. peers: from another node's. misses: from the object store. hit "
-    "ratio: hits and peers, of all three. store: all bytes read there, those of a first use's scan, too. A shard is a "
-    "run of records, about 2 MB."
+    "used: what stands on its disk, compressed where that pays; sizes of data sets are of raw bytes. hits: shards from "
+    "this node's disk or memory. peers: from another node's. misses: from the object store. hit ratio: hits and peers, "
+    "of all three. store: all bytes read there, those of a first use's scan, too. A shard is a run of records, about 2 "
+    "MB."
 )
 _GATEWAY_LEGEND = " gateway: a node that keeps nothing, such as a dispatcher has for itself."
 _LABELS_LEGEND = "What each node was started with (tfquiver-node --labels): placements choose nodes by them."
@@ -111,7 +113,7 @@ def problems(status: Mapping[str, Any]) -> list[str]:
             found.append(f"{name}: {many(without_room, 'time')} a shard could not be kept: no room in its quota")
     found += workers_view.lost(status["lost_dispatchers"])
     found += workers_view.problems(status["dispatchers"])
-    found += mounts_view.problems(status.get("mounts", ()))
+    found += mounts_view.problems(status.get("mounts", ()), status["datasets"])
     read = {info["digest_id"] for info in status["sessions"] if info["readers"]}
     called = Counter(one["name"] for one in status["datasets"])
     for one in status["datasets"]:
@@ -145,19 +147,22 @@ def _is_limited(datasets: Sequence[Mapping[str, Any]], quota_bytes: int) -> bool
     return size_bytes > quota_bytes
 
 
-def show_all(found: Sequence[str], told: Sequence[Mapping[str, Any]], console: Console) -> None:
-    """What is `told` of each that was `found`; what a table's words mean is said once."""
+def show_all(found: Sequence[str], told: Sequence[Mapping[str, Any]], console: Console, legends: bool) -> None:
+    """What is `told` of each that was `found`; what a table's words mean is said once, with `legends`, else where it is
+    said."""
     explained: set[str] = set()
     for where, one in zip(found, told, strict=True):
         if told[1:]:
             console.print(f"== {plain_text.plain(where)}", soft_wrap=True)
         if one.get("running", True):
-            show(one, console, explained=explained)
+            show(one, console, legends, explained)
         else:
             console.print(cold(one), soft_wrap=True)
+    if not legends and any(one.get("nodes") for one in told):
+        console.print(f"\n{_MORE}", soft_wrap=True)
 
 
-def show(status: Mapping[str, Any], console: Console, legends: bool = True, explained: set[str] | None = None) -> None:
+def show(status: Mapping[str, Any], console: Console, legends: bool = False, explained: set[str] | None = None) -> None:
     """As tables. Every name in them was chosen by somebody else. `explained`: legends that are not to be repeated;
     those that are shown are added."""
     known = set() if explained is None else explained
@@ -176,7 +181,7 @@ def show(status: Mapping[str, Any], console: Console, legends: bool = True, expl
     console.print(f"coordinator {plain_text.plain(status['coordinator'])}   hit ratio {ratio}{coming}", soft_wrap=True)
     for dispatcher in status["dispatchers"]:
         console.print(workers_view.line(dispatcher), soft_wrap=True)
-    for line in mounts_view.lines(status.get("mounts", ())):
+    for line in mounts_view.lines(status.get("mounts", ()), status["datasets"]):
         console.print(plain_text.plain(line), soft_wrap=True)
     silent = sum("error" in node for node in status["nodes"]) + len(status["lost_nodes"])
     console.print(_saved(status["saved"], silent))

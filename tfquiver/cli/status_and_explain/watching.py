@@ -129,7 +129,7 @@ class Pages:
             drawn.print(Text(f"! {plain_text.of_error(error)}", style="red"))
         elif self._status is not None:
             some, self._left_out = fitting.cut(self._status, room)
-            status_view.show(some, drawn, legends=False)
+            status_view.show(some, drawn)
         self._lines = out.getvalue().splitlines()
 
 
