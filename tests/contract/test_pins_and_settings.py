@@ -53,6 +53,18 @@ async def test_what_is_pinned_is_set_otherwise_by_nobody(tmp_path: Path, asked: 
         assert coordinator.caching.placement.is_pinned(ID)
 
 
+@on_loop
+async def test_what_is_pinned_is_emptied_by_nobody_and_deleted_by_who_names_it(tmp_path: Path) -> None:
+    async with started(tmp_path) as coordinator:
+        await coordinator.named.create(EVERYBODY, of("train", pin=True))
+        await until_done(coordinator, "train")
+        for force in (False, True):
+            with pytest.raises(errors.InUseError, match="name: train is pinned: unpin it first"):
+                await coordinator.named.evict(EVERYBODY, "train", force)
+        deleted = await coordinator.named.delete(EVERYBODY, "train", force=False)
+        assert deleted.state == named_datasets_pb2.NamedDataset.STATE_DELETING
+
+
 @pytest.mark.parametrize("asked", ASKED)
 @on_loop
 async def test_a_setting_that_waits_for_a_pin_does_not_take_its_room(tmp_path: Path, asked: str) -> None:

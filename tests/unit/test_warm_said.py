@@ -64,6 +64,14 @@ def test_a_data_set_that_is_ready_in_part_says_what_is_missing_and_why(capsys: p
     assert capsys.readouterr().out == "images: Ready; 200.0 MB of 200.0 MB are resident\n"
 
 
+def test_what_had_no_room_at_first_and_is_resident_now_is_no_contradiction(capsys: pytest.CaptureFixture[str]) -> None:
+    """`there is no more room` on standard error, and behind it `Ready; 200.0 MB of 200.0 MB are resident`."""
+    named = named_datasets_pb2.NamedDataset(state=named_datasets_pb2.NamedDataset.STATE_READY, dataset=DATASET)
+    named.spec.name, named.resident_bytes, named.reason = "images", DATASET.size_bytes, "there is no more room"
+    commands._say(named, as_json=False, said="there is no more room")
+    assert capsys.readouterr().out == "images: Ready; 200.0 MB of 200.0 MB are resident by now\n"
+
+
 def test_of_an_empty_data_set_all_is_resident(capsys: pytest.CaptureFixture[str]) -> None:
     """`prefetch` and `prefetch --check` failed for ever."""
     named = named_datasets_pb2.NamedDataset(state=named_datasets_pb2.NamedDataset.STATE_READY, resident_bytes=0)

@@ -101,7 +101,9 @@ class Warming:
         gone = await asyncio.to_thread(run.count)  # evictions may have taken some of it meanwhile
         told = run.progress()
         told.over = True
-        if gone and not told.trouble:
+        if not gone:  # what found no room has come some other way, as by readers of other nodes
+            told.trouble = ""
+        elif not told.trouble:
             told.trouble = f"{many(len(gone), 'shard')} of it went again meanwhile"
         yield told
 

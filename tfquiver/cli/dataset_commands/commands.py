@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -27,9 +27,16 @@ _CHANGE_S = 60.0  # a pin of millions of shards takes a while
 _UPLOAD_S = 600.0
 _CREATE = """Makes a data set that has a name: nodes read its source once and cache it on the way; jobs name it in place
 of files (tfquiver.dataset("NAME")). The source is as nodes see it, and read with their credentials, or with those that
---credentials refers to. The same command again changes nothing."""
+--credentials refers to. The same command again changes nothing. Exit code with --pin --wait: 3 when not all of it has
+found room on the nodes' disks."""
 _PREFETCH = """Reads into the cache what is not there. With --check nothing is read: it is only looked. Exit code with
 --wait or --check: 0 when all of it is resident, 3 when it is not, 1 after an error."""
+_ABOUT = {
+    "pin": """Keeps all of a data set, whatever else needs room: nothing makes room for others, and until unpin evict
+and set-cache of it are refused. delete is not: who names it means it.""",
+    "evict": """Nodes delete what they keep of a data set alone. It stays readable, from its source, by jobs and through
+mounts; what a job reads goes with --force only, what is pinned not before unpin.""",
+}
 
 Ask = Callable[..., Any]
 UntilDone = Callable[[str], tuple[pb2.NamedDataset, str]]
@@ -79,7 +86,7 @@ def add_parsers(commands: Any) -> None:
             "until it is scanned",
         ),
     ):
-        command = command or commands.add_parser(name, help=what)
+        command = command or commands.add_parser(name, help=what, description=_ABOUT.get(name))
         command.add_argument("name", metavar="NAME")
         if name == "evict":
             command.add_argument("--force", action="store_true", help="although somebody reads it")
@@ -133,9 +140,13 @@ def _create(arguments: argparse.Namespace) -> int:
             )
         if arguments.wait:
             named, said = waiting.until_done(stub, arguments.name, token, whom)
+        full = _full_disks(arguments) if arguments.pin else []
+        if full and arguments.wait:
+            named = calls.ask(stub.Get, pb2.GetNamedDatasetRequest(name=arguments.name, resident=True), token, whom)
     code = _say(named, arguments.json, said)
-    if arguments.pin:
-        _warn_of_full_disks(arguments)
+    if full and not _is_resident(named):
+        _warn(arguments.name, full)
+        return code or (NOT_ALL if arguments.wait else 0)
     return code
 
 
@@ -167,9 +178,12 @@ def _changed(change: Change) -> Callable[[argparse.Namespace], int]:
             named, said = ask(*change(stub, arguments), _CHANGE_S), ""
             if getattr(arguments, "wait", False):
                 named, said = until_done(arguments.name)
+            full = _full_disks(arguments) if change is _pin else []
+            if full:
+                named = ask(stub.Get, pb2.GetNamedDatasetRequest(name=arguments.name, resident=True), _CHANGE_S)
         code = _say(named, arguments.json, said)
-        if change is _pin:
-            _warn_of_full_disks(arguments)
+        if full and not _is_resident(named):
+            _warn(arguments.name, full)
         return code
 
     return run
@@ -179,12 +193,17 @@ def _pin(stub: Any, arguments: argparse.Namespace) -> tuple[Any, Any]:
     return stub.Pin, pb2.PinDatasetRequest(name=arguments.name, pinned=True)
 
 
-def _warn_of_full_disks(arguments: argparse.Namespace) -> None:
-    """What a quota has room for the disk may not: nodes are asked, for the coordinator knows quotas alone."""
+def _full_disks(arguments: argparse.Namespace) -> list[str]:
+    """What a quota has room for the disk may not: the coordinator, which grants a pin, counts quotas alone."""
     with suppress(errors.TfquiverError):
         told = status.collect(calls.where(arguments), calls.token(arguments), sessions=1)
-        for line in nodes_view.full_disks(told["nodes"]):
-            calls.say(f"{arguments.name} may not be kept whole: {line}")
+        return list(nodes_view.full_disks(told["nodes"]))
+    return []
+
+
+def _warn(name: str, full: Sequence[str]) -> None:
+    for line in full:
+        calls.say(f"{name} may not be kept whole: {line}")
 
 
 def _unpin(stub: Any, arguments: argparse.Namespace) -> tuple[Any, Any]:
@@ -240,6 +259,8 @@ def _say(named: pb2.NamedDataset, as_json: bool, said: str = "") -> int:
     if named.HasField("resident_bytes"):
         in_part = named.state == pb2.NamedDataset.STATE_READY and not _is_resident(named)
         text += f"{', in part' * in_part}; {warm.resident_text(named.resident_bytes, named.dataset.size_bytes)}"
+        if said and _is_resident(named):
+            named.reason, text = "", f"{text} by now"
         if in_part and not named.reason:
             text += f": not read yet, or given up since; `tfquiver dataset prefetch {named.spec.name}` reads what fits"
     print(plain_text.plain(f"{text}: {named.reason}" if named.reason and (failed or named.reason != said) else text))

@@ -25,6 +25,9 @@ _UNSET = ("auto", "unset")
 _SET_S = 60.0  # striping millions of shards takes a while
 
 Ask = Callable[..., Any]
+_DELETE = """Removes a data set from the cluster: its name, its room, and what nodes keep of it alone, also where it is
+pinned; its files in the store stay. What somebody reads, or has mounted, goes with --force only: they would find
+nothing."""
 
 
 def add_parser(subparsers: Any) -> None:
@@ -36,7 +39,9 @@ def add_parser(subparsers: Any) -> None:
     set_cache = commands.add_parser("set-cache", help="say how a data set is cached from now on")
     named.add_parsers(commands)
     share = commands.add_parser("share", help="say who else may read a data set; nobody, when nobody is named")
-    delete = commands.add_parser("delete", help="remove a data set from the cluster; its files in the store stay")
+    delete = commands.add_parser(
+        "delete", help="remove a data set from the cluster; its files in the store stay", description=_DELETE
+    )
     for command, run in (
         (listing, _list), (show, _show), (set_cache, _set_cache), (share, _share), (delete, _delete)
     ):  # fmt: skip
