@@ -71,6 +71,22 @@ def test_who_reads_elsewhere_reads_on_and_then_it_ends(tmp_path: Path, source: P
         elsewhere.end()
 
 
+def test_whoever_has_nothing_but_his_working_directory_there_reads_on(tmp_path: Path, source: Path) -> None:
+    """After `unmount --lazy`, which is to be gone when the last one has left."""
+    file = sorted(source.iterdir())[0]
+    reads = "import sys; input(); print(len(open(sys.argv[1], 'rb').read()))"
+    with mounted(tmp_path / "mnt", tmp_path / "cache", [f"{source}/*"]) as mount:
+        there = subprocess.Popen(
+            [sys.executable, "-c", reads, file.name],
+            cwd=mount.point, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+        )  # fmt: skip
+        mount_points.unmount(mount.point, lazy=True)
+        with pytest.raises(subprocess.TimeoutExpired):
+            mount.process.wait(3.0)
+        assert there.communicate("\n", ENDS_S)[0] == f"{file.stat().st_size}\n"
+        assert mount.process.wait(ENDS_S) == 0
+
+
 def test_what_is_mounted_there_since_stays_when_it_ends(tmp_path: Path, source: Path) -> None:
     file = sorted(source.iterdir())[0]
     with mounted(tmp_path / "mnt", tmp_path / "cache", [f"{source}/*"]) as mount:

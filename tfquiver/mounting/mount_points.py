@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import os
 import re
@@ -58,6 +59,16 @@ def fs_name(dataset: str) -> str:
 def at(path: Path) -> Mount | None:
     """The data set that is mounted there; the uppermost one."""
     return next((mount for mount in reversed(mounts()) if mount.path == str(path)), None)
+
+
+def is_seen_elsewhere(mount: Mount) -> bool:
+    """By a process with mounts of its own; one that may not be looked at does not count."""
+    device = f" {mount.device} ".encode()
+    for process in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):  # it has ended
+            if any(device in line.partition(b" - ")[0] for line in (process / "mountinfo").read_bytes().split(b"\n")):
+                return True
+    return False
 
 
 def trouble(mount: Mount) -> str:

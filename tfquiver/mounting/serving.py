@@ -33,6 +33,7 @@ _MOST_OPEN = 16384
 _OTHER_DESCRIPTORS = 256
 _REGISTER_S = 30.0
 _LOOKS_EVERY_S = 0.5
+_LOOKS_AGAIN_S = 5.0  # at all processes
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,16 +163,21 @@ async def _serve(
 
 async def _stop_when_taken_away(mount: mount_points.Mount | None, operations: Operations) -> None:
     """The kernel tells when nobody sees the mount any more. But whatever was started since it was made, and has mounts
-    of its own, sees it for as long as it runs: a container, `ip netns exec`."""
+    of its own, sees it for as long as it runs: a container, `ip netns exec`. Where nothing sees it, somebody's working
+    directory is there (`--lazy`), with nothing open now: the kernel tells when he leaves."""
+    wait_s = _LOOKS_EVERY_S
     while mount is not None:
-        await trio.sleep(_LOOKS_EVERY_S)
+        await trio.sleep(wait_s)
         try:
             is_there = mount.device in {one.device for one in mount_points.mounts()}
+            if is_there or operations.is_in_use:
+                continue
+            if mount_points.is_seen_elsewhere(mount):
+                pyfuse3.terminate()
+                return
+            wait_s = _LOOKS_AGAIN_S
         except (OSError, MemoryError):  # there may be no descriptors for a moment: who reads there reads on
             continue
-        if not is_there and not operations.is_in_use:
-            pyfuse3.terminate()
-            return
 
 
 def _is_at(point: Path, mount: mount_points.Mount | None) -> bool:
