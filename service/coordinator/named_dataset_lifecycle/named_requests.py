@@ -16,7 +16,7 @@ from tfquiver.roles_and_tokens.identity import Identity, Role
 from tfquiver.service.coordinator.dataset_placement import rules
 from tfquiver.service.coordinator.long_work.in_parts import InParts
 from tfquiver.service.coordinator.named_dataset_lifecycle import lifecycle, specs
-from tfquiver.service.coordinator.named_dataset_lifecycle.lifecycle import DELETING, SCANNING, Life
+from tfquiver.service.coordinator.named_dataset_lifecycle.lifecycle import DELETING, FAILED, SCANNING, Life
 from tfquiver.service.coordinator.named_dataset_lifecycle.named_keeping import NamedKeeping
 from tfquiver.service.coordinator.named_dataset_lifecycle.room import PARTIAL, ToEvict, known_of
 from tfquiver.service.coordinator.named_dataset_lifecycle.table import unknown
@@ -44,11 +44,10 @@ class NamedRequests(NamedKeeping):
         if before is not None:
             if before.phase == DELETING:
                 raise errors.InUseError(f"name: the data set that is called {spec.name} is being deleted: try again")
-            if not self._owns(who, before) or not specs.is_same(before.spec, spec):
-                raise errors.InUseError(
-                    f"name: {spec.name} is taken, by a data set of another source or owner: choose another name, or "
-                    "delete that one (tfquiver dataset delete)"
-                )
+            if not self._owns(who, before):
+                raise errors.InUseError(f"name: {spec.name} is taken, by another owner's data set: choose another name")
+            if not specs.is_same(before.spec, spec):
+                raise errors.InUseError(specs.taken(before.spec, spec, before.phase == FAILED))
             return self._told(before)
         if who.role is Role.JOB and self._table.owned_by(who.owner) >= MAX_OF_JOB:
             raise errors.ResourceExhaustedError(

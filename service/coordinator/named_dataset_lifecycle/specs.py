@@ -79,6 +79,27 @@ def is_same(one: pb2.DatasetSpec, other: pb2.DatasetSpec) -> bool:
     )
 
 
+def taken(there: pb2.DatasetSpec, asked: pb2.DatasetSpec, failed: bool) -> str:
+    """Why a name cannot be had that its owner has given to something else, and what to do."""
+    options = (
+        ("--credentials", there.credentials == asked.credentials),
+        ("--format", there.format == asked.format),
+        ("--nodes, --stripe, --rack-local or --replicas", there.placement == asked.placement),
+    )
+    source = shortened(", ".join(there.sources)) if there.sources else "a digest"
+    what = f"a data set of {source}"
+    if is_same(_only_source(there), _only_source(asked)):
+        what += f", with other {' and '.join(option for option, same in options if not same)}"
+    delete = f"tfquiver dataset delete {there.name}"
+    if failed:
+        return f"name: {there.name} is taken, by {what}, which has failed: delete that one ({delete}), and try again"
+    return f"name: {there.name} is taken, by {what}: choose another name, or delete that one ({delete})"
+
+
+def _only_source(spec: pb2.DatasetSpec) -> pb2.DatasetSpec:
+    return pb2.DatasetSpec(sources=spec.sources, digest_id=spec.digest_id)
+
+
 def _plain(source: str) -> str:
     """Earlier versions kept `..` and `//` in names of local files. Links stay: no disk is looked at here."""
     path = source.removeprefix(_FILE)

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
+import re
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
 from tfquiver import errors, plain_text
+from tfquiver.amounts import many
 from tfquiver.cli import calls, warm
 from tfquiver.cli.dataset_commands import states, waiting
 from tfquiver.cli.status_and_explain import status
@@ -25,6 +28,7 @@ from tfquiver.stores.local import path_of, whole_path
 NOT_ALL = 3
 _CHANGE_S = 60.0  # a pin of millions of shards takes a while
 _UPLOAD_S = 600.0
+_WORD = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 _CREATE = """Makes a data set that has a name: nodes read its source once and cache it on the way; jobs name it in place
 of files (tfquiver.dataset("NAME")). The source is as nodes see it, and read with their credentials, or with those that
 --credentials refers to. The same command again changes nothing. Exit code with --pin --wait: 3 when not all of it has
@@ -62,7 +66,8 @@ def add_parsers(commands: Any) -> None:
         nargs="+",
         default=[],
         metavar="URI",
-        help="paths, globs, URIs, as nodes see them; with a slash at the end, or a directory: all files beneath",
+        help="paths, globs, URIs, as nodes see them; with a slash at the end, or a directory: all files beneath. "
+        "Behind NAME: all that follows is sources, also what the shell makes of a pattern without quotes",
     )
     calls.add_format(create)
     create.set_defaults(format=None)  # a digest has its own
@@ -121,6 +126,7 @@ def _create(arguments: argparse.Namespace) -> int:
         spec.format = format_number(arguments.format)
     if rule != types_pb2.PlacementRule():
         spec.placement.CopyFrom(rule)
+    _check_sources(arguments.source)
     if arguments.digest and arguments.source:
         raise errors.InvalidArgumentError("--digest says what the data set is: leave out --source")
     with ExitStack() as stack:
@@ -148,6 +154,16 @@ def _create(arguments: argparse.Namespace) -> int:
         _warn(arguments.name, full)
         return code or (NOT_ALL if arguments.wait else 0)
     return code
+
+
+def _check_sources(sources: Sequence[str]) -> None:
+    """Raises InvalidArgumentError: the last one is a name that was meant for something else."""
+    *others, last = sources or [""]
+    if others and _WORD.fullmatch(last) and not os.path.lexists(last) and all(map(os.path.lexists, others)):
+        raise errors.InvalidArgumentError(
+            f"--source: there is no {last} here. The shell has put {many(len(others), 'file')} in the place of a "
+            "pattern, perhaps: quote it, and name the data set first: tfquiver dataset create NAME --source 'PATTERN'"
+        )
 
 
 def _check_format(arguments: argparse.Namespace) -> None:

@@ -1,0 +1,59 @@
+"""What is said of a name that is taken, and of a name that the command took for a source."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tfquiver.cli.main import main
+from tfquiver.proto.tfquiver.v1 import named_datasets_pb2 as pb2
+from tfquiver.proto.tfquiver.v1 import types_pb2
+from tfquiver.service.coordinator.named_dataset_lifecycle import specs
+
+THERE = pb2.DatasetSpec(name="images", sources=["/data/train-*"])
+
+
+def asked(**other: object) -> pb2.DatasetSpec:
+    spec = pb2.DatasetSpec()
+    spec.CopyFrom(THERE)
+    for field, value in other.items():
+        if field == "sources":
+            del spec.sources[:]
+            spec.sources.extend([str(value)])
+        elif field == "placement":
+            spec.placement.CopyFrom(types_pb2.PlacementRule(selector=str(value)))
+        else:
+            setattr(spec, field, value)
+    return spec
+
+
+def test_a_name_that_is_taken_says_by_what_and_what_to_do() -> None:
+    assert specs.taken(THERE, asked(sources="/data/val-*"), failed=False) == (
+        "name: images is taken, by a data set of '/data/train-*': choose another name, or delete that one "
+        "(tfquiver dataset delete images)"
+    )
+    said = specs.taken(THERE, asked(sources="/data/train-*.tfrecord"), failed=True)
+    assert (
+        "of '/data/train-*', which has failed: delete that one (tfquiver dataset delete images), and try again" in said
+    )
+    said = specs.taken(THERE, asked(format=types_pb2.DATASET_FORMAT_BYTES, placement="rack=r1"), failed=False)
+    assert "of '/data/train-*', with other --format and --nodes, --stripe, --rack-local or --replicas: " in said
+    assert "--credentials" not in said
+    many = pb2.DatasetSpec(name="images", sources=[f"/data/{number}" for number in range(1000)])
+    assert len(specs.taken(many, THERE, failed=False)) < 500
+    of_digest = pb2.DatasetSpec(name="images", digest_id=bytes(32))
+    assert "by a data set of a digest: " in specs.taken(of_digest, THERE, failed=False)
+
+
+def test_a_name_behind_what_the_shell_has_expanded_is_no_source(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for name in ("a", "b"):
+        (tmp_path / name).touch()
+    nowhere = ["--service", "127.0.0.1:1"]
+    assert main(["dataset", "create", "p3", "--source", "a", "b", "p4", *nowhere]) == 1
+    said = capsys.readouterr().err
+    assert "there is no p4 here. The shell has put 2 files in the place of a pattern" in said
+    assert "tfquiver dataset create NAME --source 'PATTERN'" in said
