@@ -16,6 +16,7 @@ from absl import logging
 
 from tfquiver import errors
 from tfquiver.hash_prefixes_and_sorted_numbers.prefixes import Prefixes, of_hashes
+from tfquiver.hash_prefixes_and_sorted_numbers.sorted_numbers import distinct
 from tfquiver.rare_lines import every_n_seconds
 
 MOST_NOTED = 1 << 16  # beyond it whatever was emptied meanwhile is emptied once more
@@ -87,4 +88,4 @@ class CameMeanwhile:
         return [digest_id for digest_id in over if (await self._named(parts, [digest_id])).any()]
 
     def _standing(self, came: Set[bytes]) -> Prefixes:
-        return np.unique(of_hashes(filter(self._is_here, came)))
+        return distinct(of_hashes(filter(self._is_here, came)))
