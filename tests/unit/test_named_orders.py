@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator, Sequence
 
+import pytest
+
 from tests.support.aio import on_loop
 from tests.support.digests import numbered_digest
 from tfquiver import errors
@@ -150,3 +152,25 @@ async def test_a_task_whose_inner_work_was_cancelled_by_others_is_over() -> None
             await asyncio.sleep(0)
         assert told.empty()
         await tasks.close()
+
+
+def test_that_a_version_was_removed_meanwhile_is_no_trouble(caplog: pytest.LogCaptureFixture) -> None:
+    """Of two versions one is removed after the other, while nodes get the digests of what they are told of."""
+
+    async def removed() -> None:
+        node, done = Node(), asyncio.Event()
+
+        async def digest(digest_id: bytes) -> Digest:
+            raise errors.NotFoundError("no data set is registered")
+
+        node.orders._digest, node.orders._removals = digest, lambda *_: done.set()
+        orders = coordinator_pb2.OrdersReply()
+        orders.named.add(digest_id=STAYS.digest_id, name="stays")
+        node.orders.receive(orders)
+        async with asyncio.timeout(20):
+            await done.wait()
+        await node.orders.close()
+
+    with caplog.at_level("DEBUG"):
+        asyncio.run(removed())
+    assert not [record for record in caplog.records if record.levelname == "WARNING"]

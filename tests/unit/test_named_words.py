@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+from typing import Any
 
 import pytest
 from rich.console import Console
@@ -68,3 +69,20 @@ def test_a_bar_has_what_was_done_the_rate_and_the_time_that_is_left() -> None:
     assert "40.0/100.0 MiB" in shown
     assert "2.1 MB/s" in shown
     assert "0:00:30" in shown
+
+
+def test_a_list_says_why_something_is_not_all_there() -> None:
+    """It was `Ready` and 96 %, and only `show` said that there is no more room."""
+
+    def one(name: str, state: str, here: int | None, reason: str = "no more room") -> dict[str, Any]:
+        told = {"name": name, "state": state, "reason": reason, "size_bytes": 100}
+        return told if here is None else told | {"resident_bytes": here}
+
+    told = [
+        one("part", "ready", 96), one("whole", "ready", 100), one("unknown", "ready", None),
+        one("well", "ready", 4, ""),
+        one("sick", "failed", None, "no match"), {"name": "plain", "size_bytes": 100},
+    ]  # fmt: skip
+    assert list(names.reasons(told)) == ["part: no more room", "sick: no match"]
+    *_, last = names.reasons([one(str(number), "ready", 0) for number in range(13)])
+    assert last == "3 more say why: tfquiver dataset show NAME"

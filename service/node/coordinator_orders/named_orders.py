@@ -158,7 +158,9 @@ class NamedOrders:
                         extra=about(dataset=named.name, digest=named.digest_id),
                     )
                     await asyncio.sleep(_TRY_AGAIN_S)
-                except errors.TfquiverError as error:  # removed meanwhile, or damaged: newer orders say so
+                except errors.NotFoundError:  # it was removed meanwhile, as newer orders say
+                    break
+                except errors.TfquiverError as error:  # damaged: newer orders say so
                     logging.warning(
                         "data set %s: %s", named.name, error, extra=about(dataset=named.name, digest=named.digest_id)
                     )

@@ -91,6 +91,8 @@ def _list(arguments: argparse.Namespace) -> int:
         )
         return 0
     calls.console().print(names.table(told) if any("state" in one for one in told) else calls.datasets_table(told))
+    for why in names.reasons(told):
+        print(f"\n{plain_text.plain(why)}")
     if any(one.get("phrase") == states.OLD for one in told):
         calls.console().print(f"\n{states.OLD_LEGEND}")
     return 0

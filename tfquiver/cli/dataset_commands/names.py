@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import grpc
 from rich.table import Table
 
 from tfquiver import errors
+from tfquiver.amounts import many
 from tfquiver.cli import calls
 from tfquiver.cli.dataset_commands import cache_setting, states
 from tfquiver.cli.status_tables import words
@@ -19,6 +20,7 @@ from tfquiver.proto.tfquiver.v1 import named_datasets_pb2 as pb2
 _GONE_S = 30.0
 _WAIT_MS = 1000
 _LOOKED_AT = 32
+_SAID = 10
 
 Ask = Callable[..., Any]
 
@@ -91,6 +93,21 @@ def table(told: Sequence[dict[str, Any]]) -> Table:
             row = ("-", "-", "-", "-")
         made.add_row(calls.cut(one["name"], 28), state, *row)
     return made
+
+
+def reasons(told: Sequence[dict[str, Any]]) -> Iterator[str]:
+    """Of what `joined` gave: a line for each that has failed, or is Ready and not all here, and says why."""
+    why = [f"{one['name']}: {one['reason']}" for one in told if one.get("reason") and _lacks(one)]
+    yield from why[:_SAID]
+    if why[_SAID:]:
+        yield f"{many(len(why) - _SAID, 'more says', 'more say')} why: tfquiver dataset show NAME"
+
+
+def _lacks(one: dict[str, Any]) -> bool:
+    if one["state"] != "ready":
+        return bool(one["state"] == "failed")
+    here, size_bytes = one.get("resident_bytes"), one.get("size_bytes")
+    return here is not None and size_bytes is not None and bool(here < size_bytes)
 
 
 def until_gone(ask: Ask, stub: Any, name: str) -> pb2.NamedDataset | None:
