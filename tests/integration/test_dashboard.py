@@ -150,6 +150,14 @@ def test_the_page_in_a_browser(cluster: Cluster, tmp_path: Path) -> None:
         assert [entry for entry in driver.get_log("browser") if entry["level"] == "SEVERE"] == []
 
 
+CUT_BARS = """
+return [...document.querySelectorAll('.bar')].filter(
+  bar => bar.querySelector('b').getBoundingClientRect().right > bar.getBoundingClientRect().right
+).map(bar => bar.textContent)
+"""
+LEGEND = "return document.querySelector('.u-legend').innerText"
+
+
 def test_a_phones_width_is_enough(cluster: Cluster) -> None:
     with served(cluster.coordinator.address) as link, browser(390, 844, True) as driver:
         for tab in ("overview", "jobs", "data", "nodes", "decisions"):
@@ -159,6 +167,10 @@ def test_a_phones_width_is_enough(cluster: Cluster) -> None:
             assert driver.execute_script("return document.documentElement.scrollWidth") <= 390, tab
             tabs = "const its = document.querySelector('nav'); return its.scrollWidth - its.clientWidth"
             assert driver.execute_script(tabs) <= 0, "no tab is cut off"
+            assert driver.execute_script(CUT_BARS) == [], tab
+            if tab == "overview":
+                wait_until(lambda: "B/s" in driver.execute_script(LEGEND), "the newest, where nobody points", 60)
+                assert "".join(driver.execute_script(LEGEND).split()).startswith("atnowwithoutacache")
             colours = "return getComputedStyle(document.body).backgroundColor"
             assert driver.execute_script(colours) == "rgb(18, 22, 20)", f"{tab}: dark, as the system is"
 

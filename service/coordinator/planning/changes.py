@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 
 from tfquiver.service.coordinator.planning.history import Decision
 from tfquiver.service.coordinator.policies.interface import Allocation, ClusterView, Plan
-from tfquiver.service.coordinator.policies.views_and_plans.pins import pinned, remote_pins
+from tfquiver.service.coordinator.policies.views_and_plans.pins import PINNED, pinned, remote_pins
 
 # A job's bandwidth follows every measurement: less than twice, or than half of it, is not told of.
 _NOTABLE = 2.0
@@ -18,6 +18,8 @@ def between(view: ClusterView, old: Plan, new: Plan, rule: str, now: float) -> I
     for name in sorted(old.allocations.keys() | new.allocations.keys()):
         was, becomes = old.allocations.get(name, Allocation()), new.allocations.get(name, Allocation())
         if was != becomes:
+            if name not in pins and old.reasons.get(name) == PINNED:
+                unread[name] = "no longer pinned"  # whoever reads it
             by = "pinned" if name in pins else unread.get(name, rule)
             why = new.reasons.get(name) or unread.get(name, "")
             yield Decision(now, "dataset", name, was, becomes, why, by)

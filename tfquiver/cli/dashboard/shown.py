@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from tfquiver.cli.dataset_commands import cache_setting
-from tfquiver.cli.status_tables import activity, words
+from tfquiver.cli.status_tables import activity, nodes_view, words
 
 MOST_NODES, MOST_DATASETS, MOST_JOBS, MOST_PROBLEMS = 10_000, 2000, 2000, 200
 _NODE = ("used_bytes", "quota_bytes", "readers", "hits", "peer_hits", "misses", "store_bytes", "served_bytes")
@@ -46,7 +46,7 @@ def _some(told: Mapping[str, Any], keys: Iterable[str]) -> dict[str, Any]:
 def _node(told: Mapping[str, Any]) -> dict[str, Any]:
     labels = told.get("labels", {})
     return {
-        "id": words.short(told["node_id"]), "host": told.get("host", ""), "rack": labels.get("rack", ""),
+        "id": words.short(told["node_id"]), "host": nodes_view.host(told), "rack": labels.get("rack", ""),
         **_some(told, _NODE), **_takes(told), **_some(told, ("error",)),
     }  # fmt: skip
 

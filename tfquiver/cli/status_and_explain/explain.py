@@ -201,7 +201,7 @@ def _value(value: Any, nothing: str) -> str:
 
 
 def _rate(bytes_per_s: float) -> str:
-    return f"{decimal(int(bytes_per_s))}/s"
+    return f"{decimal(int(bytes_per_s)) if bytes_per_s >= 1 else '0 B'}/s"
 
 
 def _expected(bytes_per_s: float, known: bool) -> str:

@@ -198,7 +198,7 @@ def show(status: Mapping[str, Any], console: Console, legends: bool = False, exp
         counts = (count(node[key]) for key in ("readers", "hits", "peer_hits", "misses"))
         quota = size(node["quota_bytes"]) if node["quota_bytes"] else "gateway"
         read = size(node["store_bytes"])
-        figures = (short(node["node_id"]), cut(node["host"], 40), size(node["used_bytes"]))
+        figures = (short(node["node_id"]), cut(nodes_view.host(node), 40), size(node["used_bytes"]))
         nodes.add_row(*figures, quota, *counts, read)
     gateways = any(not node["quota_bytes"] for node in status["nodes"] if "error" not in node)
     tell(nodes, _NODES_LEGEND + (_GATEWAY_LEGEND if gateways else ""), status["nodes"])
@@ -225,7 +225,7 @@ def show(status: Mapping[str, Any], console: Console, legends: bool = False, exp
     tell(sessions_view.sessions(status["sessions"], console.width), sessions_view.LEGEND, status["sessions"])
     remote_io = table("job", "from store", "now", "used", "set by")
     for one in status["remote_io"]:
-        rates = (f"{decimal(int(one[f'{name}_bytes_per_s']))}/s" for name in ("allocated", "effective", "used"))
+        rates = (f"{size(round(one[f'{name}_bytes_per_s']))}/s" for name in ("allocated", "effective", "used"))
         remote_io.add_row(cut(one["job"], 28), *rates, "a person" if one["pinned"] else "a policy")
     tell(remote_io, _REMOTE_IO_LEGEND, status["remote_io"])
 

@@ -50,6 +50,11 @@ def full_disks(nodes: Sequence[Mapping[str, Any]]) -> Iterator[str]:
             )
 
 
+def host(node: Mapping[str, Any]) -> str:
+    """As its label says that people call it, else where it is reached."""
+    return str(node.get("labels", {}).get("host") or node.get("host", ""))
+
+
 def labels(node: Mapping[str, Any]) -> str:
     """As --labels takes them."""
     return ",".join(f"{key}={value}" for key, value in sorted(node.get("labels", {}).items()))

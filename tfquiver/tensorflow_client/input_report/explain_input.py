@@ -46,7 +46,8 @@ def explain_input(data: tf.data.Dataset, seconds: float = 10.0) -> InputReport:
     Args:
       data: made of one `tfquiver.dataset`, without `resume=` and `stream=`, and whatever follows it; not behind
         `tfquiver.distribute`.
-      seconds: how long to look, from 1 to 600; a few more until readers have told something.
+      seconds: how long to look, from 1 to 600; at least until readers have told something, which they do every few
+        seconds: what is asked for 2 s may take 8, and the report says how long it was.
 
     Raises InvalidArgumentError: there is no `tfquiver.dataset` in it, or several; it has no elements; or seconds cannot
     be right.

@@ -27,6 +27,7 @@ const STEPS_S = [1, 2, 5, 10, 15, 30, 60, 120, 180, 240].map((minutes) => minute
 const HEIGHT = 180;
 const NOTHING = 1; // where a scale of zeros alone ends: parts of a byte are nothing to name there
 
+const lastOf = (values: Values) => values.findLast((value) => value !== null) ?? null;
 const hours = (unix_s: number) => clock(unix_s).slice(0, 5);
 
 /** Lines over time, the last value at `until_s`. */
@@ -54,14 +55,18 @@ export function Chart({ title, until_s, step_s, span_s, lines, show, most }: Pro
           scales: { y: { range: (_, __, top) => [0, most ?? (top > 0 ? top * 1.1 : NOTHING)] } },
           axes: [{ ...axis, incrs: STEPS_S, values: (_, ticks) => ticks.map(hours) }, { ...axis, size: 88, values: (u, ticks) => ticks.map((tick) => (tick && most === undefined && u.scales.y!.max === NOTHING ? "" : show(tick))) }],
           series: [
-            { value: (_, at) => (at ? clock(at) : "") },
+            { label: "at", value: (_, at) => (at ? clock(at) : "now") },
             ...lines.map((line) => ({
               label: line.label,
               stroke: colour(line.colour),
               width: 2,
               ...(line.fill ? { fill: `${colour(line.colour)}33` } : {}),
               points: { show: false },
-              value: (_: uPlot, value: number | null) => (value === null || value === undefined ? "-" : show(value)),
+              // Where nobody points at a time: the newest.
+              value: (u: uPlot, value: number | null, series: number, at: number | null) => {
+                const shown = at === null || at === undefined ? lastOf(u.data[series] as Values) : value;
+                return shown === null || shown === undefined ? "-" : show(shown);
+              },
             })),
           ],
         },
@@ -82,7 +87,6 @@ export function Chart({ title, until_s, step_s, span_s, lines, show, most }: Pro
   }, [kind]);
   useEffect(() => plot.current?.setData(data));
 
-  const lastOf = (values: Values) => values.findLast((value) => value !== null) ?? null;
   const said = lines.map((line) => {
     const value = lastOf(line.values);
     return `${line.label}: ${value === null ? "not known" : show(value)}`;

@@ -13,6 +13,11 @@ function said(kind: string, value: unknown): string {
   return String(value);
 }
 
+/** What was measured, and the rule, where that says more. */
+function why({ measurement, rule }: Decision): string {
+  return measurement.startsWith(rule) ? measurement : [measurement, rule].filter(Boolean).join("; ");
+}
+
 export function Decisions({ past, place }: { past: Past | null; place: Place }) {
   const sought = place.find.toLowerCase();
   const rows = [...(past?.decisions ?? [])].reverse().filter((one) => `${one.kind} ${one.name} ${one.refused}`.toLowerCase().includes(sought));
@@ -30,7 +35,7 @@ export function Decisions({ past, place }: { past: Past | null; place: Place }) 
               {one.kind} {one.name}
             </b>{" "}
             {one.refused ? `not changed: ${one.refused}` : `${said(one.kind, one.was)} → ${said(one.kind, one.becomes)}`}
-            {(one.measurement || one.rule) && <p>{[one.measurement, one.rule].filter(Boolean).join("; ")}</p>}
+            {(one.measurement || one.rule) && <p>{why(one)}</p>}
           </li>
         ))}
       </ol>

@@ -34,15 +34,15 @@ export function Nodes({ now, place }: { now: Now; place: Place }) {
           rows={rows}
           id={(node) => `${node.id} ${node.lost_s ?? ""}`}
           columns={[
-            { head: "node", cell: (node) => node.id, width: "5rem" },
-            { head: "host", cell: (node) => node.host, width: "minmax(4rem, 2fr)" },
+            { head: "node", cell: (node) => node.id, width: "4.4rem" },
+            { head: "host", cell: (node) => node.host, width: "minmax(6.6rem, 2fr)" },
             { head: "rack", cell: (node) => node.rack || "-", width: "minmax(3rem, 1fr)", wide: true },
             {
               head: "used",
-              cell: (node) => (node.quota_bytes ? <Bar share={(node.used_bytes ?? 0) / node.quota_bytes} label={`${bytes(node.used_bytes)} of ${bytes(node.quota_bytes)}`} /> : "gateway"),
-              width: "minmax(6rem, 3fr)",
+              cell: (node) => (node.quota_bytes ? <Bar share={(node.used_bytes ?? 0) / node.quota_bytes} label={bytes(node.used_bytes)} more={` of ${bytes(node.quota_bytes)}`} /> : "gateway"),
+              width: "minmax(4.6rem, 3fr)",
             },
-            { head: "readers", cell: state, width: "6rem", number: true },
+            { head: "readers", cell: state, width: "4.8rem", number: true },
             {
               head: "hits",
               cell: (node) => {

@@ -87,12 +87,16 @@ export function Table<Row>({ label, rows, columns, id, chosen, onChoose }: Props
   );
 }
 
-export function Bar({ share, label }: { share: number; label: string }) {
+/** `more`: said, too, and shown where there is more room than on a phone. */
+export function Bar({ share, label, more = "" }: { share: number; label: string; more?: string }) {
   const value = Math.min(Math.max(share, 0), 1);
   return (
-    <span class="bar" role="img" aria-label={label}>
+    <span class="bar" role="img" aria-label={label + more}>
       <span style={{ width: `${100 * value}%` }} />
-      <b>{label}</b>
+      <b>
+        {label}
+        {more && <span class="wide">{more}</span>}
+      </b>
     </span>
   );
 }

@@ -43,8 +43,11 @@ def two_chunks_bytes(dataset: DatasetView) -> int:
     return min(dataset.cooperative_bytes, dataset.size_bytes)
 
 
+PINNED = "pinned: set by a person"
+
+
 def pin_reasons(view: ClusterView) -> dict[str, str]:
-    people = dict.fromkeys(pinned(view), "pinned: set by a person")
+    people = dict.fromkeys(pinned(view), PINNED)
     return people | dict.fromkeys(
         remote_pins(view),
         "what it may read from the store is pinned: set with `tfquiver limit`, or by an outside scheduler",
