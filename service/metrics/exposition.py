@@ -10,6 +10,7 @@ import threading
 import time
 from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterable, Iterator
 from concurrent.futures import TimeoutError as NotInTime
+from typing import TYPE_CHECKING, Any
 from wsgiref import simple_server
 
 from absl import logging
@@ -24,12 +25,16 @@ from tfquiver.service.metrics.instruments import CALLS, FAULTS, LOOP_LAG
 from tfquiver.service.metrics.loop_lag import measured_lag
 from tfquiver.version import VERSION
 
+if TYPE_CHECKING:
+    from wsgiref.types import StartResponse, WSGIApplication, WSGIEnvironment
+
 Families = Callable[[], AsyncIterable[Metric]]
 
 MOST_AT_ONCE = 8  # scrapes; of who has the most the last one is hung up on
 _SILENT_S = 5.0
 _ACCEPT_PAUSE_S = 0.1
-_NEEDED_S = 1.0  # one that takes longer makes room where all places are taken, by as many callers
+_NEEDED_S = 1.0  # who takes longer to ask, or to take the answer, makes room for others where all places are taken
+_REQUEST = "tfquiver.request"
 ANSWER_S = 5.0
 LONGEST_S = 15.0  # of one scrape, from its first byte to its last: who sends one now and then is never silent
 
@@ -77,6 +82,9 @@ async def nothing() -> AsyncIterator[Metric]:
 class _Quiet(simple_server.WSGIRequestHandler):
     timeout = _SILENT_S
 
+    def get_environ(self) -> dict[str, Any]:
+        return super().get_environ() | {_REQUEST: self.request}
+
     def log_message(self, format: str, *args: object) -> None:
         """A scrape is no news."""
 
@@ -93,6 +101,7 @@ class _Server(socketserver.ThreadingMixIn, simple_server.WSGIServer):
         self._lock = threading.Lock()
         self._begun: dict[socket.socket, float] = {}
         self._of: dict[socket.socket, str] = {}  # who has begun them
+        self._answered = set[socket.socket]()  # those who wait for us: an answer that is late is not their fault
         self.setup_environ()
 
     def service_actions(self) -> None:
@@ -128,8 +137,9 @@ class _Server(socketserver.ThreadingMixIn, simple_server.WSGIServer):
 
     def _made_room(self, comer: str) -> bool:
         """By hanging up on somebody else. Under the lock; its thread ends with that."""
-        oldest, begun = next(iter(self._begun.items()))
-        overdue = oldest if begun < time.monotonic() - _NEEDED_S else None
+        latest = time.monotonic() - _NEEDED_S
+        waited_for = (one for one, begun in self._begun.items() if begun < latest and one not in self._answered)
+        overdue = next(waited_for, None)
         if (leaving := fair_places.to_leave(self._of, comer, overdue)) is None:
             return False
         del self._begun[leaving], self._of[leaving]
@@ -142,6 +152,19 @@ class _Server(socketserver.ThreadingMixIn, simple_server.WSGIServer):
             super().process_request_thread(request, client_address)
         finally:
             self._over(request)
+
+    def answering(self, app: WSGIApplication) -> WSGIApplication:
+        def answer(environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
+            request = environ[_REQUEST]
+            with self._lock:
+                self._answered.add(request)
+            try:
+                return app(environ, start_response)
+            finally:
+                with self._lock:
+                    self._answered.discard(request)
+
+        return answer
 
     def _over(self, request: socket.socket) -> None:
         with self._lock:
@@ -176,7 +199,7 @@ def exposed(address: str, server: str, families: Families, instruments: Iterable
     for method in rpc.handled_methods():
         FAULTS.labels(method)  # what begins with the first fault does not rise by it
     rpc.on_served(_count)
-    listening.set_app(make_wsgi_app(registry))
+    listening.set_app(listening.answering(make_wsgi_app(registry)))
     # The thread is a daemon: one that hangs does not keep the process.
     threading.Thread(target=listening.serve_forever, name="metrics", daemon=True).start()
     try:

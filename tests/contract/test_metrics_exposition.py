@@ -10,6 +10,7 @@ import threading
 import time
 import urllib.request
 from collections.abc import AsyncIterator
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from prometheus_client import Metric
@@ -146,6 +147,38 @@ async def test_as_many_callers_as_there_are_places_make_room_for_one_more() -> N
             held.enter_context(one).sendall(b"GET /metrics HTTP/1.1\r\n")
         assert await asyncio.to_thread(until_it_is_told) == 42
         assert time.monotonic() - began_s < exposition._SILENT_S, "before these are hung up on for their silence"
+
+
+@on_loop
+async def test_who_waits_for_a_late_answer_makes_room_for_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of more callers than places none would be answered, for as long as the server is slow."""
+    monkeypatch.setattr(exposition, "_NEEDED_S", 0.0)
+    asked, all_ask, answer = 0, asyncio.Event(), asyncio.Event()
+
+    async def late() -> AsyncIterator[Metric]:
+        nonlocal asked
+        asked += 1
+        if asked == exposition.MOST_AT_ONCE:
+            all_ask.set()
+        await answer.wait()
+        async for family in one_gauge():
+            yield family
+
+    def told(number: int) -> bytes:
+        with socket.create_connection(addresses.split(where), source_address=(f"127.0.0.{2 + number}", 0)) as one:
+            with contextlib.suppress(OSError):
+                one.sendall(b"GET /metrics HTTP/1.0\r\n\r\n")
+                return one.makefile("rb").read()
+            return b""
+
+    places = exposition.MOST_AT_ONCE
+    with exposition.exposed("127.0.0.1:0", "node", late) as where, ThreadPoolExecutor(places) as threads:
+        futures = [threads.submit(told, number) for number in range(places)]
+        await all_ask.wait()
+        assert await asyncio.to_thread(told, places) == b"", "there is no place"
+        answer.set()
+        answers = await asyncio.gather(*map(asyncio.wrap_future, futures))
+    assert all(b"tfquiver_answer 42" in one for one in answers)
 
 
 @on_loop
