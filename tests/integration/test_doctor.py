@@ -328,7 +328,10 @@ def test_what_a_container_may_have_counts(tmp_path: Path) -> None:
     assert machine._memory(tmp_path / "cgroup", tmp_path / "own").verdict == "ok"
 
 
-def test_of_several_clusters_each_has_a_heading(capsys: pytest.CaptureFixture[str]) -> None:
+def test_of_several_clusters_each_has_a_heading(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("COLUMNS", raising=False)  # which xdist sets
     path = "/" + "long/" * 30
     found = [(where, finding.ok("cache directory", path)) for where in ("", "/a", "/a", "/b", "")]
     command._told(found, headings=True)

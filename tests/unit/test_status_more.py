@@ -167,7 +167,18 @@ def test_of_several_clusters_the_words_are_explained_once() -> None:
     assert printed.count("A session is one epoch") == printed.count("hit ratio: hits and peers") == 1
 
 
-def test_without_asking_one_line_says_where_words_are_explained_and_in_a_pipe_none_is_broken() -> None:
+def test_in_a_pipe_no_row_is_broken_and_no_name_cut(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("COLUMNS", raising=False)
+    out, name = io.StringIO(), "a-name-of-" * 6
+    status_view.show(told(name), calls.console(file=out))
+    (row,) = (line for line in out.getvalue().splitlines() if line.startswith(name) and " ended " in line)
+    assert row.split()[:3] == [name, name, "12"]
+    assert calls.console(file=out, width=80).width == 80
+    monkeypatch.setenv("COLUMNS", "70")
+    assert calls.console(file=out).width == 70
+
+
+def test_without_asking_one_line_says_where_words_are_explained() -> None:
     out = io.StringIO()
     one = told("one") | {"problems": ["what is said in more than eighty columns " * 5 + "."]}
     status_view.show_all(["a", "b"], [one, one], calls.console(file=out), legends=False)
