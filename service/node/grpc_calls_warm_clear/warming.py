@@ -152,7 +152,7 @@ class _Run:
         self.elsewhere: frozenset[int] = frozenset()
         self._resident = self._resident_bytes = 0
         self._refused = self._failed = self._failed_in_a_row = 0
-        self._landing_bytes = 0
+        self._landing_bytes = self._leaving_bytes = 0  # of what is on its way onto this disk, and to others
         self._trouble = ""
         self._removed = False
 
@@ -226,10 +226,12 @@ class _Run:
             self._refuse("how it is cached (tfquiver dataset show) keeps no more of it")
             return
         lacks = self._disk.lacking(hash, size_bytes, self._landing_bytes)
-        if lacks and not self._stand_ins.may_hand_over(hash, int(self._digest.lengths[shard]), self._landing_bytes):
+        if lacks and not self._stand_ins.may_hand_over(hash, int(self._digest.lengths[shard]), self._leaving_bytes):
             self._refuse(f"there is no more room: {lacks}; the node's quota is {decimal(self._disk.quota_bytes)}")
             return
-        self._landing_bytes += size_bytes
+        lands_bytes, leaves_bytes = (0, size_bytes) if lacks else (size_bytes, 0)
+        self._landing_bytes += lands_bytes
+        self._leaving_bytes += leaves_bytes
         try:
             await self._source.load(self._digest, shard)
             self._failed_in_a_row = 0
@@ -239,7 +241,8 @@ class _Run:
             self._failed, self._failed_in_a_row = self._failed + 1, self._failed_in_a_row + 1
             self._trouble = str(error)
         finally:
-            self._landing_bytes -= size_bytes
+            self._landing_bytes -= lands_bytes
+            self._leaving_bytes -= leaves_bytes
 
     def _refuse(self, why: str) -> None:
         self._refused += 1
