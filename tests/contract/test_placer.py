@@ -6,6 +6,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import ClassVar
 
 import pytest
 
@@ -16,6 +17,8 @@ from tfquiver.proto.tfquiver.v1 import coordinator_pb2 as pb
 from tfquiver.proto.tfquiver.v1 import types_pb2
 from tfquiver.service.node.checked_shards_in_memory.verified import VerifiedShard
 from tfquiver.service.node.disk.disk_cache import DiskCache
+from tfquiver.service.node.disk_quota.accounts import AccountTerms
+from tfquiver.service.node.disk_quota.rules import Why
 from tfquiver.service.node.shards_put_at_their_owners.known_places import KnownPlaces
 from tfquiver.service.node.shards_put_at_their_owners.placer import Placer
 from tfquiver.shard_owners_and_chunks.rendezvous import Owners
@@ -117,6 +120,32 @@ def test_who_has_most_room_is_told_by_disks_too_and_who_is_full_hands_over(tmp_p
     placer = Placer("here", DiskCache(tmp_path, 100), lambda: members, put)
     shard = owned_by("here", [one.node_id for one in members])
     assert placer.may_hand_over(shard.hash, len(shard.raw))
-    assert not placer.may_hand_over(shard.hash, len(shard.raw), gib)
+    assert placer.has_room_for(shard.hash, len(shard.raw))
+    assert not placer.has_room_for(shard.hash, len(shard.raw), gib)
     assert not placer.hand_over(shard), "nobody takes it"
     assert asked == (["large disk", "large quota"] if disk_room else ["large disk"])
+
+
+class Ordered:
+    """Everything is of one data set, of which somebody else says what goes."""
+
+    terms: ClassVar = {b"chunks": AccountTerms("chunks", by_order=True)}
+
+    def accounts(self, hash: bytes, why: Why) -> Sequence[bytes]:
+        return [b"chunks"]
+
+    def accounts_of(self, hashes: Sequence[bytes]) -> Sequence[Sequence[bytes]]:
+        return [[b"chunks"] for _ in hashes]
+
+
+def test_what_is_ordered_is_offered_to_full_nodes_once_it_is_here_and_not_fetched_for_them(tmp_path: Path) -> None:
+    disk = DiskCache(tmp_path, 100)
+    disk.use(Ordered())
+    full = types_pb2.NodeInfo(node_id="full", quota_bytes=1 << 20, used_bytes=1 << 20)
+    asked: list[bool] = []
+    placer = Placer("here", disk, lambda: [full], lambda node_id, shard, insist: asked.append(insist))
+    shard = owned_by("here", ["here", "full"])
+    assert placer.may_hand_over(shard.hash, len(shard.raw))
+    assert placer.hand_over(shard)
+    assert asked == [True]
+    assert not placer.has_room_for(shard.hash, len(shard.raw)), "a prefetch would read the store for nothing"

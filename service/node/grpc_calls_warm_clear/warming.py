@@ -226,7 +226,7 @@ class _Run:
             self._refuse("how it is cached (tfquiver dataset show) keeps no more of it")
             return
         lacks = self._disk.lacking(hash, size_bytes, self._landing_bytes)
-        if lacks and not self._stand_ins.may_hand_over(hash, int(self._digest.lengths[shard]), self._leaving_bytes):
+        if lacks and not self._stand_ins.has_room_for(hash, int(self._digest.lengths[shard]), self._leaving_bytes):
             self._refuse(f"there is no more room: {lacks}; the node's quota is {decimal(self._disk.quota_bytes)}")
             return
         lands_bytes, leaves_bytes = (0, size_bytes) if lacks else (size_bytes, 0)

@@ -23,8 +23,11 @@ class _Offer:
 class StandIns(Protocol):
     """Other nodes, for what this one has no room for."""
 
-    def may_hand_over(self, hash: bytes, raw_bytes: int, besides_bytes: int = 0) -> bool:
-        """Whether one may keep such a shard, after so much more, as far as is known. Does not block."""
+    def may_hand_over(self, hash: bytes, raw_bytes: int) -> bool:
+        """Whether one may keep such a shard that was fetched anyway. Does not block."""
+
+    def has_room_for(self, hash: bytes, raw_bytes: int, besides_bytes: int = 0) -> bool:
+        """Whether one has said that it has room for it, after so much more: it is worth fetching. Does not block."""
 
     def hand_over(self, shard: VerifiedShard) -> bool:
         """Whether one keeps the shard now. Blocks."""
@@ -33,7 +36,10 @@ class StandIns(Protocol):
 class Nobody:
     """Where there is one node only."""
 
-    def may_hand_over(self, hash: bytes, raw_bytes: int, besides_bytes: int = 0) -> bool:
+    def may_hand_over(self, hash: bytes, raw_bytes: int) -> bool:
+        return False
+
+    def has_room_for(self, hash: bytes, raw_bytes: int, besides_bytes: int = 0) -> bool:
         return False
 
     def hand_over(self, shard: VerifiedShard) -> bool:

@@ -102,13 +102,20 @@ class Placer:
         with_room = itertools.islice(self._others(shard.hash, _entry_bytes(len(shard.raw))), _ASKED_WITH_ROOM)
         return any(self._takes(node_id, shard, insist=False) for node_id in with_room)
 
-    def may_hand_over(self, hash: bytes, raw_bytes: int, besides_bytes: int = 0) -> bool:
-        """Whether `hand_over` may come to something, after so much more. Does not block."""
+    def may_hand_over(self, hash: bytes, raw_bytes: int) -> bool:
+        """Whether `hand_over` may come to something. Does not block."""
         if self._disk.may_stand_in(hash):
             return self._put is not None
-        if self._put is None or not self._disk.may_be_elsewhere(hash):
+        return self.has_room_for(hash, raw_bytes)
+
+    def has_room_for(self, hash: bytes, raw_bytes: int, besides_bytes: int = 0) -> bool:
+        """Whether another node has said that it has room, after so much more, and may keep it. Does not block."""
+        emptiest, wants_bytes = self._emptiest(), _entry_bytes(raw_bytes) + besides_bytes
+        if self._put is None or not emptiest or emptiest[0][1] < wants_bytes:  # soon seen, and often so
             return False
-        return any(self._others(hash, _entry_bytes(raw_bytes) + besides_bytes))
+        if not (self._disk.may_be_elsewhere(hash) or self._disk.may_stand_in(hash)):
+            return False
+        return any(self._others(hash, wants_bytes))
 
     def _takes(self, node_id: str, shard: VerifiedShard, insist: bool) -> bool:
         """Whether another node keeps it now."""
