@@ -28,6 +28,7 @@ from tfquiver.service.common_to_servers.tensorflow_servers.node_child import Nod
 from tfquiver.service.common_to_servers.tensorflow_servers.node_place import NodePlace
 from tfquiver.service.common_to_servers.tensorflow_servers.tensorflow_runtime import Runtime, StartError
 from tfquiver.service.common_to_servers.tensorflow_servers.tf_server import default_signals, until_stopped
+from tfquiver.service.dispatcher import work_dir_id
 from tfquiver.service.dispatcher.journal_and_graphs import journal_repair
 from tfquiver.service.dispatcher.reaper import Reaper, Timeouts
 from tfquiver.service.dispatcher.repeated import RepeatedThread, attempt, running
@@ -163,7 +164,10 @@ async def _dispatch(
         library.set_restoring(False)
     port.let_go()
     service.dispatcher_started(f"localhost:{port.number}")
-    reports = WorkerReports(port.number, coordinator, token, lambda: reaper.awaited, lambda: reaper.left)
+    reports = WorkerReports(
+        port.number, coordinator, token, lambda: reaper.awaited, lambda: reaper.left,
+        work_dir_id=work_dir_id.read_or_make(work_dir),
+    )  # fmt: skip
     reaping = RepeatedThread("reaper", reaper.step, FLAGS.reap_interval_ms / 1000)
     # A worker that starts beside it waits until the coordinator knows it.
     reporting = RepeatedThread("worker reports", reports.step, INTERVAL_S, at_once=True)

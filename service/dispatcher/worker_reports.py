@@ -35,15 +35,17 @@ class WorkerReports:
         awaited: Callable[[], Collection[str]],
         left: Callable[[], Collection[str]],
         clock: Clock | None = None,
+        work_dir_id: str = "",
     ) -> None:
         """
         Args:
           port: of the dispatcher, which runs on this machine.
           awaited: the workers with tasks that are not finished.
           left: the keys of sessions that all trainers have left.
+          work_dir_id: tells the coordinator that one that starts at another address is this one.
         """
         self._port, self._coordinator, self._awaited, self._left = port, coordinator, awaited, left
-        self._address = ""
+        self._address, self._id = "", work_dir_id
         self._service = GrpcServiceRpc()
         self._service.dispatcher_started(f"localhost:{port}")
         self._watch = WorkerWatch(clock or SystemClock())
@@ -61,7 +63,9 @@ class WorkerReports:
         ]
         # Not at the start: looking up a name may take its time.
         self._address = self._address or own_address(self._coordinator, self._port)
-        info = coordinator_pb2.DispatcherInfo(address=self._address, workers=told[:_MOST_WORKERS], version=VERSION)
+        info = coordinator_pb2.DispatcherInfo(
+            address=self._address, workers=told[:_MOST_WORKERS], version=VERSION, id=self._id
+        )
         left_keys = sorted(self._left())[:_MOST_LEFT]
         request = coordinator_pb2.ReportDispatcherRequest(dispatcher=info, left_keys=left_keys)
         try:
@@ -74,9 +78,9 @@ class WorkerReports:
     def leave(self) -> None:
         """Says that nobody need miss this dispatcher. When nothing calls `step` any more."""
         if self._address:  # else it has told nothing
-            info = coordinator_pb2.DispatcherInfo(address=self._address, version=VERSION)
+            info = coordinator_pb2.DispatcherInfo(address=self._address, version=VERSION, id=self._id)
             request = coordinator_pb2.ReportDispatcherRequest(dispatcher=info, leaves=True)
-            with contextlib.suppress(grpc.RpcError):  # it is missed for a day then
+            with contextlib.suppress(grpc.RpcError):  # it is missed then, until it is back, or for a day
                 self._stub.ReportDispatcher(request, metadata=self._metadata, timeout=_LEAVE_S)
 
     def close(self) -> None:

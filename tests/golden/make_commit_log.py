@@ -128,6 +128,12 @@ def records() -> list[CommitRecord]:
                 address="d:1", version="1.0", workers=["w:1", "w:2"], heard_s=1_700_000_000
             )
         ),
+        CommitRecord(dispatcher_known=log_pb2.DispatcherKnown(address="d:2", workers=["w:3"], id="dispatcher-2")),
+        CommitRecord(
+            dispatcher_known=log_pb2.DispatcherKnown(
+                address="d:2", version="1.1", heard_s=1_700_000_050, id="dispatcher-2", workers_as_before=True
+            )
+        ),
     ]
 
 

@@ -101,8 +101,11 @@ def test_who_is_missed_is_as_it_was() -> None:
         if record.HasField("dispatcher_known"):
             dispatchers.apply(record.dispatcher_known)
     dispatchers.restored()
-    assert [(one.address, one.version, one.silent_ms) for one in dispatchers.lost()] == [("d:1", "1.0", 100_000)]
-    assert list(dispatchers.still()()) == [record for record in records() if record.HasField("dispatcher_known")]
+    lost = [(one.address, one.version, one.silent_ms) for one in dispatchers.lost()]
+    assert lost == [("d:1", "1.0", 100_000), ("d:2", "1.1", 50_000)]
+    first, second = (record.dispatcher_known for record in dispatchers.still()())
+    assert first == next(record.dispatcher_known for record in records() if record.HasField("dispatcher_known"))
+    assert (second.workers, second.id, second.heard_s) == (["w:3"], "dispatcher-2", 1_700_000_050)
 
 
 def test_what_belongs_to_whom_is_as_it_was() -> None:

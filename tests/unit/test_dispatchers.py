@@ -105,7 +105,7 @@ def test_what_workers_those_had_that_are_missed_has_its_bound_too() -> None:
         kept.report(DispatcherInfo(address=f"d:{number}", workers=its))
         clock.advance(FORGOTTEN_S)
     assert [address for address, _ in lost(kept)] == ["d:0", "d:1", "d:2", "d:3"]
-    assert sum(len(its.workers) for its in kept._lost.values()) == MAX_WORKERS
+    assert sum(len(its.said.workers) for its in kept._lost.values()) == MAX_WORKERS
     kept.report(
         DispatcherInfo(address="d:new", workers=[ServiceWorker(address="w:3:0"), ServiceWorker(address="w:0:0")])
     )

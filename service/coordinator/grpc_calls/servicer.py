@@ -27,7 +27,7 @@ from tfquiver.service.coordinator.grpc_calls.change_calls import ChangeCalls
 from tfquiver.service.coordinator.grpc_calls.past_calls import PastCalls
 from tfquiver.service.coordinator.grpc_calls.planning_calls import PlanningCalls
 from tfquiver.service.coordinator.grpc_calls.streamed_calls import StreamedCalls
-from tfquiver.service.coordinator.nodes_mounts_dispatchers.dispatchers import MAX_LEFT, MAX_WORKERS
+from tfquiver.service.coordinator.nodes_mounts_dispatchers.dispatchers import MAX_ID_BYTES, MAX_LEFT, MAX_WORKERS
 from tfquiver.service.coordinator.nodes_mounts_dispatchers.mounts import MAX_MOUNTS
 from tfquiver.shard_owners_and_chunks import labels
 from tfquiver.version import VERSION
@@ -115,8 +115,9 @@ class CoordinatorServicer(
         for key in request.left_keys:
             checks.name("left_keys", key)
         checks.name("dispatcher.version", request.dispatcher.version, required=False)
+        checks.between("dispatcher.id's bytes", len(request.dispatcher.id.encode()), 0, MAX_ID_BYTES)
         if request.leaves:
-            self._coordinator.dispatchers.leave(request.dispatcher.address)
+            self._coordinator.dispatchers.leave(request.dispatcher.address, request.dispatcher.id)
         else:
             self._coordinator.dispatchers.report(request.dispatcher, request.left_keys)
         return pb2.ReportDispatcherReply()

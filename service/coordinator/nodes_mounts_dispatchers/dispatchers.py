@@ -13,14 +13,21 @@ from tfquiver.amounts import many
 from tfquiver.clock import Clock
 from tfquiver.proto.tfquiver.v1 import commit_log_pb2 as log_pb2
 from tfquiver.proto.tfquiver.v1.coordinator_pb2 import DispatcherInfo, LostDispatcher
+from tfquiver.service.coordinator.nodes_mounts_dispatchers.dispatchers_in_log import (
+    DispatchersInLog,
+    Record,
+    Said,
+    record,
+    whole,
+)
 
 MAX_DISPATCHERS = 100
 MAX_WORKERS = 10_000  # of all of them: what is listed fits one reply
 MAX_LEFT = 4096  # session keys of one report
+MAX_ID_BYTES = 64
 FORGOTTEN_S = 30.0
 SILENT_WORKER_S = 5.0  # two questions that it did not answer, and a busy machine
 SILENT_DISPATCHER_S = 8.0  # three reports that did not come, the last of which may have waited for its workers
-_NOTED_EVERY_S = 60.0  # of one whose workers come and go
 _GIVEN_UP_S = 600.0
 _MISSED_S = 24 * 3600.0  # a dispatcher: what it is needed for does not end by itself
 
@@ -31,17 +38,14 @@ class _Report:
     at: float
     info: DispatcherInfo
     left_keys: frozenset[str]
+    replaced: bool = False  # one with its work_dir began elsewhere since: it is gone, unless it tells of itself again
 
 
 @dataclass(frozen=True, slots=True)
 class _Lost:
     at: float  # when it was heard of last
-    version: str
-    workers: frozenset[str]  # addresses
+    said: Said
     was_there: bool = False  # at the end of the log: it may only not have told of itself again yet
-
-
-Record = log_pb2.CommitRecord
 
 
 def is_silent(silent_ms: int) -> bool:
@@ -61,10 +65,8 @@ class Dispatchers:
 
     def __init__(self, clock: Clock, unix_s: Callable[[], float], journal: Callable[[Record], None]) -> None:
         """`journal`: is given what changes; the caller makes it durable, soon: nobody waits for it."""
-        self._clock, self._unix_s, self._journal = clock, unix_s, journal
-        self._noted: dict[
-            str, tuple[float, str, int]
-        ] = {}  # of those that are there: when, and what, the workers' hash
+        self._clock, self._unix_s = clock, unix_s
+        self._in_log = DispatchersInLog(clock, journal)
         self._read: dict[str, log_pb2.DispatcherKnown] = {}  # from the log
         self._told: dict[str, _Report] = {}  # by address, the last one
         # By address, longest first; not those of which much is still told.
@@ -90,69 +92,82 @@ class Dispatchers:
         for worker in info.workers:
             worker.version = self._versions.get(worker.address, (0.0, ""))[1]
         lost = self._lost.pop(info.address, None)
-        now, before, there = self._clock.now(), self._told.get(info.address), _there(info)
+        now, before, said = self._clock.now(), self._told.get(info.address), _said(info)
         was_there = lost is not None and lost.was_there and now - lost.at < FORGOTTEN_S
         since = before.since if before else -inf if was_there else now
-        if self._lost:
-            self._replaced(since, there)
+        self._moved(info.address, info.id, since)
+        self._replaced(since, said.workers)
         self._told[info.address] = _Report(since, now, info, frozenset(left_keys))
-        noted, what = self._noted.get(info.address), (info.version, hash(there))
-        if noted is None or (noted[1:] != what and now - noted[0] >= _NOTED_EVERY_S):
-            self._noted[info.address] = now, *what
-            self._journal(_record(info.address, info.version, there))
+        self._in_log.there(info.address, said)
 
-    def leave(self, address: str) -> None:
+    def leave(self, address: str, id: str = "") -> None:
         """It stops: it is there no more, and not missed."""
         if self._told.pop(address, None) or self._lost.pop(address, None):
-            self._gone(address)
+            self._in_log.gone(address)
+        else:  # it has never been heard of: the coordinator was away meanwhile
+            self._moved(address, id, self._clock.now())
+
+    def _moved(self, address: str, id: str, since: float) -> None:
+        """Of those with that work_dir at another address, by one that is there since later. Two that live, of a copied
+        directory, tell by turns: each was there before the other's last report. Who is replaced is shown for some
+        seconds still, and comes back with its next report."""
+        if not id:
+            return
+        for other, lost in list(self._lost.items()):
+            if other != address and lost.said.id == id and since >= lost.at:
+                del self._lost[other]
+                self._in_log.gone(other)
+        for other, told in self._told.items():
+            if other != address and told.info.id == id and since >= told.at and not told.replaced:
+                self._told[other] = replace(told, replaced=True)
+                self._in_log.gone(other)
 
     def _replaced(self, since: float, workers: frozenset[str]) -> None:
         """Of those that are lost, by one that these have gone to: started again at another address. One that was there
         before has all of them: a worker that left a dispatcher for another one long ago is told of by both."""
         for address, lost in list(self._lost.items()):
-            if lost.workers & workers and (since > lost.at or lost.workers <= workers):
+            its = lost.said.workers
+            if its & workers and (since > lost.at or its <= workers):
                 del self._lost[address]
-                self._gone(address)
-
-    def _gone(self, address: str) -> None:
-        self._noted.pop(address, None)
-        self._journal(Record(dispatcher_known=log_pb2.DispatcherKnown(address=address, gone=True)))
+                self._in_log.gone(address)
 
     def apply(self, known: log_pb2.DispatcherKnown) -> None:
         """From the log."""
-        self._read.pop(known.address, None)
+        before = self._read.pop(known.address, None)
         if not known.gone:
-            self._read[known.address] = known
+            self._read[known.address] = whole(known, before)
 
     def restored(self) -> None:
         """The log has been read. Those that were there are missed unless they tell of themselves again."""
         now, unix_s = self._clock.now(), self._unix_s()
         lost = [
-            (known.address, _Lost(now - ago_s, known.version, frozenset(known.workers), not known.heard_s))
+            (known.address, _Lost(now - ago_s, said, not known.heard_s))
             for known in self._read.values()
+            for said in [Said(known.version, known.id, frozenset(known.workers))]
             for ago_s in [max(0.0, unix_s - known.heard_s) if known.heard_s else 0.0]  # that clock may have been set
         ]
         self._lost.update(sorted(lost, key=lambda its: its[1].at))
-        was_there = [address for address, known in self._read.items() if not known.heard_s]
+        for address, its in lost:
+            self._in_log.read(address, its.said, its.was_there)
+        was_there = [address for address, its in lost if its.was_there]
         self._read.clear()
         self._forget()
         self._bound()
         for address in was_there:
-            if its := self._lost.get(address):
-                self._note_lost(address, its)
+            if still := self._lost.get(address):
+                self._note_lost(address, still)
 
     def still(self) -> Callable[[], Iterable[Record]]:
         """Gives the records that bring an empty object here, but for what each says again; in any thread."""
-        known = self._lost | {address: _lost(told) for address, told in self._told.items()}
+        known = self._lost | {address: _lost(told) for address, told in self._told.items() if not told.replaced}
         still = [
-            (address, its.version, its.workers, 0 if address in self._noted else self._unix_of(its))
+            (address, its.said, 0 if self._in_log.is_there(address) else self._unix_of(its))
             for address, its in known.items()
         ]
-        return lambda: (_record(*one) for one in still)
+        return lambda: (record(*one) for one in still)
 
     def _note_lost(self, address: str, its: _Lost) -> None:
-        self._noted.pop(address, None)
-        self._journal(_record(address, its.version, its.workers, self._unix_of(its)))
+        self._in_log.silent(address, its.said, self._unix_of(its))
 
     def _unix_of(self, its: _Lost) -> int:
         return max(1, int(self._unix_s() - (self._clock.now() - its.at)))
@@ -174,7 +189,7 @@ class Dispatchers:
         """By address: those that are silent, and have not left."""
         self._forget()
         now = self._clock.now()
-        heard = {address: (its.at, its.version) for address, its in self._lost.items()}
+        heard = {address: (its.at, its.said.version) for address, its in self._lost.items()}
         heard |= {address: (told.at, told.info.version) for address, told in self._told.items()}
         return [
             LostDispatcher(address=address, version=version, silent_ms=int(1000 * (now - at)))
@@ -200,15 +215,18 @@ class Dispatchers:
     def _forget(self) -> None:
         now = self._clock.now()
         too_old = now - FORGOTTEN_S
-        for address, told in self._told.items():
-            if told.at <= now - SILENT_DISPATCHER_S and address in self._noted:
-                self._note_lost(address, _lost(told))
+        for address, told in list(self._told.items()):
+            if told.at <= now - SILENT_DISPATCHER_S:
+                if told.replaced:
+                    del self._told[address]
+                elif self._in_log.is_there(address):
+                    self._note_lost(address, _lost(told))
         gone = [its for its in self._told.items() if its[1].at <= too_old]
         for address, told in sorted(gone, key=lambda its: its[1].at):
             del self._told[address]
             self._lost[address] = _lost(told)
         while self._lost and (len(self._lost) > MAX_DISPATCHERS or self._first_lost_at() <= now - _MISSED_S):
-            self._lost.popitem(last=False)
+            self._in_log.forgotten(self._lost.popitem(last=False)[0])
         if gone:
             self._bound()
         while self._versions and self._versions[oldest := next(iter(self._versions))][0] <= too_old:
@@ -218,23 +236,20 @@ class Dispatchers:
         """Of those that have been lost for long it is forgotten which workers they had."""
         workers = 0
         for address, lost in reversed(list(self._lost.items())):
-            workers += len(lost.workers)
+            workers += len(lost.said.workers)
             if workers > MAX_WORKERS:
-                self._lost[address] = replace(lost, workers=frozenset())
+                self._lost[address] = replace(lost, said=replace(lost.said, workers=frozenset()))
+                self._in_log.forgotten(address)
 
     def _first_lost_at(self) -> float:
         return next(iter(self._lost.values())).at
 
 
-def _record(address: str, version: str, workers: frozenset[str], heard_s: int = 0) -> Record:
-    known = log_pb2.DispatcherKnown(address=address, version=version, workers=sorted(workers), heard_s=heard_s)
-    return Record(dispatcher_known=known)
-
-
 def _lost(told: _Report) -> _Lost:
-    return _Lost(told.at, told.info.version, _there(told.info))
+    return _Lost(told.at, _said(told.info))
 
 
-def _there(info: DispatcherInfo) -> frozenset[str]:
+def _said(info: DispatcherInfo) -> Said:
     """A dispatcher never forgets a worker: one that has long gone to another dispatcher is no sign of it."""
-    return frozenset(worker.address for worker in info.workers if not is_silent(worker.silent_ms))
+    there = frozenset(worker.address for worker in info.workers if not is_silent(worker.silent_ms))
+    return Said(info.version, info.id, there)

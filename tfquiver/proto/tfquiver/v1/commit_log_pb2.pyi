@@ -1093,7 +1093,9 @@ Global___DerivedUsed: _TypeAlias = DerivedUsed  # noqa: Y015
 
 @_typing.final
 class DispatcherKnown(_message.Message):
-    """A tf.data service dispatcher that is there, or that is missed. The last one of an address is in force."""
+    """A tf.data service dispatcher that is there, or that is missed. The last one of an address is in force; coordinators of
+    before `workers_as_before` take those that say it for dispatchers without workers.
+    """
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -1102,12 +1104,18 @@ class DispatcherKnown(_message.Message):
     WORKERS_FIELD_NUMBER: _builtins.int
     HEARD_S_FIELD_NUMBER: _builtins.int
     GONE_FIELD_NUMBER: _builtins.int
+    ID_FIELD_NUMBER: _builtins.int
+    WORKERS_AS_BEFORE_FIELD_NUMBER: _builtins.int
     address: _builtins.str
     version: _builtins.str
     heard_s: _builtins.int
     """Unix time when it was heard of last; 0: it was there"""
     gone: _builtins.bool
     """it has left, or another one has taken its place"""
+    id: _builtins.str
+    """DispatcherInfo.id; "": it told none"""
+    workers_as_before: _builtins.bool
+    """`workers` says nothing: they are those of the record of this address before"""
     @_builtins.property
     def workers(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
         """their addresses: whichever has them at another address has taken its place"""
@@ -1120,10 +1128,12 @@ class DispatcherKnown(_message.Message):
         workers: _abc.Iterable[_builtins.str] | None = ...,
         heard_s: _builtins.int = ...,
         gone: _builtins.bool = ...,
+        id: _builtins.str = ...,
+        workers_as_before: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["address", b"address", "gone", b"gone", "heard_s", b"heard_s", "version", b"version", "workers", b"workers"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["address", b"address", "gone", b"gone", "heard_s", b"heard_s", "id", b"id", "version", b"version", "workers", b"workers", "workers_as_before", b"workers_as_before"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -2006,10 +2006,15 @@ class DispatcherInfo(_message.Message):
     ADDRESS_FIELD_NUMBER: _builtins.int
     WORKERS_FIELD_NUMBER: _builtins.int
     VERSION_FIELD_NUMBER: _builtins.int
+    ID_FIELD_NUMBER: _builtins.int
     address: _builtins.str
     """host:port, as far as it knows how others reach it; names the dispatcher: the last report counts"""
     version: _builtins.str
     """"": older than the field"""
+    id: _builtins.str
+    """Of its work_dir, made at random once, at most 64 bytes: one that is there anew at another address has taken the
+    place of who told it last. "": older than the field, or its disk keeps none; it is known by its address alone.
+    """
     @_builtins.property
     def workers(self) -> _containers.RepeatedCompositeFieldContainer[Global___ServiceWorker]:
         """each that ever registered: the dispatcher gives every one of them tasks"""
@@ -2020,10 +2025,11 @@ class DispatcherInfo(_message.Message):
         address: _builtins.str = ...,
         workers: _abc.Iterable[Global___ServiceWorker] | None = ...,
         version: _builtins.str = ...,
+        id: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["address", b"address", "version", b"version", "workers", b"workers"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["address", b"address", "id", b"id", "version", b"version", "workers", b"workers"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
