@@ -40,6 +40,12 @@ def about(server: Server, **fields: Any) -> list[dict[str, Any]]:
     return [line for line in lines(server) if all(line.get(name) == value for name, value in fields.items())]
 
 
+def told(server: Server, **fields: Any) -> list[dict[str, Any]]:
+    """As `about`, when there are some: servers answer before their lines are written."""
+    wait_until(lambda: bool(about(server, **fields)), f"a line about {fields}")
+    return about(server, **fields)
+
+
 def call(address: str, stub: type[Any], method: str, request: Any) -> Any:
     with rpc.channel(address) as channel:
         return getattr(stub(channel), method)(request, timeout=20.0, wait_for_ready=True)
@@ -60,7 +66,7 @@ def test_what_happened_is_found_by_job_data_set_shard_and_node(cluster: Cluster,
     with pytest.raises(errors.TfquiverError):
         list(client.records())
     client.close()
-    [line, *_] = about(node, digest=dataset.digest_id.hex(), dataset="test")
+    [line, *_] = told(node, digest=dataset.digest_id.hex(), dataset="test")
     assert line["job"].startswith(r"sweep\n\x1b[2Kxxx") and len(line["job"]) < 220
     assert line["shard"] in range(SHARDS)
     assert line["severity"] == "WARNING" and str(tmp_path / "data") in line["message"]
@@ -69,12 +75,14 @@ def test_what_happened_is_found_by_job_data_set_shard_and_node(cluster: Cluster,
     (tmp_path / "bad").write_bytes(b"no records" * 100)
     with pytest.raises(Exception, match="bad"):
         node_calls.ensure(control, tmp_path / "bad")
-    assert [line["dataset"] for line in lines(node) if line["message"].startswith("scan: ")] == ["test"]
+    scanned = "scan: "
+    wait_until(lambda: any(line["message"].startswith(scanned) for line in lines(node)), "the scan is told of")
+    assert [line["dataset"] for line in lines(node) if line["message"].startswith(scanned)] == ["test"]
 
     # What a person has said of a job.
     request = coordinator_pb2.AllocateRemoteIORequest(job="other", bytes_per_s=1000)
     call(cluster.coordinator.address, coordinator_pb2_grpc.CoordinatorStub, "AllocateRemoteIO", request)
-    assert ["may read 1000 bytes/s" in line["message"] for line in about(cluster.coordinator, job="other")] == [True]
+    assert ["may read 1000 bytes/s" in line["message"] for line in told(cluster.coordinator, job="other")] == [True]
 
     # A node that is lost.
     where = f"--coordinator={cluster.coordinator.address}"
