@@ -85,7 +85,7 @@ class Coordinator:
     def _assemble(self, work_dir: Path, options: CoordinatorOptions, clock: Clock) -> None:
         self._clock = clock
         self.membership = Membership(clock, options.node_timeout_s, random.SystemRandom().getrandbits(62) + 1)
-        self.dispatchers = Dispatchers(clock, time.time, self._journal)
+        self.dispatchers = Dispatchers(clock, time.time, self._journal_now)
         self.registry = Registry(work_dir, self._journal, options.max_digest_bytes)
         self.ownership = Ownership(self._journal)
         self.visible = Visible(self.registry, self.ownership)
@@ -325,6 +325,11 @@ class Coordinator:
 
     def _journal(self, record: CommitRecord) -> None:
         self._log.append(record)
+
+    def _journal_now(self, record: CommitRecord) -> None:
+        """Of what nobody waits for."""
+        self._log.append(record)
+        self._log.flush()
 
     def _snapshot(self) -> Iterable[Callable[[], Iterable[CommitRecord]]]:
         settings = [*self.caching.placement.snapshot(), *self.caching.placed.rules.snapshot()]

@@ -153,6 +153,19 @@ async def test_what_could_not_be_written_is_refused_until_it_can(
 
 
 @on_loop
+async def test_what_nobody_waits_for_is_written_also_when_it_comes_while_something_is(tmp_path: Path) -> None:
+    path = tmp_path / "log"
+    log = CommitLog(path, lambda: ())
+    for number in range(1, 40):
+        log.append(acked(number))
+        log.flush()
+        while len(on_disk(path)) < number:  # that it is written is known to the loop later
+            await asyncio.sleep(0)
+    assert on_disk(path) == [acked(number) for number in range(1, 40)]
+    await log.close()
+
+
+@on_loop
 async def test_it_is_compacted_when_it_has_grown(tmp_path: Path) -> None:
     path = tmp_path / "log"
     total = 0

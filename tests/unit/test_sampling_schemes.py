@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 
 from tests.unit.test_sampling_distributions import EVEN, population
 from tfquiver import errors
+from tfquiver.amounts import many
 from tfquiver.draws_and_weights import drawn_shards as drawn_module
 from tfquiver.draws_and_weights.drawn_shards import DrawnShards, drawn_shards
 from tfquiver.proto.tfquiver.v1 import commit_log_pb2 as log_pb2
@@ -104,7 +105,9 @@ def test_messages_of_draws_are_read_as_they_were(shards: list[int], data: st.Dat
     again = drawn_shards(made.message(), 100)
     assert again.shards.tolist() == shards
     assert (again.scheme, again.stage_ends, again.in_turn, again.records) == ("mine", tuple(ends), len(ends) == 1, 7)
-    with pytest.raises(errors.ProtocolError, match=f"is of shard {max(shards)}; the data set has {max(shards)} shards"):
+    with pytest.raises(
+        errors.ProtocolError, match=f"is of shard {max(shards)}; the data set has {many(max(shards), 'shard')}"
+    ):
         drawn_shards(made.message(), max(shards))
 
 

@@ -43,6 +43,7 @@ class CommitLog:
         self._pending: list[bytes] = []
         self._appended = 0
         self._durable = 0
+        self._flush_to = 0  # nobody waits for it; where it fails it is left to who comes next
         self._flushing = self._failed = False  # a flush is under way, or about to begin; the last one failed
         # What each waits for: so many records durable, or why they are not.
         self._waiters: list[tuple[int, asyncio.Future[errors.TfquiverError | None]]] = []
@@ -85,6 +86,11 @@ class CommitLog:
         """
         if self._durable < self._appended:
             await self._flushed(self._appended)
+
+    def flush(self) -> None:
+        """Begins to make durable what was appended: soon, and nobody is told whether it could be."""
+        self._flush_to = self._appended
+        self._flush_soon()
 
     async def writable(self) -> None:
         """Raises as `synced` while what failed earlier cannot be written: call before a decision, to refuse it."""
@@ -179,7 +185,7 @@ class CommitLog:
                 self._waiters.append((of, waiter))
             else:
                 waiter.set_result(failure)
-        if self._waiters:
+        if self._waiters or (failure is None and self._durable < self._flush_to):
             self._flush_soon()
         if failure is None and self._file.size_bytes > self._compact_at_bytes and not self._closing:
             self.start_compaction()

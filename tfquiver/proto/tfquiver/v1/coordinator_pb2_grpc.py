@@ -459,6 +459,7 @@ class CoordinatorServicer(object):
     def ReportDispatcher(self, request, context):
         """A tf.data service dispatcher says which workers it counts on, which of them answer it, and which sessions its clients
         have left, every few seconds. Kept in memory only, and forgotten 30 s later: repeating it is harmless, and a coordinator that was restarted has it again soon.
+        That it is there, and must be missed, is in the log moments after the reply.
         Errors: INVALID_ARGUMENT, RESOURCE_EXHAUSTED (100 other dispatchers have told, or they have 10 000 workers together).
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)

@@ -142,6 +142,7 @@ class CoordinatorStub:
     ReportDispatcher: _grpc.UnaryUnaryMultiCallable[_coordinator_pb2.ReportDispatcherRequest, _coordinator_pb2.ReportDispatcherReply]
     """A tf.data service dispatcher says which workers it counts on, which of them answer it, and which sessions its clients
     have left, every few seconds. Kept in memory only, and forgotten 30 s later: repeating it is harmless, and a coordinator that was restarted has it again soon.
+    That it is there, and must be missed, is in the log moments after the reply.
     Errors: INVALID_ARGUMENT, RESOURCE_EXHAUSTED (100 other dispatchers have told, or they have 10 000 workers together).
     """
     ReportWorker: _grpc.UnaryUnaryMultiCallable[_coordinator_pb2.ReportWorkerRequest, _coordinator_pb2.ReportWorkerReply]
@@ -328,6 +329,7 @@ class CoordinatorAsyncStub(CoordinatorStub):
     ReportDispatcher: _aio.UnaryUnaryMultiCallable[_coordinator_pb2.ReportDispatcherRequest, _coordinator_pb2.ReportDispatcherReply]  # type: ignore[assignment]
     """A tf.data service dispatcher says which workers it counts on, which of them answer it, and which sessions its clients
     have left, every few seconds. Kept in memory only, and forgotten 30 s later: repeating it is harmless, and a coordinator that was restarted has it again soon.
+    That it is there, and must be missed, is in the log moments after the reply.
     Errors: INVALID_ARGUMENT, RESOURCE_EXHAUSTED (100 other dispatchers have told, or they have 10 000 workers together).
     """
     ReportWorker: _aio.UnaryUnaryMultiCallable[_coordinator_pb2.ReportWorkerRequest, _coordinator_pb2.ReportWorkerReply]  # type: ignore[assignment]
@@ -673,6 +675,7 @@ class CoordinatorServicer(metaclass=_abc_1.ABCMeta):
     ) -> _typing.Union[_coordinator_pb2.ReportDispatcherReply, _abc.Awaitable[_coordinator_pb2.ReportDispatcherReply]]:
         """A tf.data service dispatcher says which workers it counts on, which of them answer it, and which sessions its clients
         have left, every few seconds. Kept in memory only, and forgotten 30 s later: repeating it is harmless, and a coordinator that was restarted has it again soon.
+        That it is there, and must be missed, is in the log moments after the reply.
         Errors: INVALID_ARGUMENT, RESOURCE_EXHAUSTED (100 other dispatchers have told, or they have 10 000 workers together).
         """
 
