@@ -11,9 +11,10 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from tests.support import warm
+from tests.support import numbered, warm
 from tests.support.daemons import end_daemons
 from tfquiver.mounting import mount_points
+from tfquiver.scanning import tfrecord
 
 STARTS_S, ENDS_S = 90.0, 30.0
 
@@ -66,6 +67,24 @@ def mounted(
             mount_points.unmount(point, lazy=True)
         if own_daemon:
             end_daemons(cache_dir)
+
+
+def write_source(root: Path) -> Path:
+    """Records in directories, an empty file, and one whose entries are stored compressed."""
+    numbered.write(root / "a", 2, 1500, 1000)
+    numbered.write(root / "b" / "c", 2, 1500, 1000, seed=1)  # equal files would share their shards
+    text = b"".join(tfrecord.frame(b"number %d " % number * 100) for number in range(1500))  # its entries are zstd
+    (root / "b" / "text.tfrecord").write_bytes(text)
+    (root / "empty.tfrecord").touch()
+    return root
+
+
+def every(source: Path) -> list[str]:
+    return [str(path) for path in sorted(source.rglob("*")) if path.is_file()]
+
+
+def entries(cache_dir: Path) -> list[Path]:
+    return [path for path in (cache_dir / "objects").rglob("*") if path.is_file()]
 
 
 def sums(root: Path) -> dict[str, str]:
