@@ -31,7 +31,6 @@ from tfquiver.service.coordinator.dataset_registry.catalogue import Catalogue
 from tfquiver.service.coordinator.dataset_registry.claims import Claims
 from tfquiver.service.coordinator.dataset_registry.ownership import Ownership
 from tfquiver.service.coordinator.dataset_registry.registry import Registry
-from tfquiver.service.coordinator.dataset_registry.visible import Visible
 from tfquiver.service.coordinator.derived_datasets.deriving import Deriving
 from tfquiver.service.coordinator.long_polls.changes import Changes
 from tfquiver.service.coordinator.long_polls.node_orders import NodeOrders
@@ -88,7 +87,6 @@ class Coordinator:
         self.dispatchers = Dispatchers(clock, time.time, self._journal_now)
         self.registry = Registry(work_dir, self._journal, options.max_digest_bytes)
         self.ownership = Ownership(self._journal)
-        self.visible = Visible(self.registry, self.ownership)
         limits = SessionLimits(
             options.node_timeout_s, options.session_idle_s, options.session_ended_s, options.max_sessions
         )

@@ -7,6 +7,7 @@ from typing import Protocol
 from tfquiver.proto.tfquiver.v1 import types_pb2
 from tfquiver.roles_and_tokens.identity import Authority, Identity
 from tfquiver.service.coordinator.coordinator import Coordinator
+from tfquiver.service.coordinator.grpc_calls.about_datasets.visible import Visible
 
 
 class Tokens(Authority, Protocol):
@@ -19,6 +20,7 @@ class Callers:
     def __init__(self, coordinator: Coordinator, tokens: Tokens | None = None) -> None:
         """`tokens`: None: nobody is asked for one."""
         self._coordinator, self._tokens = coordinator, tokens
+        self._visible = Visible(coordinator.registry, coordinator.ownership)
 
     @property
     def _named(self) -> bool:
@@ -26,6 +28,6 @@ class Callers:
 
     def _owned(self, who: Identity, digest_id: bytes) -> types_pb2.Dataset:
         """Raises NotFoundError, PermissionError_."""
-        found = self._coordinator.visible.find(who, digest_id)
+        found = self._visible.find(who, digest_id)
         self._coordinator.ownership.check_owner(who, digest_id)
         return found

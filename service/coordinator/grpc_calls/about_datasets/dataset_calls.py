@@ -58,7 +58,7 @@ class DatasetCalls(Callers):
             dataset = await self._coordinator.catalogue.register(
                 first.name, first.listing_key, terms, parts_of(first, request_iterator), who, then
             )
-            return self._coordinator.visible.told(dataset)
+            return self._visible.told(dataset)
         except errors.CorruptDigestError as error:
             raise errors.InvalidArgumentError(f"part: {error}") from error
 
@@ -68,19 +68,19 @@ class DatasetCalls(Callers):
         if bool(request.digest_id) + bool(request.listing_key) + bool(request.name) != 1:
             raise errors.InvalidArgumentError("digest_id, listing_key, name: exactly one is set")
         if request.digest_id:
-            found = self._coordinator.visible.find(who, request.digest_id)
+            found = self._visible.find(who, request.digest_id)
         elif request.listing_key:
             found = registry.find_listing(request.listing_key, who.owner)
         else:
-            found = self._coordinator.visible.by_name(who, request.name)
+            found = self._visible.by_name(who, request.name)
         found = await registry.sound(found)
         if request.listing_key:
             await self._coordinator.catalogue.acquire(who, found.digest_id)
-        return self._coordinator.visible.told(found)
+        return self._visible.told(found)
 
     @handled_stream
     async def GetDigest(self, request: pb2.GetDigestRequest, context: Any) -> AsyncIterator[pb2.DigestPart]:
-        self._coordinator.visible.find(caller(), request.digest_id)
+        self._visible.find(caller(), request.digest_id)
         async for part in self._coordinator.registry.parts(request.digest_id):
             yield pb2.DigestPart(part=part)
 
@@ -88,7 +88,7 @@ class DatasetCalls(Callers):
     async def ListDatasets(self, request: pb2.ListDatasetsRequest, context: Any) -> pb2.ListDatasetsReply:
         checks.between("looked_at", len(request.looked_at), 0, _MOST_LOOKED_AT)
         reply, parts, looked_at = pb2.ListDatasetsReply(), InParts(), set(request.looked_at)
-        for told in await self._coordinator.visible.all(caller(), parts.rest):
+        for told in await self._visible.all(caller(), parts.rest):
             await parts.rest()
             if looked_at and told.digest_id not in looked_at:
                 continue
@@ -115,7 +115,7 @@ class DatasetCalls(Callers):
         checks.hash_("digest_id", request.digest_id)
         found = self._owned(caller(), request.digest_id)
         await self._coordinator.catalogue.share(request.digest_id, request.names, request.everybody)
-        return self._coordinator.visible.told(found)
+        return self._visible.told(found)
 
     @handled
     async def DeleteDataset(self, request: pb2.DeleteDatasetRequest, context: Any) -> pb2.DeleteDatasetReply:
@@ -175,5 +175,5 @@ class DatasetCalls(Callers):
     @handled
     async def GetCache(self, request: pb2.GetCacheRequest, context: Any) -> types_pb2.CacheSetting:
         checks.hash_("digest_id", request.digest_id)
-        self._coordinator.visible.find(caller(), request.digest_id)
+        self._visible.find(caller(), request.digest_id)
         return self._coordinator.catalogue.cache(request.digest_id)

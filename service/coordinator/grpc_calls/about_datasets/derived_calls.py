@@ -26,7 +26,7 @@ class DerivedDatasetCalls(Callers, derived_datasets_pb2_grpc.DerivedDatasetsServ
         checks.name("use_id", request.use_id, required=bool(request.uses_per_draw))
         checks.between("uses_per_draw", request.uses_per_draw, 0, _MAX_USES)
         who = caller()
-        source = self._coordinator.visible.find(who, request.digest_id)
+        source = self._visible.find(who, request.digest_id)
         if not source.records:
             raise errors.InvalidArgumentError(f"digest_id: data set {source.name} has no records")
         check_owns_few(self._coordinator, who)

@@ -45,7 +45,7 @@ class PlaceCalls(Callers):
     @handled
     async def GetPlacement(self, request: pb2.GetPlacementRequest, context: Any) -> pb2.PlacementReply:
         checks.hash_("digest_id", request.digest_id)
-        self._coordinator.visible.find(caller(), request.digest_id)
+        self._visible.find(caller(), request.digest_id)
         return self._placement(request.digest_id)
 
     @handled
@@ -74,7 +74,7 @@ class PlaceCalls(Callers):
             checks.name("candidates.name", candidate.name)
             labels.check(candidate.labels)
         digest_id = request.digest_id or self._read_by(request.job)
-        self._coordinator.visible.find(caller(), digest_id)
+        self._visible.find(caller(), digest_id)
         nodes = {
             node.node_id: (_host(node.control_address), dict(node.labels))
             for node in self._coordinator.membership.live()

@@ -72,7 +72,7 @@ class SessionCalls(Callers):
         if first is None:
             raise errors.InvalidArgumentError("part: the stream is empty")
         checks.hash_("digest_id", first.digest_id)
-        self._coordinator.visible.find(caller(), first.digest_id)
+        self._visible.find(caller(), first.digest_id)
         digest = await self._coordinator.registry.digest(first.digest_id)
         weights = await self._coordinator.weights.put(parts_of(first, request_iterator), digest)
         return pb2.PutWeightsReply(weights_id=weights.weights_id)
@@ -152,7 +152,7 @@ class SessionCalls(Callers):
             claimed = session_key.partition(":")[0]
             if not claimed or "/" in claimed:  # epochs of sessions without a job are counted by their key
                 raise errors.InvalidArgumentError(f"session_key: {session_key!r} begins with a colon, or has a /")
-            self._coordinator.visible.find(caller(), digest_id)
+            self._visible.find(caller(), digest_id)
             await self._coordinator.catalogue.claim(caller(), session_key)
 
     def _job_of(self, session_key: str, digest_id: bytes, job: str) -> str:
@@ -164,7 +164,7 @@ class SessionCalls(Callers):
             return job
         owner = self._coordinator.ownership.name_of(session_key)
         if owner:
-            self._coordinator.visible.find(Identity(Role.JOB, owner), digest_id)
+            self._visible.find(Identity(Role.JOB, owner), digest_id)
         return f"{owner}/{job}" if owner and job else job
 
     def _check_same_owner(self, session_id: str, session_key: str) -> None:
