@@ -1,5 +1,5 @@
 """Files of a cache directory beside its entries: its lock and who its node is, where that is reached, which servers
-`tfquiver up` has started, their logs; where nodes of this user run; and one that is cleared where nothing runs.
+`tfquiver up` has started; where nodes of this user run; and one that is cleared where nothing runs.
 
 Called by the node, by those who start servers there, by clients and by the command line. Never starts or asks a
 server, and knows nothing of what an entry holds.

@@ -17,7 +17,8 @@ from pathlib import Path
 from absl import logging
 
 from tfquiver import durable, errors
-from tfquiver.cache_directory import log_file, up_file
+from tfquiver.background_logs import log_file
+from tfquiver.cache_directory import up_file
 from tfquiver.cache_directory.node_endpoint import NodeEndpoint, read_endpoint
 from tfquiver.cluster_address import cluster_file
 from tfquiver.node_daemon.greeting import greeted

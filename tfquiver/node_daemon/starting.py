@@ -15,7 +15,7 @@ from typing import BinaryIO
 
 import tfquiver
 from tfquiver import errors, plain_text
-from tfquiver.cache_directory import log_file
+from tfquiver.background_logs import log_file
 from tfquiver.node_daemon import store_environment
 
 LOG = Path("log", "node.log")

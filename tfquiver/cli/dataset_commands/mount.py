@@ -16,7 +16,7 @@ from absl import flags, logging
 from rich.filesize import decimal
 
 from tfquiver import errors, plain_text
-from tfquiver.cache_directory import log_file
+from tfquiver.background_logs import log_file
 from tfquiver.cli import calls
 from tfquiver.cli.dataset_commands import waiting
 from tfquiver.cluster_address import service_name
