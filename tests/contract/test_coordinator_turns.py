@@ -23,7 +23,7 @@ from tfquiver.service.coordinator.coordinator import Coordinator
 from tfquiver.service.coordinator.dataset_caching.caching import Caching
 from tfquiver.service.coordinator.long_work import in_parts
 from tfquiver.service.coordinator.planning import replanning
-from tfquiver.service.coordinator.planning.history import Decision
+from tfquiver.service.coordinator.planning.decision_history.decision import Decision
 from tfquiver.service.coordinator.planning.planner import Outcome
 from tfquiver.service.coordinator.policies.interface import Plan
 from tfquiver.service.coordinator.resident_shards import residency

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from tests.unit.policy_world import GB, POLICIES, one_job_each, settled, views, with_rates
 from tfquiver import errors
-from tfquiver.service.coordinator.planning import changes
+from tfquiver.service.coordinator.planning.decision_history import changes
 from tfquiver.service.coordinator.planning.explanations.explain import explain
 from tfquiver.service.coordinator.planning.hysteresis import Patience
 from tfquiver.service.coordinator.planning.moves import HOUR_S

@@ -10,7 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tfquiver import errors
-from tfquiver.service.coordinator.planning.history import Decision, History
+from tfquiver.service.coordinator.planning.decision_history.decision import Decision
+from tfquiver.service.coordinator.planning.decision_history.history import History
 from tfquiver.service.coordinator.policies.interface import Allocation
 
 values = st.one_of(

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from tfquiver.amounts import many, of_bytes
-from tfquiver.service.coordinator.planning import changes
+from tfquiver.service.coordinator.planning.decision_history import changes
 from tfquiver.service.coordinator.planning.moves import HOUR_S, Move, MoveBudget, move
 from tfquiver.service.coordinator.planning.worth import Valuing, worth_of
 from tfquiver.service.coordinator.policies.interface import Allocation, ClusterView, Plan, Policy

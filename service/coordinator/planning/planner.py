@@ -9,8 +9,9 @@ from typing import TypeVar
 
 from tfquiver import errors
 from tfquiver.plain_text import plain
-from tfquiver.service.coordinator.planning import changes
-from tfquiver.service.coordinator.planning.history import Decision, History
+from tfquiver.service.coordinator.planning.decision_history import changes
+from tfquiver.service.coordinator.planning.decision_history.decision import Decision
+from tfquiver.service.coordinator.planning.decision_history.history import History
 from tfquiver.service.coordinator.planning.hysteresis import Hysteresis, Patience, Verdict, Why
 from tfquiver.service.coordinator.planning.moves import carried
 from tfquiver.service.coordinator.policies import registry

@@ -1,9 +1,8 @@
-"""What was decided, when, why, and what was refused: the last decisions, as records for the commit log. Pure."""
+"""What was decided, when, why, and what was refused: a decision, and as a record for the commit log. Pure."""
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from math import inf
 from typing import Any, Literal, get_args
@@ -11,7 +10,6 @@ from typing import Any, Literal, get_args
 from tfquiver import errors
 from tfquiver.service.coordinator.policies.interface import Allocation, Mode
 
-MOST_DECISIONS = 4096
 _MOST_S = 1e11  # a date that people can be told; and what is no number is none
 
 Kind = Literal["dataset", "job", "plan", "policy"]
@@ -60,28 +58,6 @@ class Decision:
         values = {key: _decoded(f"decision.{key}", record.get(key)) for key in ("was", "becomes")}
         name = texts.pop("name")
         return Decision(float(at_s), kind, name, values["was"], values["becomes"], **texts)
-
-
-class History:
-    """The last `most` decisions, oldest first."""
-
-    def __init__(self, most: int = MOST_DECISIONS) -> None:
-        self._decisions: deque[Decision] = deque(maxlen=most)
-
-    def __iter__(self) -> Iterator[Decision]:
-        return iter(self._decisions)
-
-    def __len__(self) -> int:
-        return len(self._decisions)
-
-    def extend(self, decisions: Iterable[Decision]) -> None:
-        self._decisions.extend(decisions)
-
-    def of(self, *names: str) -> list[Decision]:
-        """Those about data sets and jobs, and about the plan as a whole."""
-        return [
-            decision for decision in self._decisions if decision.name in names or decision.kind in ("plan", "policy")
-        ]
 
 
 def _encoded(value: Value) -> Any:

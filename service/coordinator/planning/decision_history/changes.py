@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from tfquiver.service.coordinator.planning.history import Decision
+from tfquiver.service.coordinator.planning.decision_history.decision import Decision
 from tfquiver.service.coordinator.policies.interface import Allocation, ClusterView, Plan
 from tfquiver.service.coordinator.policies.views_and_plans.pins import PINNED, pinned, remote_pins
 
