@@ -10,7 +10,8 @@ import pytest
 from tfquiver.clock import ManualClock
 from tfquiver.service.coordinator.measuring.counters import Counters
 from tfquiver.service.coordinator.measuring.job_meter import Measured
-from tfquiver.service.coordinator.planning.explanations.finished import KEPT_S, MOST_JOBS, FinishedJob, FinishedJobs
+from tfquiver.service.coordinator.past.finished_jobs import KEPT_S, MOST_JOBS, FinishedJob, FinishedJobs
+from tfquiver.service.coordinator.planning.explanations.of_finished import explain_finished
 from tfquiver.service.coordinator.policies.interface import Allocation
 
 JOB = FinishedJob("a", "a", "data (00)", 0.0, Allocation("uniform", 10))
@@ -68,6 +69,7 @@ def test_a_name_is_the_plans_or_the_last_of_that_job() -> None:
 def test_what_is_said(job: FinishedJob, ago_s: float, said: str) -> None:
     jobs = FinishedJobs(clock := ManualClock())
     clock.advance(ago_s)
-    told = jobs.explain(replace(job, seen_at=clock.now() - ago_s), "benefit", ())
+    finished = replace(job, seen_at=clock.now() - ago_s)
+    told = explain_finished(finished, jobs.ago_s(finished), "benefit", ())
     assert told.reasons == {"a": said}
     assert json.loads(json.dumps(told.as_json()))["finished"]["ago_s"] == ago_s

@@ -32,9 +32,9 @@ from tfquiver.service.coordinator.long_work.in_parts import InParts
 from tfquiver.service.coordinator.measuring.store_meter import StoreMeter
 from tfquiver.service.coordinator.planning.chosen import ChosenPolicy
 from tfquiver.service.coordinator.planning.cluster_view import ClusterViews, allocation_of, setting_of
+from tfquiver.service.coordinator.planning.decision_history.decision import Decision
 from tfquiver.service.coordinator.planning.explanations.explain import Explanation
 from tfquiver.service.coordinator.planning.explanations.explaining import Explaining
-from tfquiver.service.coordinator.planning.decision_history.decision import Decision
 from tfquiver.service.coordinator.planning.plan_times import PlanTimes
 from tfquiver.service.coordinator.planning.planner import Outcome, Planner
 from tfquiver.service.coordinator.policies.interface import Allocation, ClusterView, Plan

@@ -17,10 +17,11 @@ from tfquiver.amounts import many
 from tfquiver.clock import Clock
 from tfquiver.plain_text import shortened
 from tfquiver.service.coordinator.dataset_caching.caching import Caching
+from tfquiver.service.coordinator.past import finished_jobs
+from tfquiver.service.coordinator.past.finished_jobs import FinishedJob, FinishedJobs
 from tfquiver.service.coordinator.planning.cluster_view import ClusterViews, allocation_of
-from tfquiver.service.coordinator.planning.explanations import finished
 from tfquiver.service.coordinator.planning.explanations.explain import Explanation, explain
-from tfquiver.service.coordinator.planning.explanations.finished import FinishedJob, FinishedJobs
+from tfquiver.service.coordinator.planning.explanations.of_finished import explain_finished
 from tfquiver.service.coordinator.planning.planner import Planner
 from tfquiver.service.coordinator.policies.interface import ClusterView
 from tfquiver.service.coordinator.probing.probes import Probes
@@ -123,11 +124,11 @@ class Explaining:
         """Raises NotFoundError naming what there is: `live`, and who has finished."""
         if job := self._finished.find(name, owns):
             history = tuple(decision.to_record() for decision in self._planner.history.of(job.dataset, job.name))
-            return self._finished.explain(job, self._planner.policy_name, history)
+            return explain_finished(job, self._finished.ago_s(job), self._planner.policy_name, history)
         known = list(dict.fromkeys([*live, *(one.name for one in self._finished.all(owns))]))
         there = f"known are {_some(list(map(shortened, known)))}" if known else "nobody reads"
         raise errors.NotFoundError(
-            f"name: {shortened(name)}: no job of that name reads now, or is of the last {finished.MOST_JOBS} that "
+            f"name: {shortened(name)}: no job of that name reads now, or is of the last {finished_jobs.MOST_JOBS} that "
             "ended within an hour, and no data set of that name is read or pinned: nothing is decided about it; "
             f"{there}"
         )
