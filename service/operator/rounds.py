@@ -13,9 +13,10 @@ from absl import logging
 
 from tfquiver import errors
 from tfquiver.logs import about
+from tfquiver.service.operator.checked_specs import dataset_wish, job_wish
 from tfquiver.service.operator.coordinator_calls import CoordinatorCalls, is_final
 from tfquiver.service.operator.kubernetes_calls import KubernetesCalls
-from tfquiver.service.operator.reconciling import dataset_plan, dataset_wish, job_manifest, job_plan, job_wish
+from tfquiver.service.operator.reconciling import dataset_plan, job_manifest, job_plan
 from tfquiver.service.operator.reconciling.dataset_plan import Action, Observed, Trouble
 from tfquiver.service.operator.reconciling.job_manifest import GROUP, VERSION, NodeScore, Surroundings
 from tfquiver.service.operator.reconciling.job_plan import ReadableDataset, Step, Waiting

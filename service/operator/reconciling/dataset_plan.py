@@ -6,8 +6,8 @@ import enum
 from dataclasses import dataclass
 from typing import Any
 
+from tfquiver.service.operator.checked_specs.dataset_wish import DatasetWish, Rule
 from tfquiver.service.operator.reconciling.conditions import Condition, merged
-from tfquiver.service.operator.reconciling.dataset_wish import DatasetWish, Rule
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from tfquiver.service.operator.reconciling.job_wish import JobWish
+from tfquiver.service.operator.checked_specs.job_wish import JobWish
 
 GROUP = "tfquiver.dev"
 VERSION = "v1alpha1"

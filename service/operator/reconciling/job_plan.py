@@ -7,9 +7,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from tfquiver.service.operator.checked_specs.job_wish import JobWish
 from tfquiver.service.operator.reconciling.conditions import Condition, merged
 from tfquiver.service.operator.reconciling.dataset_plan import Trouble
-from tfquiver.service.operator.reconciling.job_wish import JobWish
 
 COMPLETE, FAILED = "Complete", "Failed"
 INVALID, JOB_GONE = "InvalidSpec", "JobGone"

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from tfquiver import errors
-from tfquiver.service.operator.reconciling.fields import Fields
+from tfquiver.service.operator.checked_specs.fields import Fields
 
 MAX_SOURCES = 1000
 FORMATS = ("tfrecord", "bytes")

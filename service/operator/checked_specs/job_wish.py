@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from tfquiver import errors
-from tfquiver.service.operator.reconciling.fields import Fields
+from tfquiver.service.operator.checked_specs.fields import Fields
 
 MAX_NAME = 52  # its pods have longer ones, which are labels of at most 63
 _YEAR_S = 366 * 86400
