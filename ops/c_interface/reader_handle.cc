@@ -5,10 +5,10 @@
 
 #include "ops/c_interface/python_zlib.h"
 #include "ops/core/asking_for_tickets/ticket_client.h"
+#include "ops/core/bytes_checksums_tfrecords/crc32c.h"
 #include "ops/core/clock.h"
 #include "ops/core/process/process.h"
 #include "ops/core/random.h"
-#include "ops/core/record_format/crc32c.h"
 
 namespace tfquiver {
 namespace {

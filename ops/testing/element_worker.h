@@ -10,10 +10,10 @@
 #include <utility>
 #include <vector>
 
+#include "ops/core/bytes_checksums_tfrecords/crc32c.h"
 #include "ops/core/element_transfer/element_client.h"
 #include "ops/core/element_transfer/element_server.h"
 #include "ops/core/element_wire/handshake.h"
-#include "ops/core/record_format/crc32c.h"
 #include "ops/testing/testing.h"
 
 // A worker whose elements are known, and a trainer that reads them.

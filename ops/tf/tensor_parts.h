@@ -1,8 +1,8 @@
 #ifndef TFQUIVER_OPS_TF_TENSOR_PARTS_H_
 #define TFQUIVER_OPS_TF_TENSOR_PARTS_H_
 
+#include "ops/core/bytes_checksums_tfrecords/crc32c.h"
 #include "ops/core/progress_and_checkpoints/checkpoint.h"
-#include "ops/core/record_format/crc32c.h"
 #include "ops/core/record_memory/shard_records.h"
 
 namespace tfquiver {

@@ -22,7 +22,7 @@ SANITIZERS = {
 GROUPS = (
     ("reader", "record_order", "shard_loading", "shuffle_pool"),
     ("element_transfer", "element_wire", "example_parsing", "node_socket"),
-    ("process", "record_format", "record_memory", "node_session", "asking_for_tickets"),
+    ("process", "bytes_checksums_tfrecords", "record_memory", "node_session", "asking_for_tickets"),
 )
 
 

@@ -8,9 +8,9 @@
 #include <unordered_map>
 #include <vector>
 
+#include "ops/core/bytes_checksums_tfrecords/crc32c.h"
 #include "ops/core/progress_and_checkpoints/checkpoint.h"
 #include "ops/core/progress_and_checkpoints/progress.h"
-#include "ops/core/record_format/crc32c.h"
 #include "ops/core/status.h"
 
 namespace tfquiver {

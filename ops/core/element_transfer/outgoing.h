@@ -8,8 +8,8 @@
 #include <string_view>
 #include <vector>
 
+#include "ops/core/bytes_checksums_tfrecords/crc32c.h"
 #include "ops/core/element_wire/messages.h"
-#include "ops/core/record_format/crc32c.h"
 
 namespace tfquiver {
 

@@ -5,8 +5,8 @@
 
 #include <algorithm>
 
+#include "ops/core/bytes_checksums_tfrecords/bytes.h"
 #include "ops/core/element_wire/sha256.h"
-#include "ops/core/record_format/bytes.h"
 
 namespace tfquiver {
 namespace {

@@ -1,6 +1,6 @@
 #include "ops/core/element_wire/messages.h"
 
-#include "ops/core/record_format/bytes.h"
+#include "ops/core/bytes_checksums_tfrecords/bytes.h"
 
 namespace tfquiver {
 namespace {

@@ -6,7 +6,7 @@
 #include <string_view>
 #include <vector>
 
-#include "ops/core/record_format/crc32c.h"
+#include "ops/core/bytes_checksums_tfrecords/crc32c.h"
 #include "ops/core/status.h"
 
 namespace tfquiver {

@@ -1,7 +1,7 @@
 #include "ops/core/element_wire/server_info.h"
 
+#include "ops/core/bytes_checksums_tfrecords/bytes.h"
 #include "ops/core/element_wire/handshake.h"
-#include "ops/core/record_format/bytes.h"
 
 namespace tfquiver {
 namespace {

@@ -17,8 +17,8 @@
 #include <cstddef>
 #include <cstring>
 
+#include "ops/core/bytes_checksums_tfrecords/bytes.h"
 #include "ops/core/element_wire/messages.h"
-#include "ops/core/record_format/bytes.h"
 
 namespace tfquiver {
 namespace {

@@ -8,9 +8,9 @@
 #include <variant>
 #include <vector>
 
+#include "ops/core/bytes_checksums_tfrecords/bytes.h"
 #include "ops/core/node_socket/place.h"
 #include "ops/core/node_socket/report.h"
-#include "ops/core/record_format/bytes.h"
 #include "ops/core/status.h"
 
 namespace tfquiver {

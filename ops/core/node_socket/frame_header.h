@@ -5,8 +5,8 @@
 #include <string>
 #include <string_view>
 
+#include "ops/core/bytes_checksums_tfrecords/bytes.h"
 #include "ops/core/node_socket/frame.h"
-#include "ops/core/record_format/bytes.h"
 
 namespace tfquiver {
 

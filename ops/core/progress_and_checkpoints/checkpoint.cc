@@ -4,7 +4,7 @@
 #include <unordered_set>
 #include <utility>
 
-#include "ops/core/record_format/bytes.h"
+#include "ops/core/bytes_checksums_tfrecords/bytes.h"
 
 namespace tfquiver {
 namespace {

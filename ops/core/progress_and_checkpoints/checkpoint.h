@@ -7,8 +7,8 @@
 #include <string_view>
 #include <vector>
 
+#include "ops/core/bytes_checksums_tfrecords/crc32c.h"
 #include "ops/core/progress_and_checkpoints/progress.h"
-#include "ops/core/record_format/crc32c.h"
 #include "ops/core/status.h"
 
 namespace tfquiver {

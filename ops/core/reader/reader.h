@@ -7,11 +7,11 @@
 #include <string>
 #include <vector>
 
+#include "ops/core/bytes_checksums_tfrecords/crc32c.h"
 #include "ops/core/node_session/session_client.h"
 #include "ops/core/node_socket/unix_socket.h"
 #include "ops/core/progress_and_checkpoints/checkpoint.h"
 #include "ops/core/reader/options.h"
-#include "ops/core/record_format/crc32c.h"
 #include "ops/core/record_memory/block_pool.h"
 #include "ops/core/record_order/order_log.h"
 #include "ops/core/shard_loading/shard_intake.h"

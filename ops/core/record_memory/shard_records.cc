@@ -4,8 +4,8 @@
 #include <cstring>
 #include <utility>
 
+#include "ops/core/bytes_checksums_tfrecords/tfrecord.h"
 #include "ops/core/progress_and_checkpoints/record_tag.h"
-#include "ops/core/record_format/tfrecord.h"
 
 namespace tfquiver {
 namespace {

@@ -11,7 +11,7 @@
 #include <string_view>
 #include <utility>
 
-#include "ops/core/record_format/bytes.h"
+#include "ops/core/bytes_checksums_tfrecords/bytes.h"
 
 namespace tfquiver {
 namespace {

@@ -6,8 +6,8 @@
 #include <string>
 #include <vector>
 
+#include "ops/core/bytes_checksums_tfrecords/crc32c.h"
 #include "ops/core/node_socket/unix_socket.h"
-#include "ops/core/record_format/crc32c.h"
 #include "ops/core/status.h"
 
 namespace tfquiver {

@@ -2,7 +2,7 @@
 
 #include <string>
 
-#include "ops/core/record_format/tfrecord.h"
+#include "ops/core/bytes_checksums_tfrecords/tfrecord.h"
 
 namespace tfquiver {
 namespace {

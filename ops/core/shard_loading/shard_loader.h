@@ -7,10 +7,10 @@
 #include <string>
 #include <vector>
 
+#include "ops/core/bytes_checksums_tfrecords/crc32c.h"
+#include "ops/core/bytes_checksums_tfrecords/tfrecord.h"
 #include "ops/core/node_socket/frame.h"
 #include "ops/core/node_socket/unix_socket.h"
-#include "ops/core/record_format/crc32c.h"
-#include "ops/core/record_format/tfrecord.h"
 #include "ops/core/record_memory/block_pool.h"
 #include "ops/core/record_memory/shard_records.h"
 

@@ -1,8 +1,8 @@
 #include <utility>
 #include <vector>
 
+#include "ops/core/bytes_checksums_tfrecords/bytes.h"
 #include "ops/core/progress_and_checkpoints/record_tag.h"
-#include "ops/core/record_format/bytes.h"
 #include "ops/tf/exactly_once/quiver_once_dataset.h"
 #include "tensorflow/core/framework/dataset.h"
 #include "tensorflow/core/framework/op_kernel.h"

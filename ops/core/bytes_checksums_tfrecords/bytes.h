@@ -1,5 +1,5 @@
-#ifndef TFQUIVER_OPS_CORE_RECORD_FORMAT_BYTES_H_
-#define TFQUIVER_OPS_CORE_RECORD_FORMAT_BYTES_H_
+#ifndef TFQUIVER_OPS_CORE_BYTES_CHECKSUMS_TFRECORDS_BYTES_H_
+#define TFQUIVER_OPS_CORE_BYTES_CHECKSUMS_TFRECORDS_BYTES_H_
 
 #include <cstddef>
 #include <cstdint>
@@ -7,7 +7,7 @@
 #include <string>
 #include <string_view>
 
-#include "ops/core/record_format/crc32c.h"
+#include "ops/core/bytes_checksums_tfrecords/crc32c.h"
 
 namespace tfquiver {
 
@@ -107,4 +107,4 @@ inline bool CutChecksum(Crc32cExtend crc, std::string_view* in) {
 
 }  // namespace tfquiver
 
-#endif  // TFQUIVER_OPS_CORE_RECORD_FORMAT_BYTES_H_
+#endif  // TFQUIVER_OPS_CORE_BYTES_CHECKSUMS_TFRECORDS_BYTES_H_

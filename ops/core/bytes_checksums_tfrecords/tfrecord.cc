@@ -1,4 +1,4 @@
-#include "ops/core/record_format/tfrecord.h"
+#include "ops/core/bytes_checksums_tfrecords/tfrecord.h"
 
 #include <cstring>
 

@@ -1,4 +1,4 @@
-#include "ops/core/record_format/crc32c.h"
+#include "ops/core/bytes_checksums_tfrecords/crc32c.h"
 
 #include <array>
 #include <cstring>

@@ -1,5 +1,5 @@
-#ifndef TFQUIVER_OPS_CORE_RECORD_FORMAT_TFRECORD_H_
-#define TFQUIVER_OPS_CORE_RECORD_FORMAT_TFRECORD_H_
+#ifndef TFQUIVER_OPS_CORE_BYTES_CHECKSUMS_TFRECORDS_TFRECORD_H_
+#define TFQUIVER_OPS_CORE_BYTES_CHECKSUMS_TFRECORDS_TFRECORD_H_
 
 #include <cstddef>
 #include <cstdint>
@@ -25,4 +25,4 @@ bool ParseRecords(const char* data, uint64_t size, uint32_t records,
 
 }  // namespace tfquiver
 
-#endif  // TFQUIVER_OPS_CORE_RECORD_FORMAT_TFRECORD_H_
+#endif  // TFQUIVER_OPS_CORE_BYTES_CHECKSUMS_TFRECORDS_TFRECORD_H_

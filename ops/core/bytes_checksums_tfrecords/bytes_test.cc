@@ -1,4 +1,4 @@
-#include "ops/core/record_format/bytes.h"
+#include "ops/core/bytes_checksums_tfrecords/bytes.h"
 
 #include "ops/core/random.h"
 #include "ops/core/test_support.h"

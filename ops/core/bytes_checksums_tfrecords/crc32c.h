@@ -1,5 +1,5 @@
-#ifndef TFQUIVER_OPS_CORE_RECORD_FORMAT_CRC32C_H_
-#define TFQUIVER_OPS_CORE_RECORD_FORMAT_CRC32C_H_
+#ifndef TFQUIVER_OPS_CORE_BYTES_CHECKSUMS_TFRECORDS_CRC32C_H_
+#define TFQUIVER_OPS_CORE_BYTES_CHECKSUMS_TFRECORDS_CRC32C_H_
 
 #include <cstddef>
 #include <cstdint>
@@ -19,4 +19,4 @@ uint32_t PortableCrc32c(uint32_t crc, const char* data, size_t size);
 
 }  // namespace tfquiver
 
-#endif  // TFQUIVER_OPS_CORE_RECORD_FORMAT_CRC32C_H_
+#endif  // TFQUIVER_OPS_CORE_BYTES_CHECKSUMS_TFRECORDS_CRC32C_H_
