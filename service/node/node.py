@@ -15,14 +15,10 @@ from absl import logging
 
 from tfquiver import errors
 from tfquiver.cache_directory.directory import CacheDirectory
-from tfquiver.grpc_plumbing import addresses, rpc
-from tfquiver.grpc_plumbing.health import HealthService
-from tfquiver.proto.tfquiver.v1 import coordinator_pb2, node_pb2, node_pb2_grpc, types_pb2
-from tfquiver.roles_and_tokens.identity import READERS, Always, Authority, Open
-from tfquiver.roles_and_tokens.tokens import SharedToken
-from tfquiver.service.node import named
+from tfquiver.grpc_plumbing import addresses
+from tfquiver.proto.tfquiver.v1 import coordinator_pb2, node_pb2, types_pb2
+from tfquiver.service.node import listening, named
 from tfquiver.service.node.checked_shards_in_memory.hot import HotSet
-from tfquiver.service.node.coordinator_link.callers import Callers
 from tfquiver.service.node.coordinator_link.coordinator_link import CoordinatorLink, CoordinatorPatience
 from tfquiver.service.node.coordinator_link.inventory_reports import InventoryReports
 from tfquiver.service.node.coordinator_orders.chunk_orders import ChunkOrders, OtherNodes
@@ -173,7 +169,7 @@ class Node:
         self._undo.append(self._link.close)
         self._link.on_places = self._places_told
         self._known = known = KnownPlaces(directory.node_id, self._link.members)
-        self._callers = self._authority()
+        self._callers = listening.authority(options, self._link.identify, self._loop.time)
         self._link.inventory = self._inventory = InventoryReports(lambda: self._disk.hashes(), self._wake)
         self._disk = await asyncio.to_thread(self._open_disk)
         self._digests = DigestCache(
@@ -259,12 +255,6 @@ class Node:
             self._directory.path, self._options.quota_bytes, mode=self._options.codec, on_change=self._changed
         )
 
-    def _authority(self) -> Authority:
-        token = self._options.token
-        if not token:
-            return Open() if self._options.coordinator or not self._options.reader_group else Always(READERS)
-        return Callers(token, self._link.identify, self._loop.time) if self._options.coordinator else SharedToken(token)
-
     def _peers(self) -> PeerClient | None:
         """None where there is no cluster."""
         if not self._options.coordinator:
@@ -295,21 +285,16 @@ class Node:
 
     async def _start_control(self, client_stores: ClientStores) -> None:
         options = self._options
-        server = rpc.new_server(self._callers)
         servicer = NodeServicer(
             self.status, self._scans, client_stores, self._asked, self._warm, self._clear, self._reach, self._derived,
             self._helping.scan, self._room.bytes,
         )  # fmt: skip
-        node_pb2_grpc.add_NodeServicer_to_server(servicer, server)
-        HealthService(self._why_not_ready).add_to(server)
-        listened = [self.control]
+        where = [self.control]
         if options.control_port is not None:
-            listened.append(addresses.joined(options.bind_host, options.control_port))
-        for address in listened:
-            port = rpc.listen(server, address)
-            if not address.startswith("unix:"):
-                self.port, self.control = port, addresses.joined(options.advertise_host, port)
-        await server.start()
+            where.append(addresses.joined(options.bind_host, options.control_port))
+        server, ports = await listening.answered(servicer, self._callers, self._why_not_ready, where)
+        if options.control_port is not None:
+            self.port, self.control = ports[-1], addresses.joined(options.advertise_host, ports[-1])
         self._undo.append(lambda: server.stop(_CALLS_STOP_S))
 
     def _let_in(self, group: ReaderGroup) -> None:
