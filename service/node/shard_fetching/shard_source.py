@@ -6,12 +6,11 @@ import asyncio
 import contextlib
 import functools
 import time
-from collections.abc import Callable, Iterator, Sequence, Set
+from collections.abc import Callable, Iterator, Sequence
 
 from absl import logging
 
 from tfquiver import errors
-from tfquiver.amounts import many
 from tfquiver.digests.digest import Digest, ShardRef
 from tfquiver.logs import about
 from tfquiver.materializing.derived_uris import is_derived
@@ -27,17 +26,16 @@ from tfquiver.service.node.disk.disk_cache import DiskCache
 from tfquiver.service.node.disk.disk_reads import DiskReads
 from tfquiver.service.node.disk.inserts import Inserts
 from tfquiver.service.node.disk.stored_body import StoredBody
-from tfquiver.service.node.disk_quota.rules import Why
 from tfquiver.service.node.object_store.fetcher import Fetcher
 from tfquiver.service.node.shard_fetching.flights import Flights
 from tfquiver.service.node.shard_fetching.given_up import Getting, GivenUp
+from tfquiver.service.node.shard_fetching.letting_go import LettingGo
 from tfquiver.service.node.shard_fetching.other_nodes import OtherNodes, Owners, Peers
 from tfquiver.service.node.shard_fetching.reach import ON_DISK
 from tfquiver.service.node.shard_fetching.resident import bitmap
 from tfquiver.service.node.shards_put_at_their_owners.handing_over import HandingOver, StandIns
 
 _ITSELF = b"itself"
-_AT_ONCE = 1 << 14
 
 
 class ShardSource:
@@ -61,6 +59,7 @@ class ShardSource:
         self._handing_over = HandingOver(stand_ins)
         self._unkept = GivenUp(hot.drop)
         fetcher.given_up = self._unkept.__contains__
+        self._letting_go = LettingGo(node_id, disk, hot, fetcher, self._inserts, self._handing_over, self._unkept)
         self._reading = 0  # fetches from the store that a reader waits for, here or at a peer
         self.on_spare: Callable[[], None] = lambda: None  # told when the last of those is over
         self._others = OtherNodes(node_id, peers, owners, self._stats)
@@ -163,51 +162,16 @@ class ShardSource:
         return self._reads.hang
 
     async def evict(self, hashes: Sequence[bytes]) -> bool:
-        """Gives up what the disk's rules do not keep, on the disk and in memory. Readers keep their descriptors.
-
-        False: the disk did not let go of all of it; ask again.
-        """
-        self._handing_over.forget(hashes)
-        return await asyncio.to_thread(self._evicted, hashes)
-
-    def _evicted(self, hashes: Sequence[bytes]) -> bool:
-        whole = self._disk.evict(hashes)
-        for hash in hashes:
-            if not self._disk.wanted(hash, Why.STANDS):
-                self._hot.drop(hash)
-        return whole
+        """As `LettingGo.evict`."""
+        return await self._letting_go.evict(hashes)
 
     async def give_up(self, hashes: Sequence[bytes]) -> None:
-        """Deletes these, on the disk and in memory, whatever the rules keep; what is being fetched of them is not kept,
-        but by who asks for it later. Readers keep their descriptors.
-
-        Raises ResourceExhaustedError: the disk did not let all of them go.
-        """
-        if coming := self._unkept.getting() | self._fetcher.passing() | self._inserts.running():
-            coming = await asyncio.to_thread(_among, coming, hashes)
-            self._unkept.mark(coming)
-            await self._fetcher.keep_none(coming)
-            await self._inserts.still(coming)
-        if taken := self._handing_over.all_known():  # of millions it would hold the loop up for half a second
-            await self._handing_over.give_up(await asyncio.to_thread(_among, taken, hashes))
-        if stay := await asyncio.to_thread(self._given_up, hashes):
-            raise errors.ResourceExhaustedError(
-                f"node {self._node_id}: its disk does not let go of {many(stay, 'shard')}: is it read-only? Its log "
-                "says why"
-            )
-
-    def _given_up(self, hashes: Sequence[bytes]) -> int:
-        """How many the disk did not let go."""
-        _, stay = self._disk.give_up(hashes)
-        for hash in hashes:
-            self._hot.drop(hash)
-        return stay
+        """As `LettingGo.give_up`."""
+        await self._letting_go.give_up(hashes)
 
     async def settle(self) -> bool:
-        """As `evict`, of everything, and down to the limits; after the rules have changed."""
-        whole = await asyncio.to_thread(self._disk.settle)
-        await asyncio.to_thread(self._hot.keep_only, lambda hash: self._disk.wanted(hash, Why.STANDS))
-        return whole
+        """As `LettingGo.settle`."""
+        return await self._letting_go.settle()
 
     async def get_raw(self, hashes: Sequence[bytes]) -> dict[bytes, ReadyShard]:
         """Those that stand raw on this disk, in one turn of a thread; the caller closes them, and `get`s the rest."""
@@ -386,12 +350,6 @@ class ShardSource:
                 raise trouble
         elif not await asyncio.shield(handing) and not getting.is_given_up:
             raise errors.ResourceExhaustedError(f"shard {ref.hash.hex()}: no node has room for it")
-
-
-def _among(some: Set[bytes], hashes: Sequence[bytes]) -> set[bytes]:
-    """Those of `some` that are in `hashes`, of which there may be millions: for a thread, and the interpreter is not
-    held for all of them at once."""
-    return {hash for at in range(0, len(hashes), _AT_ONCE) for hash in some & frozenset(hashes[at : at + _AT_ONCE])}
 
 
 def _is_a_range(ref: ShardRef) -> bool:

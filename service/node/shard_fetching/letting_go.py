@@ -1,0 +1,88 @@
+"""What this node holds of shards is let go: what its rules keep no more, and what they keep, too."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence, Set
+
+from tfquiver import errors
+from tfquiver.amounts import many
+from tfquiver.service.node.checked_shards_in_memory.hot import HotSet
+from tfquiver.service.node.disk.disk_cache import DiskCache
+from tfquiver.service.node.disk.inserts import Inserts
+from tfquiver.service.node.disk_quota.rules import Why
+from tfquiver.service.node.object_store.fetcher import Fetcher
+from tfquiver.service.node.shard_fetching.given_up import GivenUp
+from tfquiver.service.node.shards_put_at_their_owners.handing_over import HandingOver
+
+_AT_ONCE = 1 << 14
+
+
+class LettingGo:
+    """On the loop of the source whose parts these are; what blocks runs in threads."""
+
+    def __init__(
+        self,
+        node_id: str,
+        disk: DiskCache,
+        hot: HotSet,
+        fetcher: Fetcher,
+        inserts: Inserts,
+        handing_over: HandingOver,
+        unkept: GivenUp,
+    ) -> None:
+        self._node_id, self._disk, self._hot, self._fetcher = node_id, disk, hot, fetcher
+        self._inserts, self._handing_over, self._unkept = inserts, handing_over, unkept
+
+    async def evict(self, hashes: Sequence[bytes]) -> bool:
+        """Gives up what the disk's rules do not keep, on the disk and in memory. Readers keep their descriptors.
+
+        False: the disk did not let go of all of it; ask again.
+        """
+        self._handing_over.forget(hashes)
+        return await asyncio.to_thread(self._evicted, hashes)
+
+    def _evicted(self, hashes: Sequence[bytes]) -> bool:
+        whole = self._disk.evict(hashes)
+        for hash in hashes:
+            if not self._disk.wanted(hash, Why.STANDS):
+                self._hot.drop(hash)
+        return whole
+
+    async def give_up(self, hashes: Sequence[bytes]) -> None:
+        """Deletes these, on the disk and in memory, whatever the rules keep; what is being fetched of them is not kept,
+        but by who asks for it later. Readers keep their descriptors.
+
+        Raises ResourceExhaustedError: the disk did not let all of them go.
+        """
+        if coming := self._unkept.getting() | self._fetcher.passing() | self._inserts.running():
+            coming = await asyncio.to_thread(_among, coming, hashes)
+            self._unkept.mark(coming)
+            await self._fetcher.keep_none(coming)
+            await self._inserts.still(coming)
+        if taken := self._handing_over.all_known():  # of millions it would hold the loop up for half a second
+            await self._handing_over.give_up(await asyncio.to_thread(_among, taken, hashes))
+        if stay := await asyncio.to_thread(self._given_up, hashes):
+            raise errors.ResourceExhaustedError(
+                f"node {self._node_id}: its disk does not let go of {many(stay, 'shard')}: is it read-only? Its log "
+                "says why"
+            )
+
+    def _given_up(self, hashes: Sequence[bytes]) -> int:
+        """How many the disk did not let go."""
+        _, stay = self._disk.give_up(hashes)
+        for hash in hashes:
+            self._hot.drop(hash)
+        return stay
+
+    async def settle(self) -> bool:
+        """As `evict`, of everything, and down to the limits; after the rules have changed."""
+        whole = await asyncio.to_thread(self._disk.settle)
+        await asyncio.to_thread(self._hot.keep_only, lambda hash: self._disk.wanted(hash, Why.STANDS))
+        return whole
+
+
+def _among(some: Set[bytes], hashes: Sequence[bytes]) -> set[bytes]:
+    """Those of `some` that are in `hashes`, of which there may be millions: for a thread, and the interpreter is not
+    held for all of them at once."""
+    return {hash for at in range(0, len(hashes), _AT_ONCE) for hash in some & frozenset(hashes[at : at + _AT_ONCE])}
