@@ -85,13 +85,13 @@ def _mounts() -> Counter[str]:
 
 def _descriptors(sockets: bool) -> set[tuple[int, str]]:
     found = set()
-    for entry in Path("/proc/self/fd").iterdir():
+    for name in os.listdir("/proc/self/fd"):  # noqa: PTH208
         try:
-            target = str(entry.readlink())
+            target = os.readlink(f"/proc/self/fd/{name}")  # noqa: PTH115
         except FileNotFoundError:
             continue
         if not target.startswith(_KERNEL_OBJECTS) and (sockets or not target.startswith("socket:")):
-            found.add((int(entry.name), target))
+            found.add((int(name), target))
     return {(number, target) for number, target in found if number not in _lasting_descriptors}
 
 
@@ -101,24 +101,31 @@ def _own_start() -> int:
 
 
 def _processes() -> set[tuple[int, str]]:
-    """Living processes that carry this run's mark, whoever their parent is now; zombies count when they are ours."""
+    """Living processes that carry this run's mark, whoever their parent is now; zombies count when they are ours.
+
+    Without `pathlib`, which was most of what this took: it is done twice for each test, of which most take less.
+    """
     mark = f"{MARK}={os.environ.get(MARK, '')}".encode()
     found = set()
-    there = {int(entry.name) for entry in Path("/proc").iterdir() if entry.name.isdigit()}
+    there = {int(name) for name in os.listdir("/proc") if name.isdigit()}  # noqa: PTH208
     _older_processes.intersection_update(there)
     for pid in there - _older_processes - {os.getpid()}:
-        entry = Path("/proc", str(pid))
         try:
-            fields = (entry / "stat").read_text().rpartition(") ")[2].split()
+            fields = _read(f"/proc/{pid}/stat").rpartition(b") ")[2].split()
             if int(fields[19]) < _own_start():
                 _older_processes.add(pid)
                 continue
-            zombie_of_ours = fields[0] == "Z" and int(fields[1]) == os.getpid()
-            if zombie_of_ours or mark in (entry / "environ").read_bytes().split(b"\0"):
-                command = (entry / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
+            zombie_of_ours = fields[0] == b"Z" and int(fields[1]) == os.getpid()
+            if zombie_of_ours or mark in _read(f"/proc/{pid}/environ").split(b"\0"):
+                command = _read(f"/proc/{pid}/cmdline").replace(b"\0", b" ").decode(errors="replace")
                 found.add((pid, command[:200].rstrip() or "(zombie)"))
         except OSError:
             continue
     return {
         (pid, command) for pid, command in found if pid not in _lasting_processes and "resource_tracker" not in command
     }
+
+
+def _read(path: str) -> bytes:
+    with open(path, "rb", buffering=0) as file:  # noqa: PTH123
+        return file.readall()
