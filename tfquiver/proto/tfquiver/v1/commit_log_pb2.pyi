@@ -711,7 +711,7 @@ class PlanDecided(_message.Message):
 
     JSON_FIELD_NUMBER: _builtins.int
     json: _builtins.str
-    """at_s, kind, name, was, becomes, measurement, rule, refused (planning/history.py)"""
+    """at_s, kind, name, was, becomes, measurement, rule, refused (planning/decision_history/decision.py)"""
     def __init__(
         self,
         *,
