@@ -34,7 +34,8 @@ import psutil
 from tests.bench.bars import Bar, finish, run_bench
 from tests.support.mounted import command, mounted
 from tests.support.privileges import cannot_mount_fuse
-from tfquiver.mounting import kernel_read_ahead, mount_points
+from tfquiver.mounting import mount_points
+from tfquiver.mounting.reading_ahead import kernel_read_ahead
 from tfquiver.testing.emulated_store import EmulatedStore
 
 FILES = 4

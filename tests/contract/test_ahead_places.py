@@ -9,7 +9,7 @@ import pytest
 trio = pytest.importorskip("trio")
 pytest.importorskip("trio.testing")
 
-from tfquiver.mounting.ahead_places import AheadPlaces  # noqa: E402
+from tfquiver.mounting.reading_ahead.ahead_places import AheadPlaces  # noqa: E402
 
 
 class Fetched:

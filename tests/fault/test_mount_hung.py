@@ -22,7 +22,7 @@ from tests.support.daemons import daemons
 from tests.support.disks import fusectl
 from tests.support.mounted import ENDS_S, forget_pages, mounted
 from tests.support.privileges import needs_fuse, needs_mounts
-from tfquiver.mounting import kernel_read_ahead
+from tfquiver.mounting.reading_ahead import kernel_read_ahead
 
 READERS, FILE_BYTES, READ_BYTES = 100, 300_000, 128 << 10
 PATIENCE_S = 6.0

@@ -12,7 +12,7 @@ from tests.support.cluster import wait_until
 from tests.support.disks import fusectl
 from tests.support.mounted import every, mounted, write_source
 from tests.support.privileges import needs_fuse, needs_mounts
-from tfquiver.mounting import kernel_read_ahead
+from tfquiver.mounting.reading_ahead import kernel_read_ahead
 
 pytestmark = [needs_fuse]
 BDI = "/sys/class/bdi/{}:{}/read_ahead_kb"

@@ -81,11 +81,12 @@ class OpenShards:
                 del self._coming[shard]
             coming.set()
 
-    def read_now(self, shard: int, offset: int, length_bytes: int) -> memoryview | None:
-        """Without waiting for anything; None: it must be waited for, by `read`. Gone with the next call of this."""
+    def read_now(self, shard: int, offset: int, length_bytes: int, room: memoryview | None = None) -> memoryview | None:
+        """Without waiting for anything; None: it must be waited for, by `read`. In `room`, or gone with the next call
+        of this."""
         opened = self.ready(shard)
         try:
-            return opened.read(offset, length_bytes, False, self._scratch) if opened is not None else None
+            return opened.read(offset, length_bytes, False, room or self._scratch) if opened is not None else None
         except (errors.DataLossError, OSError):  # `read` finds it, too
             return None
 

@@ -18,11 +18,12 @@ from tfquiver.file_tree.paths import CONTROL as CONTROL_NAME
 from tfquiver.file_tree.times import modified_ns
 from tfquiver.file_tree.tree import CONTROL, NEXT, NEXT0, ROOT, FileTree
 from tfquiver.mounting import next_names
-from tfquiver.mounting.ahead_places import AheadPlaces
 from tfquiver.mounting.node_line import NodeLine
 from tfquiver.mounting.open_shards import OpenShards
-from tfquiver.mounting.read_ahead import ReadAhead
 from tfquiver.mounting.read_plan import ReadPlan
+from tfquiver.mounting.reading_ahead.ahead_places import AheadPlaces
+from tfquiver.mounting.reading_ahead.parts_at_once import PartsAtOnce
+from tfquiver.mounting.reading_ahead.read_ahead import ReadAhead
 
 FOR_EVER_S = 3600.0 * 24 * 365  # names and sizes of a digest do not change
 _AHEAD_AT_ONCE = 16
@@ -67,6 +68,7 @@ class Operations(pyfuse3.Operations):  # type: ignore[misc, unused-ignore]  # no
         self._in_use = 0  # files and directories that are open, whoever has them open
         self._plan = ReadPlan(digest)
         self._read_last: dict[int, tuple[int, int, int, int]] = {}  # of files: a shard's range, the file's place, shard
+        self._parts = PartsAtOnce()
         self._ahead = ReadAhead(ahead_bytes, lambda: shards.ahead_bytes)
         self._ahead_places = AheadPlaces(_AHEAD_AT_ONCE, self._ahead.under_way_bytes)
         self._mounted_ns = time.time_ns()
@@ -125,6 +127,9 @@ class Operations(pyfuse3.Operations):  # type: ignore[misc, unused-ignore]  # no
     async def read(self, fh: pyfuse3.FileHandleT, off: int, size: int) -> bytes:
         if (lines := self._lines.get(fh)) is not None:
             return lines[off : off + size]
+        # pyfuse3 takes any buffer, and has sent it before another task is run.
+        if (found := self._parts.find(fh, off, size)) is not None:
+            return found  # type: ignore[return-value]
         try:
             return await self._read(fh, off, size)
         except _TROUBLE as error:
@@ -176,10 +181,17 @@ class Operations(pyfuse3.Operations):  # type: ignore[misc, unused-ignore]  # no
         # check their bytes.
         begin, end, position, shard = self._read_last.get(file_index, _NOWHERE)
         if begin <= offset and offset + length_bytes <= end:
-            self._fetch_ahead(position + offset, length_bytes)
+            at_once = self._parts.length(file_index, offset, length_bytes, end - offset)
+            self._fetch_ahead(position + offset, at_once)
+            if at_once > length_bytes:
+                room = self._parts.room(file_index)
+                if (part := self._shards.read_now(shard, offset - begin, at_once, room)) is not None:
+                    self._parts.keep(file_index, offset, part)
+                    return part[:length_bytes]  # type: ignore[return-value]
         else:
             length_bytes = max(min(length_bytes, self._plan.size_bytes(file_index) - offset), 0)
             position = self._plan.position(file_index, 0)
+            self._parts.length(file_index, offset, length_bytes, length_bytes)
             self._fetch_ahead(position + offset, length_bytes, 0 if offset else self._plan.size_bytes(file_index))
             pieces = list(self._plan.pieces(file_index, offset, length_bytes))
             if len(pieces) != 1:
@@ -189,7 +201,6 @@ class Operations(pyfuse3.Operations):  # type: ignore[misc, unused-ignore]  # no
             if len(self._read_last) >= _MOST_LAST:
                 self._read_last.clear()
             self._read_last[file_index] = begin, begin + self._digest.lengths.item(shard), position, shard
-        # pyfuse3 takes any buffer, and has sent it before another task is run.
         if (data := self._shards.read_now(shard, offset - begin, length_bytes)) is None:
             data = await self._waited_for(shard, offset - begin, length_bytes)
         return data  # type: ignore[return-value]

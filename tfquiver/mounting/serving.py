@@ -18,11 +18,12 @@ from tfquiver import errors
 from tfquiver.dataset_arguments.option_groups import Progress
 from tfquiver.digests.digest import Digest
 from tfquiver.file_tree.tree import FileTree
-from tfquiver.mounting import kernel_read_ahead, mount_points
+from tfquiver.mounting import mount_points
 from tfquiver.mounting.named import check_shown, digest_of, named
 from tfquiver.mounting.node_line import NodeLine
 from tfquiver.mounting.open_shards import OpenShards
 from tfquiver.mounting.operations import MOST_CALLS, Operations
+from tfquiver.mounting.reading_ahead import kernel_read_ahead
 from tfquiver.node_daemon import daemon, endpoints
 from tfquiver.proto.tfquiver.v1 import types_pb2
 from tfquiver.registering_by_clients import store_access
