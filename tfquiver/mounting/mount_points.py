@@ -18,7 +18,7 @@ from tfquiver.plain_text import plain, shortened
 TYPE = "fuse.tfquiver"
 DEVICE = Path("/dev/fuse")
 FUSE_CONF = Path("/etc/fuse.conf")
-_MOUNTS = Path("/proc/self/mountinfo")
+MOUNTS = Path("/proc/self/mountinfo")
 _STATUS = Path("/proc/self/status")
 _CAP_SYS_ADMIN = 1 << 21
 _ANSWERS_S = 2.0
@@ -38,10 +38,10 @@ class Mount:
 
 def mounts(mountinfo: str | None = None) -> list[Mount]:
     """Of this process's view of the machine, in the order in which they were made."""
-    if mountinfo is None and not _MOUNTS.exists():  # no Linux
+    if mountinfo is None and not MOUNTS.exists():  # no Linux
         return []
     # Blanks, tabs, newlines and backslashes are written otherwise; whatever else ends lines stands there as it is.
-    text = os.fsdecode(_MOUNTS.read_bytes()) if mountinfo is None else mountinfo
+    text = os.fsdecode(MOUNTS.read_bytes()) if mountinfo is None else mountinfo
     found = []
     for line in text.split("\n"):
         before, _, after = line.partition(" - ")

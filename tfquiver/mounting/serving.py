@@ -18,7 +18,7 @@ from tfquiver import errors
 from tfquiver.dataset_arguments.option_groups import Progress
 from tfquiver.digests.digest import Digest
 from tfquiver.file_tree.tree import FileTree
-from tfquiver.mounting import mount_points
+from tfquiver.mounting import mount_points, taken_away
 from tfquiver.mounting.named import check_shown, digest_of, named
 from tfquiver.mounting.node_line import NodeLine
 from tfquiver.mounting.open_shards import OpenShards
@@ -33,8 +33,6 @@ from tfquiver.registering_by_clients.registration import Registrar
 _MOST_OPEN = 16384
 _OTHER_DESCRIPTORS = 256
 _REGISTER_S = 30.0
-_LOOKS_EVERY_S = 0.5
-_LOOKS_AGAIN_S = 5.0  # at all processes
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,7 +149,8 @@ async def _serve(
                 nursery.start_soon(kernel_read_ahead.widen, point, covered)
                 nursery.start_soon(line.run)
                 nursery.start_soon(shards.run)
-                nursery.start_soon(_stop_when_taken_away, mount, operations)
+                if mount is not None:
+                    nursery.start_soon(taken_away.waited_for, mount, lambda: operations.is_in_use, pyfuse3.terminate)
                 await nursery.start(_stop_when_told)  # whoever is told that it is mounted may end it at once
                 mounted(dataset, tree)
                 await pyfuse3.main(max_tasks=MOST_CALLS)
@@ -160,25 +159,6 @@ async def _serve(
             nursery.cancel_scope.cancel()
     finally:
         shards.close()
-
-
-async def _stop_when_taken_away(mount: mount_points.Mount | None, operations: Operations) -> None:
-    """The kernel tells when nobody sees the mount any more. But whatever was started since it was made, and has mounts
-    of its own, sees it for as long as it runs: a container, `ip netns exec`. Where nothing sees it, somebody's working
-    directory is there (`--lazy`), with nothing open now: the kernel tells when he leaves."""
-    wait_s = _LOOKS_EVERY_S
-    while mount is not None:
-        await trio.sleep(wait_s)
-        try:
-            is_there = mount.device in {one.device for one in mount_points.mounts()}
-            if is_there or operations.is_in_use:
-                continue
-            if mount_points.is_seen_elsewhere(mount):
-                pyfuse3.terminate()
-                return
-            wait_s = _LOOKS_AGAIN_S
-        except (OSError, MemoryError):  # there may be no descriptors for a moment: who reads there reads on
-            continue
 
 
 def _is_at(point: Path, mount: mount_points.Mount | None) -> bool:
