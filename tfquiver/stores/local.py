@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 
 from tfquiver import errors
-from tfquiver.stores import versions
+from tfquiver.stores import trees, versions
 from tfquiver.stores.hanging_file_systems.mounts import Mounts
 from tfquiver.stores.hanging_file_systems.patience import Patience
 from tfquiver.stores.object_store import ObjectInfo, give_parts
@@ -113,7 +113,7 @@ class LocalStore:
             # `***`: the whole tree. To a shell `**` is without what begins with a dot; to a bucket both are the whole.
             if hidden := path.endswith("/***"):
                 path = path[:-1]
-            names = glob.glob(path, recursive=True, include_hidden=hidden)  # noqa: PTH207 - pathlib has no absolute patterns
+            names = trees.matching(path, hidden)
             names = sorted({whole_path(name) for name in names} if "/../" in path else names)
         except OSError as error:  # longer than a path can be, for one
             raise errors.from_os_error(error, pattern) from error

@@ -1,0 +1,70 @@
+"""What a pattern matches on this machine: as `glob` has it, but for links in a circle, which have no end."""
+
+from __future__ import annotations
+
+import glob
+import os
+import tempfile
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tfquiver import stores
+from tfquiver.stores import trees
+
+_NAMES = st.sampled_from(["a", "b", ".h", "[x]", "c d"])
+_PATHS = st.lists(st.lists(_NAMES, min_size=1, max_size=4), max_size=12)
+_PATTERNS = st.lists(st.sampled_from(["**", "*", "a", "[ab]", ".*", "**", "[[]x]"]), min_size=1, max_size=4)
+
+
+@given(_PATHS, st.lists(st.tuples(_NAMES, _NAMES), max_size=2), _PATTERNS, st.booleans())
+def test_it_is_what_glob_finds(
+    paths: list[list[str]], links: list[tuple[str, str]], pattern: list[str], hidden: bool
+) -> None:
+    with tempfile.TemporaryDirectory() as folder, tempfile.TemporaryDirectory() as elsewhere:
+        for at, parts in enumerate(paths):
+            path = Path(elsewhere if at % 3 == 2 else folder, *parts)
+            if not any(above.is_file() for above in path.parents) and not path.exists():
+                path.parent.mkdir(parents=True, exist_ok=True)
+                path.touch()
+        for name, to in links:  # to what is outside, files and directories
+            if not (link := Path(folder, name)).exists() and Path(elsewhere, to).exists():
+                link.symlink_to(Path(elsewhere, to))
+        where = os.path.join(glob.escape(folder), *pattern)  # noqa: PTH118
+        expected = glob.glob(where, recursive=True, include_hidden=hidden)  # noqa: PTH207
+        assert {name for name in trees.matching(where, hidden) if Path(name).is_file()} == {
+            name for name in expected if Path(name).is_file()
+        }
+
+
+@pytest.mark.parametrize("pattern", ["**", "***", "**/*.bin", "*/**/1.bin", "**/c/**"])
+def test_links_in_a_circle_are_gone_through_once(tmp_path: Path, pattern: str) -> None:
+    """Of two in one directory `glob` makes 2^40 names."""
+    inner = tmp_path / "data" / "b" / "c"
+    inner.mkdir(parents=True)
+    (inner / "1.bin").write_bytes(b"1")
+    for name, to in (("up", ".."), ("itself", "."), ("over", "../.."), ("root", str(tmp_path / "data"))):
+        (inner / name).symlink_to(to)
+    found = [one.uri for one in stores.for_uri("/").list(f"{tmp_path}/data/{pattern}")]
+    assert found == [f"file://{inner}/1.bin"]
+
+
+def test_links_that_lead_to_one_another_end(tmp_path: Path) -> None:
+    for name, other in (("a", "b"), ("b", "a")):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / f"of-{name}").touch()
+        (tmp_path / name / "other").symlink_to(tmp_path / other)
+    found = [one.uri.removeprefix(f"file://{tmp_path}/") for one in stores.for_uri("/").list(f"{tmp_path}/**")]
+    assert found == ["a/of-a", "a/other/of-b", "b/of-b", "b/other/of-a"]
+
+
+def test_a_link_to_what_is_elsewhere_is_followed(tmp_path: Path) -> None:
+    (tmp_path / "there" / "deep").mkdir(parents=True)
+    (tmp_path / "there" / "deep" / "file").touch()
+    (tmp_path / "here").mkdir()
+    for name in ("one", "two"):
+        (tmp_path / "here" / name).symlink_to(tmp_path / "there")
+    found = [one.uri for one in stores.for_uri("/").list(f"{tmp_path}/here/**")]
+    assert found == [f"file://{tmp_path}/here/{name}/deep/file" for name in ("one", "two")]
