@@ -38,10 +38,11 @@ Register = Callable[[Registrar, Progress | None, str], types_pb2.Dataset]
 @dataclass(frozen=True, slots=True)
 class Named:
     """`register` makes the data set known (client_id as for Registrar.files); `accesses` as in listed.py, of files;
-    None: what its digest says."""
+    None: what its digest says. `terms`: by which it is found by its files; None: it is not."""
 
     register: Register
     accesses: list[Access] | None
+    terms: ListingTerms | None = None
 
 
 def named(sources: Sequence[str], name: str, format: str) -> Named:
@@ -71,7 +72,7 @@ def named(sources: Sequence[str], name: str, format: str) -> Named:
     def register(registrar: Registrar, progress: Progress | None, client_id: str) -> types_pb2.Dataset:
         return registrar.files(files, terms, name or _name_of(sources[0]), progress, client_id)
 
-    return Named(register, accesses)
+    return Named(register, accesses, terms)
 
 
 def _seen(files: Sequence[FileEntry]) -> Sequence[FileEntry]:

@@ -9,7 +9,7 @@ import contextlib
 import math
 import os
 import socket
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 
 import trio
@@ -44,9 +44,13 @@ class NodeLine:
     digest: of all that is asked for.
     patience_s: how long a shard is asked for, over restarts of the node and failures that pass; a second, where nothing
       has come for so long already.
+    known_again: asked where the node does not find something: whether to ask the node once more.
     """
 
-    def __init__(self, digest: Digest, label: str, patience_s: float) -> None:
+    def __init__(
+        self, digest: Digest, label: str, patience_s: float, known_again: Callable[[], Awaitable[bool]] | None = None
+    ) -> None:
+        self._known_again = known_again
         self._digest, self._label, self._patience_s = digest, label, patience_s
         self._path = ""
         self._token: trio.lowlevel.TrioToken | None = None
@@ -107,6 +111,10 @@ class NodeLine:
                 try:
                     return await self._ask(frame_of)
                 except _PASSES as error:
+                    trouble = error
+                except errors.NotFoundError as error:
+                    if self._known_again is None or not await self._known_again():
+                        raise
                     trouble = error
                 await trio.sleep(pause_s)
             if trio.current_time() >= give_up_at:

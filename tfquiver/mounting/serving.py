@@ -19,6 +19,7 @@ from tfquiver.dataset_arguments.option_groups import Progress
 from tfquiver.digests.digest import Digest
 from tfquiver.file_tree.tree import FileTree
 from tfquiver.mounting import mount_points, taken_away
+from tfquiver.mounting.known_again import KnownAgain
 from tfquiver.mounting.named import check_shown, digest_of, named
 from tfquiver.mounting.node_line import NodeLine
 from tfquiver.mounting.open_shards import OpenShards
@@ -100,11 +101,17 @@ def serve(options: MountOptions, progress: Progress, mounted: Callable[[types_pb
             reaching.reads(dataset.digest_id)
         progress(dataset.size_bytes, dataset.size_bytes)  # who is told may be gone: then nothing is mounted any more
         try:
-            trio.run(_serve, options, point, dataset, digest, tree, located, mounted)
+            known_again = KnownAgain(digest, asked.terms, functools.partial(_coordinator, options), options.token)
+            trio.run(_serve, options, point, dataset, digest, tree, located, mounted, known_again)
         except BaseExceptionGroup as group:  # of the nursery, also of one
             if len(group.exceptions) == 1 and isinstance(error := group.exceptions[0], errors.TfquiverError):
                 raise error from error.__cause__
             raise
+
+
+def _coordinator(options: MountOptions) -> str:
+    """Where it is now. Raises NotFoundError."""
+    return options.service or endpoints.running_node(options.cache_dir).coordinator
 
 
 def _mount(operations: Operations, options: MountOptions, point: Path, name: str) -> None:
@@ -129,12 +136,13 @@ async def _serve(
     tree: FileTree,
     located: _Located,
     mounted: Callable[[types_pb2.Dataset, FileTree], None],
+    known_again: KnownAgain | None = None,
 ) -> None:
     try:
         covered = kernel_read_ahead.device(point)
     except OSError as error:  # files may have been scanned for hours since it was looked at
         raise errors.from_os_error(error, f"mount point {point}") from error
-    line = NodeLine(digest, f"mount {point}", options.patience_s)
+    line = NodeLine(digest, f"mount {point}", options.patience_s, known_again)
     line.found(located.path)
     located.tell = line.found
     descriptors = (resource.getrlimit(resource.RLIMIT_NOFILE)[0] - _OTHER_DESCRIPTORS) // 2

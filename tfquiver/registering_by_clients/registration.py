@@ -21,6 +21,7 @@ from tfquiver.proto.tfquiver.v1 import coordinator_pb2, coordinator_pb2_grpc, ty
 from tfquiver.server_reachability.patient_calls import until_answered
 
 if TYPE_CHECKING:
+    from tfquiver.digests.digest import Digest
     from tfquiver.draws_and_weights.record_weights import RecordWeights
 
 T = TypeVar("T")
@@ -101,9 +102,14 @@ class Registrar:
         key = terms.key_of(digest) if terms else b""
         request = coordinator_pb2.FindDatasetRequest
         found = self.find(request(listing_key=key) if key else request(digest_id=digest.digest_id))
-        if found is not None:
-            return found
-        data = path.read_bytes()
+        return found or self.register(digest, path.read_bytes(), str(path), terms)
+
+    def register(self, digest: Digest, data: bytes, what: str, terms: ListingTerms | None = None) -> types_pb2.Dataset:
+        """The data set of a digest, whose bytes `data` are, which the coordinator does not know. `terms`: as `digest`.
+
+        `what`: is registered, for errors. Raises UnavailableError, PermissionError_.
+        """
+        key = terms.key_of(digest) if terms else b""
 
         def parts() -> Iterator[coordinator_pb2.RegisterDatasetRequest]:
             for at in range(0, len(data), _PART_BYTES):
@@ -119,7 +125,7 @@ class Registrar:
             lambda: self._coordinator.RegisterDataset.future(
                 parts(), metadata=self._metadata, timeout=self._deadline_s
             ),
-            f"registering {path} with the coordinator at {self._address}",
+            f"registering {what} with the coordinator at {self._address}",
         )
 
     def find(self, request: coordinator_pb2.FindDatasetRequest) -> types_pb2.Dataset | None:
