@@ -59,11 +59,11 @@ def test_reads_fail_and_the_mount_goes_on(monkeypatch: pytest.MonkeyPatch) -> No
                 next_list = await made.lookup(ROOT, b".tfquiver", None)
                 listed = await made.lookup(next_list.st_ino, b"next", None)
                 with pytest.raises(pyfuse3.FUSEError):
-                    await made.open(listed.st_ino, os.O_RDONLY, None)
+                    await made.open(listed.st_ino, os.O_RDONLY, pyfuse3.RequestContext())
                 await trio.testing.wait_all_tasks_blocked()  # what is fetched ahead fails, too
             monkeypatch.setattr(trio.to_thread, "run_sync", here)
             assert bytes(await made.read(0, 0, LENGTH)) == bytes(LENGTH)
-            await made.release((await made.open(listed.st_ino, os.O_RDONLY, None)).fh)
+            await made.release((await made.open(listed.st_ino, os.O_RDONLY, pyfuse3.RequestContext())).fh)
             nursery.cancel_scope.cancel()
         shards.close()
 

@@ -18,6 +18,7 @@ from tfquiver.file_tree.paths import CONTROL as CONTROL_NAME
 from tfquiver.file_tree.times import modified_ns
 from tfquiver.file_tree.tree import CONTROL, NEXT, NEXT0, ROOT, FileTree
 from tfquiver.mounting import next_names
+from tfquiver.mounting.killed_readers import KilledReaders
 from tfquiver.mounting.node_line import NodeLine
 from tfquiver.mounting.open_shards import OpenShards
 from tfquiver.mounting.read_plan import ReadPlan
@@ -36,7 +37,8 @@ _OWN = {(ROOT, CONTROL_NAME.encode()): CONTROL, **{(CONTROL, name): inode for in
 _MOST_LISTS = 16  # open at the same time; of a million files each has tens of megabytes
 # That wait, of those that the mount's process has under way at a time: names and sizes are told all the same.
 MOST_CALLS, _MOST_WAITING = 10_000, 9_000
-_LISTS_FROM = 1 << 48  # handles; those of files are their numbers
+# Handles of lists, and of files that are read past the kernel's pages; those of other files are their numbers.
+_OWN_FROM = 1 << 48
 _MOST_LAST = 4096
 _NOWHERE = (0, -1, 0, 0)
 # Of one read. Whatever else a call raises ends the mount for all; there may be neither memory nor threads for a moment.
@@ -64,6 +66,11 @@ class Operations(pyfuse3.Operations):  # type: ignore[misc, unused-ignore]  # no
         super().__init__()
         self._digest, self._tree, self._line, self._shards, self._nursery = digest, tree, line, shards, nursery
         self._lines: dict[int, bytes] = {}  # of lists that are open
+        self._direct: dict[
+            int, tuple[pyfuse3.FileHandleT, int]
+        ] = {}  # of files that are open past the kernel's pages: file, by whom
+        self._killed = KilledReaders()
+        nursery.start_soon(self._killed.run)
         self._opened = 0
         self._in_use = 0  # files and directories that are open, whoever has them open
         self._plan = ReadPlan(digest)
@@ -115,42 +122,59 @@ class Operations(pyfuse3.Operations):  # type: ignore[misc, unused-ignore]  # no
         if flags & (os.O_WRONLY | os.O_RDWR):
             raise pyfuse3.FUSEError(errno.EROFS)
         if inode in _LISTS:
-            opened = await self._open_next(*_LISTS[inode])
-            self._in_use += 1
-            return opened
+            with self._killed.ends_with(ctx.pid):
+                opened = await self._open_next(*_LISTS[inode])
+                self._in_use += 1
+                return opened
+            raise pyfuse3.FUSEError(errno.EINTR)
         file_index = self._tree.file_index(inode)
         if file_index is None:
             raise pyfuse3.FUSEError(errno.EISDIR)
         self._in_use += 1
-        return pyfuse3.FileInfo(fh=pyfuse3.FileHandleT(file_index), keep_cache=True)
+        handle = pyfuse3.FileHandleT(file_index)
+        if flags & os.O_DIRECT:
+            handle = self._new_handle()
+            self._direct[handle] = file_index, ctx.pid
+        return pyfuse3.FileInfo(fh=handle, keep_cache=True)
 
     async def read(self, fh: pyfuse3.FileHandleT, off: int, size: int) -> bytes:
-        if (lines := self._lines.get(fh)) is not None:
-            return lines[off : off + size]
+        file_index, reader = fh, 0
+        if fh >= _OWN_FROM:
+            if (lines := self._lines.get(fh)) is not None:
+                return lines[off : off + size]
+            file_index, reader = self._direct[fh]
         # pyfuse3 takes any buffer, and has sent it before another task is run.
-        if (found := self._parts.find(fh, off, size)) is not None:
+        if (found := self._parts.find(file_index, off, size)) is not None:
             return found  # type: ignore[return-value]
         try:
-            return await self._read(fh, off, size)
+            if not reader:
+                return await self._read(file_index, off, size)
+            with self._killed.ends_with(reader):
+                return await self._read(file_index, off, size)
         except _TROUBLE as error:
-            self._say(self._digest.files[fh].uri, error)
-        raise pyfuse3.FUSEError(errno.EIO)
+            self._say(self._digest.files[file_index].uri, error)
+            raise pyfuse3.FUSEError(errno.EIO) from error
+        raise pyfuse3.FUSEError(errno.EINTR)
 
     async def release(self, fh: pyfuse3.FileHandleT) -> None:
         self._in_use -= 1
         self._lines.pop(fh, None)
+        self._direct.pop(fh, None)
 
     @property
     def is_in_use(self) -> bool:
         """Something is open."""
         return self._in_use > 0
 
+    def _new_handle(self) -> pyfuse3.FileHandleT:
+        self._opened += 1
+        return pyfuse3.FileHandleT(_OWN_FROM + self._opened)
+
     async def _open_next(self, name: bytes, end: str) -> pyfuse3.FileInfo:
         """What is cached now is asked once for each opening; its reader sees one list."""
         if len(self._lines) >= _MOST_LISTS:
             raise pyfuse3.FUSEError(errno.EMFILE)
-        self._opened += 1
-        handle = pyfuse3.FileHandleT(_LISTS_FROM + self._opened)
+        handle = self._new_handle()
         self._lines[handle] = b""
         try:
             bitmap = await self._line.resident()
