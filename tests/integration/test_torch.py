@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import pickle
 import signal
 import subprocess
 import sys
@@ -25,6 +26,8 @@ from tfquiver.node_daemon import endpoints
 torch = pytest.importorskip("torch", reason="PyTorch is not installed: pip install '.[torch]'")
 pytest.importorskip("torchdata", reason="torchdata is not installed: pip install '.[torch]'")
 quiver = pytest.importorskip("tfquiver.torch")
+epochs = pytest.importorskip("tfquiver.torch.epochs")
+participants = pytest.importorskip("tfquiver.torch.participants")
 
 FILES, RECORDS, RECORD_BYTES = 3, 1000, 300
 TOTAL = FILES * RECORDS
@@ -87,7 +90,19 @@ def test_four_workers_of_two_ranks_read_each_record_once_an_epoch(paths: list[Pa
     assert orders[0] != orders[1]
 
 
-@pytest.mark.parametrize("options", [{"context": "spawn"}, {"persistent": True}], ids=["spawned", "persistent"])
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"context": "spawn"},
+        {"persistent": True},
+        {"seed": 0},  # before each epoch: DataLoader draws the same for all of them
+        {"seed": 0, "context": "spawn"},
+        {"seed": 0, "context": "forkserver"},
+        {"seed": 0, "persistent": True},
+        {"copied": True},  # each epoch of a copy that nobody has read of
+    ],
+    ids=lambda options: "-".join(map(str, options.values())),
+)
 def test_other_workers(paths: list[Path], cache_dir: Path, options: dict[str, Any]) -> None:
     (said,) = Job(paths, cache_dir, 1, 2, [{**options, "epochs": 2}]).said()
     assert [count(said, epoch) for epoch in range(2)] == [EVERYTHING] * 2
@@ -196,6 +211,44 @@ def test_a_tensorflow_job_and_a_pytorch_job_share_bytes_and_an_epoch(paths: list
 def test_what_cannot_be_right_is_named(paths: list[Path], cache_dir: Path, given: dict[str, Any], match: str) -> None:
     with pytest.raises(errors.InvalidArgumentError, match=match):
         quiver.QuiverDataset(str(paths[0]), cache_dir=cache_dir, **given)
+
+
+class TestIterations:
+    """Which workers are in one iteration. `worker`: of a loader, begun as that process of its parent."""
+
+    def worker(self, number: int, began: int, loader: int = 7) -> Any:
+        return participants.Worker(number, 3, loader, began - number)
+
+    def test_workers_find_one_another_whoever_is_begun_in_between(self) -> None:
+        iterations = epochs.Iterations()
+        begun = [iterations.begin(self.worker(number, began), 0) for number, began in ((0, 11), (2, 15), (1, 13))]
+        assert begun == [(0, 0)] * 3
+
+    def test_the_next_iteration_of_the_same_seed_is_another_one(self) -> None:
+        iterations = epochs.Iterations()
+        for epoch in range(20):
+            for number in (2, 0, 1):
+                assert iterations.begin(self.worker(number, 10 + 3 * epoch + number), 0) == (epoch, epoch)
+
+    def test_two_loaders_at_the_same_time_are_two_iterations(self) -> None:
+        iterations = epochs.Iterations()
+        begun = [
+            iterations.begin(self.worker(number, 10 + 2 * number + which, 7 + which), 0)
+            for number in range(3)
+            for which in range(2)
+        ]
+        assert begun == [(0, 0), (1, 1)] * 3
+
+    def test_a_copy_counts_by_itself_and_under_a_name_of_its_own(self) -> None:
+        iterations = epochs.Iterations()
+        copies = [pickle.loads(pickle.dumps(iterations)) for _ in range(2)]
+        assert len({one.copy for one in (iterations, *copies)}) == 3
+        assert [one.begin(self.worker(0, 11), 0) for one in copies] == [(0, 0)] * 2
+
+    def test_persistent_workers_begin_the_next_one_together(self) -> None:
+        iterations = epochs.Iterations()
+        begun = [iterations.begin(self.worker(number, 10 + number), again) for again in range(2) for number in range(3)]
+        assert begun == [(0, 0)] * 3 + [(1, 1)] * 3
 
 
 def test_importing_it_imports_no_tensorflow() -> None:

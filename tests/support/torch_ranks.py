@@ -7,11 +7,13 @@ is there.
 
 from __future__ import annotations
 
+import copy
 import json
 import os
 import sys
 from collections.abc import Iterable, Iterator
 from pathlib import Path
+from typing import Any
 
 import torch
 import torch.distributed
@@ -48,16 +50,24 @@ def main() -> None:
         first_use=tfquiver.FirstUse(cut=tfquiver.CutPolicy(5_000, 10_000, 20_000)),
     )  # fmt: skip
     context = options.get("context", "fork") if workers else None
-    loader = StatefulDataLoader(
-        data, batch_size=None, num_workers=workers, multiprocessing_context=context,
-        persistent_workers=bool(options.get("persistent")),
-    )  # fmt: skip
+
+    def loader_of(data: QuiverDataset) -> Any:
+        return StatefulDataLoader(
+            data, batch_size=None, num_workers=workers, multiprocessing_context=context,
+            persistent_workers=bool(options.get("persistent")),
+        )  # fmt: skip
+
+    loader = loader_of(data)
     state = Path(options["state"]) if "state" in options else None
     if state and state.exists():
         loader.load_state_dict(torch.load(state, weights_only=False))
     for epoch in range(options.get("epochs", 1)):
         if options.get("set_epoch"):
             data.set_epoch(epoch)
+        if options.get("copied"):
+            loader = loader_of(copy.deepcopy(data))
+        if "seed" in options:
+            torch.manual_seed(options["seed"])
         for batch, numbers in enumerate(in_step(loader)):
             print(json.dumps({"epoch": epoch, "numbers": numbers, "pid": os.getpid()}), flush=True)
             if batch + 1 == options.get("stop_after"):

@@ -7,49 +7,59 @@ this is; with `persistent_workers` the copies live on. So the count is in memory
 from __future__ import annotations
 
 import multiprocessing
+import uuid
 from multiprocessing import context
 from typing import Any
 
-_NOBODY = -1
+from tfquiver.torch.participants import Worker
+
+_KNOWN = 8  # of the last iterations: their workers may come in between one another
+_NEXT_EPOCH, _BEGUN, _FIRST = 0, 1, 2  # places in the memory; then, of each known iteration:
+_WHO, _WORKER_0, _NUMBER, _EPOCH, _PLACES = 0, 1, 2, 3, 4
 
 
 class Iterations:
-    """Thread-safe, and safe in forked and spawned workers. A pickled copy that is no worker's counts by itself."""
+    """Thread-safe, and safe in forked and spawned workers. A copy that is no worker's (`copy.deepcopy`, a pickle in
+    another process) counts by itself, and is named by `copy`: its iterations are none of the original's."""
 
     def __init__(self) -> None:
-        self._shared = self._new([0, _NOBODY, 0, 0])
+        self.copy = ""
+        self._shared = self._new([0] * (_FIRST + _KNOWN * _PLACES))
 
     @staticmethod
     def _new(numbers: list[int]) -> Any:
-        """Iterations begun, who began the last, epoch of the next, iterations of those that `set_epoch` begins with."""
         return multiprocessing.get_context("spawn").Array("q", numbers)
 
-    def begin(self, loader: int | None, again: int) -> tuple[int, int]:
+    def begin(self, worker: Worker, again: int) -> tuple[int, int]:
         """(number of the iteration, number of its epoch) for a worker that begins it.
 
         Args:
-          loader: of participants.Worker; None: nobody else takes part.
           again: how many iterations this copy of the data set has begun before (persistent workers).
         """
-        who = _NOBODY if loader is None else hash((loader, again)) & (1 << 62) - 1
         with self._shared.get_lock():
-            if who == _NOBODY or who != self._shared[1]:
-                self._shared[0] += 1
-                self._shared[1] = who
-                self._shared[3] = self._shared[2]
-                self._shared[2] += 1
-            return self._shared[0] - 1, self._shared[3]
+            shared = self._shared.get_obj()
+            who = 0 if worker.loader is None else hash((worker.loader, again)) & (1 << 62) - 1 | 1
+            known = range(_FIRST, len(shared), _PLACES)
+            for at in known if who else ():
+                if shared[at + _WHO] == who and abs(shared[at + _WORKER_0] - worker.first) < worker.workers:
+                    return shared[at + _NUMBER], shared[at + _EPOCH]
+            number, epoch = shared[_BEGUN], shared[_NEXT_EPOCH]
+            shared[_BEGUN], shared[_NEXT_EPOCH] = number + 1, epoch + 1
+            at = known[number % _KNOWN]
+            shared[at : at + _PLACES] = [who, worker.first, number, epoch]
+            return number, epoch
 
     def set_epoch(self, epoch: int) -> None:
         """The next iteration reads this epoch, and those after it the next ones."""
         with self._shared.get_lock():
-            self._shared[2] = epoch
+            self._shared.get_obj()[_NEXT_EPOCH] = epoch
 
     def __getstate__(self) -> dict[str, Any]:
         if context.get_spawning_popen() is not None:
-            return {"_shared": self._shared}
+            return {"copy": self.copy, "_shared": self._shared}
         with self._shared.get_lock():
-            return {"numbers": list(self._shared)}
+            return {"numbers": list(self._shared.get_obj())}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
+        self.copy = state["copy"] if "_shared" in state else uuid.uuid4().hex
         self._shared = state["_shared"] if "_shared" in state else self._new(state["numbers"])

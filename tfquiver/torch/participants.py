@@ -7,6 +7,7 @@ of one run have to mean the same sessions and those of no other run: what they s
 from __future__ import annotations
 
 import hashlib
+import multiprocessing
 import os
 import uuid
 from collections.abc import Mapping
@@ -29,12 +30,19 @@ class Ranks:
 
 @dataclass(frozen=True, slots=True)
 class Worker:
-    """One worker of a DataLoader, or the trainer itself (0 of 1). `loader`: the same for all workers of one iteration
-    of a DataLoader that are alive together, another one for the next; None in the trainer."""
+    """One worker of a DataLoader, or the trainer itself (0 of 1).
+
+    Attributes:
+      loader: the same for all workers of one iteration of a DataLoader; None in the trainer. The next iteration has the
+        same where the user seeds PyTorch alike before each.
+      first: as which of its parent's processes worker 0 was begun, as this worker reckons. Of one iteration these are
+        less than `workers` apart, also where a thread begins other processes meanwhile; of two iterations they are not.
+    """
 
     number: int
     workers: int
     loader: int | None
+    first: int = 0
 
 
 def ranks(rank: int | None, world: int | None, environment: Mapping[str, str] = os.environ) -> Ranks:
@@ -82,4 +90,7 @@ def worker() -> Worker:
     info = torch.utils.data.get_worker_info()
     if info is None:
         return Worker(0, 1, None)
-    return Worker(info.id, info.num_workers, info.seed - info.id)  # DataLoader draws a seed for each iteration
+    began = multiprocessing.current_process()._identity  # counted by the parent, whatever starts processes
+    # DataLoader draws a seed for each iteration. The parent: ranks that seed alike may have a copy of one data set.
+    loader = hash((info.seed - info.id, os.getppid()))
+    return Worker(info.id, info.num_workers, loader, (began[-1] if began else 0) - info.id)

@@ -101,13 +101,14 @@ class QuiverDataset(torch.utils.data.IterableDataset[Any]):
         worker = participants.worker()
         if self._files and worker.workers > 1:
             raise errors.InvalidArgumentError('order="files" is the order of one reader: num_workers=1, or 0')
-        number, epoch = self._iterations.begin(worker.loader, self._begun)
+        number, epoch = self._iterations.begin(worker, self._begun)
         self._begun += 1
+        copy = self._iterations.copy if self._ranks.world == 1 else ""  # ranks may have been given one copy each
         return Iteration(
             self._records,
             self._ranks.rank * worker.workers + worker.number,
             self._ranks.world * worker.workers,
-            f"{self._ranks.run}-{number}",
+            f"{self._ranks.run}{copy}-{number}",
             epoch,
             lambda gone_on: self._iterations.set_epoch(gone_on + 1),
             self._elements,
