@@ -15,6 +15,7 @@ import tarfile
 import tempfile
 import threading
 import time
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -131,6 +132,30 @@ def test_columns_become_features(tmp_path: Path) -> None:
         assert first["text"] == [b"a"] and first["n"].tolist() == [1] and first["x"].tolist() == [0.5, 2.0]
         assert first["image/bytes"] == [b"\0"] and "image/path" not in first
         assert sorted(second) == ["n", "text"]
+
+
+@pytest.mark.parametrize(
+    ("columns", "match"),
+    [
+        (
+            lambda arrow: arrow.Table.from_arrays([arrow.array([1]), arrow.array([2])], names=["a", "a"]),
+            "2 columns 'a'",
+        ),
+        (lambda arrow: arrow.table({"a": [{"b": 1}], "a/b": [2]}), "column 'a/b' and a struct"),
+        (lambda arrow: arrow.table({"a": arrow.array([2**63], arrow.uint64())}), f"column 'a' has {2**63}"),
+        (
+            lambda arrow: arrow.table({"a": arrow.array([[2**64 - 1]], arrow.list_(arrow.uint64()))}),
+            "column 'a' has 18",
+        ),
+    ],
+)
+def test_no_column_takes_anothers_place_and_no_number_is_another(
+    tmp_path: Path, columns: Callable[[Any], Any], match: str
+) -> None:
+    arrow = pytest.importorskip("pyarrow", reason="pyarrow is not installed")
+    pytest.importorskip("pyarrow.parquet").write_table(columns(arrow), tmp_path / "a.parquet")
+    with pytest.raises(errors.InvalidArgumentError, match=rf"a\.parquet: .*{match}"):
+        packed(tmp_path / "a.parquet", tmp_path / "out")
 
 
 def _pack_slowly(source: Path, out: Path | str, pause_s: float = 0.02) -> None:
@@ -290,6 +315,34 @@ def test_a_damaged_header_in_a_tar_is_not_its_end(tmp_path: Path, number: int) -
 def test_no_file_of_a_tar_takes_anothers_place(tmp_path: Path, names: tuple[str, ...]) -> None:
     with pytest.raises(errors.InvalidArgumentError, match=r"a\.tar: 'a"):
         packed(tar_of(tmp_path / "a.tar", *names), tmp_path / "out")
+
+
+@pytest.mark.parametrize("kind", [tarfile.LNKTYPE, tarfile.SYMTYPE])
+def test_a_link_in_a_tar_is_not_left_out(tmp_path: Path, kind: bytes) -> None:
+    path = tar_of(tmp_path / "a.tar", "1.txt", "2.cls")
+    with tarfile.open(path, "a") as tar:
+        link = tarfile.TarInfo("2.txt")
+        link.type, link.linkname = kind, "1.txt"
+        tar.addfile(link)
+    with pytest.raises(errors.InvalidArgumentError, match=r"a\.tar: '2\.txt' is a link to '1\.txt'"):
+        packed(path, tmp_path / "out")
+
+
+def test_links_to_folders_and_files_are_followed_and_never_left_out(tmp_path: Path) -> None:
+    images(tmp_path / "elsewhere")
+    whole = packed(tmp_path / "elsewhere", tmp_path / "whole")
+    linked = tmp_path / "linked"
+    linked.mkdir()
+    for name in ("ant", "cat"):
+        (linked / name).symlink_to(tmp_path / "elsewhere" / name)
+    assert packed(linked, tmp_path / "out") == whole
+    (linked / "cat.png").symlink_to(tmp_path / "nowhere.png")
+    with pytest.raises(errors.NotFoundError, match=r"cat\.png: a link to what is not there, .*nowhere"):
+        sources.parts([linked], 1)
+    (linked / "cat.png").unlink()
+    (linked / "again").symlink_to(linked)
+    with pytest.raises(errors.InvalidArgumentError, match="again: a link to a folder that it lies in"):
+        sources.parts([linked], 1)
 
 
 def test_names_that_are_no_text_are_kept(tmp_path: Path) -> None:

@@ -52,6 +52,11 @@ def _of_tar(part: Part) -> Iterator[bytes]:
     try:
         with tarfile.open(path, "r|") as tar:
             for member in tar:
+                if member.islnk() or member.issym():
+                    raise errors.InvalidArgumentError(
+                        f"{path}: {member.name!r} is a link to {member.linkname!r}, without content of its own: make "
+                        "the tar with --dereference --hard-dereference"
+                    )
                 if not member.isfile():
                     continue
                 key, feature = _sample_of(path, member.name)
@@ -119,6 +124,10 @@ def _of_arrow(part: Part) -> Iterator[bytes]:
 
 
 def _rows(path: Path, batch: Any) -> Iterator[bytes]:
+    names = batch.schema.names
+    for name in names:
+        if names.count(name) > 1:
+            raise errors.InvalidArgumentError(f"{path}: has {names.count(name)} columns {name!r}, which must be one")
     for row in batch.to_pylist():
         features: dict[str, Value] = {}
         for name, value in row.items():
@@ -128,27 +137,39 @@ def _rows(path: Path, batch: Any) -> Iterator[bytes]:
 
 def _put(path: Path, name: str, value: Any, features: dict[str, Value]) -> None:
     """Structs become features `name/field`; what is null is left out."""
+    if value is None:
+        return
+    if isinstance(value, dict):
+        for field, inner in value.items():
+            _put(path, f"{name}/{field}", inner, features)
+        return
+    if name in features:
+        raise errors.InvalidArgumentError(f"{path}: column {name!r} and a struct's field are of one name")
+    features[name] = _value(path, name, value)
+
+
+def _value(path: Path, name: str, value: Any) -> Value:
     match value:
-        case None:
-            pass
-        case dict():
-            for field, inner in value.items():
-                _put(path, f"{name}/{field}", inner, features)
         case bytes():
-            features[name] = value
+            return value
         case str():
-            features[name] = value.encode()
+            return value.encode()
         case bool() | int() | float():
-            features[name] = [value]
+            return _numbers(path, name, [value])
         case list() if all(isinstance(item, bytes | str) for item in value):
-            features[name] = [item if isinstance(item, bytes) else item.encode() for item in value]
+            return [item if isinstance(item, bytes) else item.encode() for item in value]
         case list() if all(isinstance(item, bool | int | float) for item in value):
-            features[name] = value
-        case _:
-            raise errors.InvalidArgumentError(
-                f"{path}: column {name!r} has a {type(value).__name__}; features hold bytes, text, numbers, and "
-                "lists of them"
-            )
+            return _numbers(path, name, value)
+    raise errors.InvalidArgumentError(
+        f"{path}: column {name!r} has a {type(value).__name__}; features hold bytes, text, numbers, and lists of them"
+    )
+
+
+def _numbers(path: Path, name: str, values: list[Any]) -> Value:
+    for value in values:
+        if isinstance(value, int) and not -1 << 63 <= value < 1 << 63:
+            raise errors.InvalidArgumentError(f"{path}: column {name!r} has {value}; features hold integers of 64 bits")
+    return values
 
 
 def _pyarrow(path: Path) -> Any:

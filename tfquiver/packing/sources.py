@@ -51,14 +51,27 @@ def _of(source: Path, part_bytes: int) -> list[Part]:
     return _images(source, images, part_bytes)
 
 
-def _files_in(folder: Path) -> Iterator[Path]:
-    """Of it and all below. Raises PermissionError_ and others: a folder that cannot be read is not left out."""
+def _files_in(folder: Path, inside: frozenset[str] = frozenset()) -> Iterator[Path]:
+    """Of it and all below, links followed. `inside`: the real paths of folders that it lies in.
 
-    def refuse(error: OSError) -> None:
-        raise errors.from_os_error(error, str(error.filename)) from error
-
-    for root, _, names in os.walk(folder, onerror=refuse):
-        yield from (path for path in (Path(root, name) for name in names) if path.is_file())
+    Raises PermissionError_ and others: what cannot be read is not left out; InvalidArgumentError: it lies in itself.
+    """
+    real = os.path.realpath(folder)
+    if real in inside:
+        raise errors.InvalidArgumentError(f"{folder}: a link to a folder that it lies in, {real}: it has no end")
+    try:
+        with os.scandir(folder) as entries:
+            found = list(entries)
+        for entry in found:
+            path = Path(entry.path)
+            if entry.is_dir():
+                yield from _files_in(path, inside | {real})
+            elif entry.is_file():
+                yield path
+            elif entry.is_symlink() and path.suffix.lower() in _KINDS.keys() | _IMAGE_SUFFIXES:
+                raise errors.NotFoundError(f"{path}: a link to what is not there, {path.readlink()}")
+    except OSError as error:
+        raise errors.from_os_error(error, str(error.filename or folder)) from error
 
 
 def _images(root: Path, images: Sequence[Path], part_bytes: int) -> list[Part]:
