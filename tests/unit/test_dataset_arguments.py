@@ -188,6 +188,33 @@ def test_where_and_how_are_checked(arguments: dict[str, Any], said: str, tmp_pat
     assert not Path("c").exists()
 
 
+@pytest.mark.parametrize(
+    ("made", "said"),
+    [
+        (lambda: tfquiver.ClassBalanced({"a": 1}), r"classes\['a'\]=1: must be a pattern of files or a list of them"),
+        (lambda: tfquiver.ClassBalanced({"a": []}), r"classes\['a'\]=\[\]: must be a pattern"),
+        (lambda: tfquiver.ClassBalanced({"a": [3]}), r"classes\['a'\]: 3 is no pattern"),
+        (lambda: tfquiver.Weighted([np.float32("nan")]), r"weights\[0\]="),
+        (lambda: tfquiver.WithReplacement(epoch_share=True), "epoch_share=True"),
+    ],
+)
+def test_arguments_of_schemes_are_named(made: Callable[[], Any], said: str) -> None:
+    with pytest.raises(errors.InvalidArgumentError, match=said):
+        made()
+
+
+def test_numpys_numbers_are_numbers() -> None:
+    share, one, two = np.float32(0.5), np.float32(1.0), np.int64(2)
+    assert (
+        tfquiver.Weighted([one, two], epoch_share=share).asked()
+        == tfquiver.Weighted([1.0, 2.0], epoch_share=0.5).asked()
+    )
+    pacing = tfquiver.Pacing(starting_part=share, growth=two, step_epochs=one)
+    told = tfquiver.Curriculum(pacing).arguments_text()
+    assert told == '{"pacing":{"starting_part":0.5,"growth":2.0,"step_epochs":1.0},"replacement":true}'
+    assert tfquiver.Curriculum([(np.int64(0), share)]).asked() == tfquiver.Curriculum([(0, 0.5)]).asked()
+
+
 @pytest.mark.parametrize("source", [7, [], [7], None, object()])
 def test_a_source_must_be_paths(source: Any, tmp_path: Path) -> None:
     with pytest.raises(errors.InvalidArgumentError):

@@ -7,6 +7,7 @@ once.
 from __future__ import annotations
 
 import math
+import numbers
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field
@@ -81,7 +82,8 @@ class Curriculum(Sampled):
         pacing = self.pacing
         if isinstance(pacing, Pacing):
             told: object = {
-                "starting_part": pacing.starting_part, "growth": pacing.growth, "step_epochs": pacing.step_epochs,
+                "starting_part": _plain(pacing.starting_part), "growth": _plain(pacing.growth),
+                "step_epochs": _plain(pacing.step_epochs),
             }  # fmt: skip
         else:
             told = [[float(epochs), float(part)] for epochs, part in pacing]
@@ -157,14 +159,14 @@ class Weighted(Sampled):
         weights = self.weights
         if isinstance(weights, UserWeights):
             return "weighted", {
-                "records": weights.hashed, "epoch_share": self.epoch_share, "replacement": self.replacement,
+                "records": weights.hashed, "epoch_share": _plain(self.epoch_share), "replacement": self.replacement,
                 "copies": int(self.copies),
             }  # fmt: skip
         if isinstance(weights, Mapping):
             files = [[pattern, float(weight)] for pattern, weight in weights.items()]
-            return "weighted", {"files": files, "epoch_share": self.epoch_share}
+            return "weighted", {"files": files, "epoch_share": _plain(self.epoch_share)}
         assert isinstance(weights, Sequence)
-        return "weighted", {"shards": [float(weight) for weight in weights], "epoch_share": self.epoch_share}
+        return "weighted", {"shards": [float(weight) for weight in weights], "epoch_share": _plain(self.epoch_share)}
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -192,7 +194,7 @@ class WithReplacement(Sampled):
         self._check_common()
 
     def asked(self) -> tuple[str, Arguments]:
-        return "with_replacement", {"epoch_share": self.epoch_share}
+        return "with_replacement", {"epoch_share": _plain(self.epoch_share)}
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -223,6 +225,10 @@ class ClassBalanced(Sampled):
             raise errors.InvalidArgumentError(f"classes={self.classes!r}: must be a mapping of classes to patterns")
         for name, patterns in self.classes.items():
             check_name("classes", name)
+            if not isinstance(patterns, Sequence) or not patterns:
+                raise errors.InvalidArgumentError(
+                    f"classes[{name!r}]={patterns!r}: must be a pattern of files or a list of them"
+                )
             for pattern in [patterns] if isinstance(patterns, str) else patterns:
                 _check_pattern(f"classes[{name!r}]", pattern)
         _check_number("epoch_share", self.epoch_share, 1e-6, _MOST_EPOCH_SHARE)
@@ -230,7 +236,7 @@ class ClassBalanced(Sampled):
 
     def asked(self) -> tuple[str, Arguments]:
         classes = {name: [one] if isinstance(one, str) else list(one) for name, one in self.classes.items()}
-        return "class_balanced", {"classes": classes, "epoch_share": self.epoch_share}
+        return "class_balanced", {"classes": classes, "epoch_share": _plain(self.epoch_share)}
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -309,8 +315,13 @@ class Sampling(Sampled):
 
 
 def _check_number(name: str, value: object, least: float, most: float) -> None:
-    if isinstance(value, bool) or not isinstance(value, int | float) or not least <= value <= most:
+    if isinstance(value, bool) or not isinstance(value, numbers.Real) or not least <= _plain(value) <= most:
         raise errors.InvalidArgumentError(f"{name}={value!r}: must be a number from {least:g} to {most:g}")
+
+
+def _plain(number: numbers.Real | float) -> float:
+    """As JSON takes it: NumPy's numbers may be given, too."""
+    return number if isinstance(number, int | float) else float(number)
 
 
 def _check_pattern(name: str, value: object) -> None:
