@@ -112,6 +112,32 @@ async def test_a_maker_of_other_batches_is_sent_away_and_so_is_another_pipeline(
         assert isinstance(answer, frames.Error) and "another pipeline" in answer.message
 
 
+@on_loop
+async def test_who_begins_when_all_have_left_gets_nothing_that_they_made(tmp_path: Path) -> None:
+    """Whoever ran a script, changed its pipeline and runs it again: within the minute for which batches are kept."""
+    async with node_in(tmp_path) as node:
+        for likeness in (bytes(32), bytes(32), b"x" * 32):  # the third time it is seen that it was changed
+            one = node.end()
+            await one.follow(makes=False, likeness=likeness)
+            assert await one.wants(0) == stream.Unmade(0)
+            maker, first = await node.maker(likeness=likeness)
+            assert first == 0
+            for index in range(30):  # memory has room for eight: the disk has some, too
+                await maker.publish(index)
+                assert await one.wants(index) == batch(index)
+            checkpoint = sealed_memory.sealed(b"behind 30")
+            await maker.say(stream.Checkpoint(30, 9), checkpoint)
+            os.close(checkpoint)
+            late = node.end()
+            await late.follow(makes=False, likeness=likeness)
+            assert await late.wants(29) == batch(29)
+            assert await late.wants(0) in (batch(0), stream.Behind(0)), "others are there: it is as they are"
+            for end in (one, late, maker):
+                end.close()
+            while node.members:
+                await asyncio.sleep(0.01)
+
+
 async def _sends(node: Node, kind: str) -> frames.Frame | None:
     maker, _ = await node.maker()
     data = batch(0)

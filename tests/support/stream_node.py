@@ -115,11 +115,17 @@ class Node:
         self._ends.append(End(self._path))
         return self._ends[-1]
 
-    async def maker(self, pass_: int = 0) -> tuple[End, int]:
+    @property
+    def members(self) -> int:
+        """Connections that are in a stream."""
+        streams = self.streams._streams.values()
+        return sum(len(one.members) for stream in streams for one in stream.passes.values())
+
+    async def maker(self, pass_: int = 0, likeness: bytes = bytes(32)) -> tuple[End, int]:
         """One that is to make them, and from which batch on."""
         while True:  # the one before may still be on its way out
             one = self.end()
-            await one.follow(makes=True, pass_=pass_)
+            await one.follow(makes=True, pass_=pass_, likeness=likeness)
             while not isinstance((frame := (await one.hear())[0]), stream.Make):
                 assert isinstance(frame, stream.Checkpoint)
             if frame.granted:

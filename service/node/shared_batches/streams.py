@@ -83,6 +83,8 @@ class Stream:
     def ask(self, number: int, member: Member, index: int, made: Sum | None) -> None:
         """Raises InvalidArgumentError."""
         one = self.passes[number]
+        if index == 0 and made is None and (one.state.head or one.state.over) and self._is_alone(member):
+            self._begin_anew(number)
         one.state.ask(member.number, index, made)
         if one.leaving is not None:
             one.leaving.cancel()
@@ -91,6 +93,27 @@ class Stream:
         self._answer(number, member)
         self._tell_room(one)
         self._see_to_window()
+
+    def _is_alone(self, member: Member) -> bool:
+        return all(one.members.keys() <= {member.number} for one in self.passes.values())
+
+    def _begin_anew(self, number: int) -> None:
+        """Whoever made what is here has left, and maybe changed the pipeline since: who begins at the beginning now has
+        nobody to be alike."""
+        for other in [other for other in self.passes if other != number]:
+            self._forget_pass(other)
+        one = self.passes[number]
+        self._drop(number, one)
+        one.state = OnePass()
+
+    @property
+    def deserted(self) -> bool:
+        return not any(one.members for one in self.passes.values())
+
+    def forget(self) -> None:
+        """All of it, whoever is in it."""
+        for number in list(self.passes):
+            self._forget_pass(number)
 
     def make(self, number: int, member: Member) -> int | None:
         """From which batch on; None: not at all. The checkpoint that it begins with is sent before."""
@@ -268,17 +291,20 @@ class Stream:
             one.leaving.cancel()
         for member in one.members.values():
             member.dismiss()
+        self._drop(number, one)
+        if not self.passes:
+            self._streams.forget(self)
+
+    def _drop(self, number: int, one: _Pass) -> None:
+        """What was made."""
         for fd in one.state.checkpoints.values():
             os.close(fd)
         for step in self.window.drop_pass(number):
             self._carry_out(step)
-        if not self.passes:
-            self._streams.forget(self)
 
     async def close(self) -> None:
         await asyncio.gather(*self._tasks, return_exceptions=True)
-        for number in list(self.passes):
-            self._forget_pass(number)
+        self.forget()
 
 
 class Streams:
@@ -294,6 +320,9 @@ class Streams:
     def stream(self, uid: int, name: str, likeness: bytes, window_bytes: int, spill_bytes: int) -> Stream:
         """Found, or made with as much room as there is. Raises InvalidArgumentError, ResourceExhaustedError."""
         found = self._streams.get((uid, name))
+        if found is not None and found.likeness != likeness and found.deserted:
+            found.forget()
+            found = None
         if found is not None:
             if found.likeness != likeness:
                 raise errors.InvalidArgumentError(
