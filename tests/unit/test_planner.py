@@ -14,38 +14,15 @@ from hypothesis import strategies as st
 
 from tests.unit.policy_world import GB, POLICIES, one_job_each, settled, views, with_rates
 from tfquiver import errors
-from tfquiver.service.coordinator.planning.decision_history import changes
 from tfquiver.service.coordinator.planning.explanations.explain import explain
 from tfquiver.service.coordinator.planning.hysteresis import Patience
 from tfquiver.service.coordinator.planning.moves import HOUR_S
 from tfquiver.service.coordinator.planning.planner import Planner
 from tfquiver.service.coordinator.policies.interface import Allocation, ClusterView, JobView, Plan
 from tfquiver.service.coordinator.policies.views_and_plans.check import check_plan
-from tfquiver.service.coordinator.policies.views_and_plans.pins import PINNED
 
 TWO = one_job_each([100, 100], [1e8, 9e7], 100, None)
 WHOLE = Allocation("uniform", 100 * GB)
-
-
-def test_what_nobody_reads_any_more_is_said_to_be_the_reason() -> None:
-    planner = Planner()
-    planner.replan(TWO, 0.0)
-    gone = replace(TWO, datasets=TWO.datasets[1:], jobs=TWO.jobs[1:])
-    (left, kept) = planner.replan(gone, 10.0).decisions
-    assert (left.name, left.becomes, left.measurement) == ("d0", Allocation(), "nobody reads it")
-    assert left.rule == "nobody reads it", "which is what `tfquiver explain` shows"
-    assert kept.name == "d1" and kept.measurement
-
-
-def test_what_a_person_pins_no_longer_is_told_so() -> None:
-    """Whether somebody reads it is another matter."""
-    kept = Allocation("uniform", 10**9)
-    was = Plan({"d0": kept}, {}, {"d0": PINNED})
-    nobody = replace(TWO, datasets=(), jobs=())
-    [unpinned] = changes.between(nobody, was, Plan({}, {}, {}), "room changed", 1.0)
-    assert (unpinned.was, unpinned.measurement, unpinned.rule) == (kept, "no longer pinned", "no longer pinned")
-    [left] = changes.between(nobody, replace(was, reasons={}), Plan({}, {}, {}), "room changed", 1.0)
-    assert left.rule == "nobody reads it"
 
 
 Made = Callable[[ClusterView], Any]

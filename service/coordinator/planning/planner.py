@@ -47,7 +47,7 @@ class Planner:
         self._hysteresis = Hysteresis(patience or Patience())
         self._told: set[str] = set()
         self._plan: Plan | None = None
-        self._facts: object = None  # that the plan in force was made for
+        self._facts: _Facts | None = None  # that the plan in force was made for
         self._force = _FIRST
 
     @property
@@ -73,6 +73,23 @@ class Planner:
         if policy != self.policy_name:
             self.policy_name, self.policy = policy, made
 
+    def rename(self, names: Mapping[str, str]) -> None:
+        """Data sets or jobs that are the same are called otherwise from now on. Else what is in force of them would
+        seem to be nothing, and be moved without being weighed.
+
+        Args:
+          names: new ones, by those that plans had until now.
+        """
+        if not names:
+            return
+        self.history.rename(names)
+        self._facts = self._facts and self._facts.renamed(names)
+        if self._plan is not None:
+            was = self._plan
+            self._plan = Plan(
+                _renamed(was.allocations, names), _renamed(was.remote_bytes_per_s, names), _renamed(was.reasons, names)
+            )
+
     @property
     def switched(self) -> bool:
         """Another policy was chosen, and has made no plan yet."""
@@ -90,7 +107,7 @@ class Planner:
           InvalidArgumentError, NotFoundError: the view cannot be right; the plan in force stays.
         """
         check_view(view)
-        old, facts = carried(view, self.plan.allocations), _facts(view)
+        old, facts = carried(view, self.plan.allocations), _Facts.of(view)
         try:
             proposed = _kept_apart(self.policy.plan(view, now))
             check_plan(proposed, view)
@@ -180,10 +197,27 @@ def _all_pinned(view: ClusterView, allocations: Mapping[str, Allocation]) -> Clu
     return replace(view, datasets=tuple(fixed))
 
 
-def _facts(view: ClusterView) -> object:
-    """What nobody measures, so that it has no noise. What the store gives may be measured. Accelerators are what
-    training processes say, who come and go between two fits."""
-    datasets = [(d.name, d.size_bytes, d.cooperative_bytes, d.pin) for d in view.datasets]
-    jobs = [(j.name, j.dataset, j.irregular, j.remote_pin_bytes_per_s) for j in view.jobs]
-    room = view.cache_bytes, view.accelerators
-    return room, sorted(datasets, key=lambda dataset: dataset[0]), sorted(jobs, key=lambda job: job[0])
+def _renamed(by_name: Mapping[str, Given], names: Mapping[str, str]) -> dict[str, Given]:
+    return {names.get(name, name): value for name, value in by_name.items()}
+
+
+@dataclass(frozen=True, slots=True)
+class _Facts:
+    """Of a view: what nobody measures, so that it has no noise. What the store gives may be measured. Accelerators are
+    what training processes say, who come and go between two fits."""
+
+    room: tuple[int, int | None]
+    datasets: Mapping[str, tuple[int, int, Allocation | None]]
+    jobs: Mapping[str, tuple[str, bool, float | None]]
+
+    @classmethod
+    def of(cls, view: ClusterView) -> _Facts:
+        return cls(
+            (view.cache_bytes, view.accelerators),
+            {d.name: (d.size_bytes, d.cooperative_bytes, d.pin) for d in view.datasets},
+            {j.name: (j.dataset, j.irregular, j.remote_pin_bytes_per_s) for j in view.jobs},
+        )
+
+    def renamed(self, names: Mapping[str, str]) -> _Facts:
+        jobs = {job: (names.get(dataset, dataset), odd, pin) for job, (dataset, odd, pin) in self.jobs.items()}
+        return _Facts(self.room, _renamed(self.datasets, names), _renamed(jobs, names))

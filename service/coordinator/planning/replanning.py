@@ -38,7 +38,7 @@ from tfquiver.service.coordinator.planning.explanations.explaining import Explai
 from tfquiver.service.coordinator.planning.plan_times import PlanTimes
 from tfquiver.service.coordinator.planning.planner import Outcome, Planner
 from tfquiver.service.coordinator.policies.interface import Allocation, ClusterView, Plan
-from tfquiver.service.coordinator.policies.views_and_plans.names import Reads
+from tfquiver.service.coordinator.policies.views_and_plans.names import Names, Reads, renamed
 from tfquiver.service.coordinator.probing.probes import Held, Probes
 from tfquiver.service.coordinator.sessions.session import Session
 from tfquiver.service.coordinator.sessions.sessions import Sessions
@@ -75,6 +75,7 @@ class Replanning:
         self._ahead_s = -math.inf
         self._explaining = Explaining(clock, self._unix_s, sessions, caching, probes, views, planner)
         self._read_by: dict[Reads, list[Session]] = {}  # as of the last look at what is measured
+        self._named = Names()  # as the planner knows all
         self._planned_for: object = None
         self._due = 0.0
         self._planning = asyncio.Lock()
@@ -92,6 +93,7 @@ class Replanning:
             logging.error("the policy that was chosen is not there, --policy=%s decides: %s", self.chosen.flag, error)
         settings = self._caching.placement.in_force
         names = self._views.names_of(settings).datasets
+        self._named = Names(names)
         decided = {
             names[digest_id]: allocation_of(setting, setting.allocation_bytes)
             for digest_id, setting in settings.items()
@@ -175,7 +177,7 @@ class Replanning:
         self._explaining.note()  # who has just begun is there, too
         await self._begin()
         try:
-            view, now = await self._views.view(), self._date()
+            view, now = await self._seen(), self._date()
         except BaseException:
             self._planning.release()
             raise
@@ -258,6 +260,13 @@ class Replanning:
             "if it never does, start the coordinator with another --policy"
         )
 
+    async def _seen(self) -> ClusterView:
+        """Of now; no plan may be made meanwhile. A data set may have been registered anew under another name."""
+        view = await self._views.view()
+        self.planner.rename(renamed(self._named, self._views.names))
+        self._named = self._views.names
+        return view
+
     async def _asked(self, view: ClusterView, now: float) -> Outcome:
         """What the planner makes of it, in a thread, however long that takes."""
         self._asks(self.planner.policy_name)
@@ -281,7 +290,7 @@ class Replanning:
 
     async def _replan(self, now: float) -> None:
         began_s = time.perf_counter()
-        view = await self._views.view()
+        view = await self._seen()
         if not view.cache_bytes:
             return  # nodes are still to come
         seen_s = time.perf_counter()

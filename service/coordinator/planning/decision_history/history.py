@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
 
 from tfquiver.service.coordinator.planning.decision_history.decision import Decision
 
@@ -24,6 +25,14 @@ class History:
 
     def extend(self, decisions: Iterable[Decision]) -> None:
         self._decisions.extend(decisions)
+
+    def rename(self, names: Mapping[str, str]) -> None:
+        """Of data sets and jobs that are called otherwise now; `names`: new ones by old ones."""
+        renamed = (
+            replace(one, name=names[one.name]) if one.kind in ("dataset", "job") and one.name in names else one
+            for one in self._decisions
+        )  # fmt: skip
+        self._decisions = deque(renamed, self._decisions.maxlen)
 
     def of(self, *names: str) -> list[Decision]:
         """Those about data sets and jobs, and about the plan as a whole."""

@@ -6,12 +6,14 @@ Both are named by whoever brings them; a name that is there twice would be a vie
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from typing import TypeVar
 
 _DIGITS = 12  # of a digest id: as people are shown it everywhere
 
 Reads = tuple[str, bytes]  # job and digest id
+Key = TypeVar("Key")
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,3 +42,12 @@ def names_of(registered: Mapping[bytes, str], reading: Iterable[Reads]) -> Names
         taken.add(name)
         jobs[job, digest_id] = name
     return Names(datasets, jobs)
+
+
+def renamed(before: Names, now: Names) -> dict[str, str]:
+    """Of what both have and call otherwise: the name now, by the one before."""
+    return dict([*_otherwise(before.datasets, now.datasets), *_otherwise(before.jobs, now.jobs)])
+
+
+def _otherwise(before: Mapping[Key, str], now: Mapping[Key, str]) -> Iterator[tuple[str, str]]:
+    return ((before[key], now[key]) for key in before.keys() & now.keys() if before[key] != now[key])
