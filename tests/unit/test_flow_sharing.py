@@ -26,6 +26,12 @@ def test_nobody_can_have_more_without_another_having_less(flows: list[tuple[floa
         assert (got / weights)[wanting].min() >= (got / weights).max() * (1 - 1e-9) - 1e-6
 
 
+@given(FLOWS, AMOUNT)
+def test_of_equal_weights_none_need_be_given(flows: list[tuple[float, float, int]], limit: float) -> None:
+    demands = np.array([demand for demand, _, _ in flows])
+    assert water_fill(demands, limit, None).tobytes() == water_fill(demands, limit, np.ones(len(flows))).tobytes()
+
+
 def test_who_wants_a_rounding_error_more_than_there_is_gets_nearly_all() -> None:
     """Added up in another order they want just the limit, and all was once shared as if all wanted the same."""
     for seed in range(200):

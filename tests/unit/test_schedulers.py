@@ -17,6 +17,7 @@ from tfquiver.service.coordinator.job_schedulers.interface import (
     JobRequests,
     Scheduler,
     first_that_fit,
+    in_order,
 )
 from tfquiver.service.coordinator.job_schedulers.interface import choose as numbers_of
 from tfquiver.service.coordinator.job_schedulers.sjf import ShortestJobFirst
@@ -106,6 +107,27 @@ def test_of_equals_who_was_submitted_first_then_by_name(name: str) -> None:
 @pytest.mark.parametrize(("pass_over", "runs"), [(True, [0, 2]), (False, [0])])
 def test_one_that_does_not_fit(pass_over: bool, runs: list[int]) -> None:
     assert first_that_fit([2.0, 3.0, 2.0, 1.0], 4, pass_over) == runs
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_of_very_many_those_run_that_an_order_of_them_all_gives(seed: int) -> None:
+    """Only those that come first are looked at, where they fill the cluster; of many equal ones, and of large ones that
+    are passed over, they may not."""
+    drawn = np.random.default_rng(seed)
+    sizes = drawn.choice([1, 3, 4] if seed % 2 else [3], 300)
+    sizes[-3:] = 1
+    jobs = JobRequests.of(
+        [
+            job(f"{at:03}", accelerators=int(size), done_bytes=float(done) * GB, submitted_at_s=float(came))
+            for at, (size, done, came) in enumerate(
+                zip(sizes, drawn.integers(0, 4, 300), drawn.integers(0, 3, 300), strict=True)
+            )
+        ]
+    )
+    every = in_order(Gavel(), jobs, CAPACITY, 1000.0)
+    fit = first_that_fit(jobs.accelerators[every].tolist(), CAPACITY.accelerators, pass_over=True)
+    runs = np.zeros(300, np.bool_)
+    assert numbers_of(Gavel(), jobs, runs, CAPACITY, 1000.0).tolist() == every[fit].tolist()
 
 
 def test_an_unknown_scheduler() -> None:

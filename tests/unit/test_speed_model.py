@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from collections import OrderedDict
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -13,7 +14,7 @@ from tests.unit.policy_world import GB, one_job_each
 from tfquiver.service.coordinator.policies.interface import Allocation, ClusterView, DatasetView, JobView
 from tfquiver.service.coordinator.speed_model.closed_form import cache_efficiency, hit_ratio, remote_demand, throughput
 from tfquiver.service.coordinator.speed_model.demand import demands, expected_rates, lacking_now, share_remote
-from tfquiver.service.coordinator.speed_model.filling import fill
+from tfquiver.service.coordinator.speed_model.filling import fill, whole_sum
 
 MB = 1e6
 shares, rates = st.floats(0, 1), st.floats(1, 1e10)
@@ -99,3 +100,9 @@ def test_rates_that_are_expected_follow_the_limits() -> None:
     view = one_job_each([100, 100], [1e8, 1e8], 50, 1e8)
     rates = expected_rates(view, {"d0": Allocation("uniform", 50 * GB)}, {"j0": 2e7})
     assert rates == pytest.approx({"j0": 4e7, "j1": 8e7})
+
+
+def test_sums_are_those_of_whole_numbers_of_any_size() -> None:
+    assert whole_sum(np.array([], np.int64)) == 0
+    assert whole_sum(np.array([1, 2], np.int64)) == 3
+    assert whole_sum(np.full(9, 1 << 60)) == 9 << 60, "which is more than a column holds"

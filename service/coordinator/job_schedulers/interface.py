@@ -5,7 +5,7 @@ Jobs are columns: thousands wait, and are put in order each round.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import astuple, dataclass
 from typing import Protocol
 
@@ -15,6 +15,7 @@ import numpy.typing as npt
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
 Bools = npt.NDArray[np.bool_]
+_AT_A_TIME = 2  # jobs for each accelerator: some want many, and are passed over when few are left
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,13 +79,21 @@ class Scheduler(Protocol):
 
 def in_order(scheduler: Scheduler, jobs: JobRequests, capacity: Capacity, now: float) -> Ints:
     """Numbers of `jobs`. Of those that are equal in all else the first by name goes first."""
-    keys = scheduler.keys(jobs, capacity, len(jobs), now)
-    order = np.lexsort((jobs.submitted_at_s, keys))
-    equal = (np.diff(keys[order]) == 0) & (np.diff(jobs.submitted_at_s[order]) == 0)
-    return np.lexsort((jobs.names, jobs.submitted_at_s, keys)) if equal.any() else order
+    return _by(scheduler.keys(jobs, capacity, len(jobs), now), jobs.submitted_at_s, jobs.names)
 
 
-def first_that_fit(wanted: Sequence[float], accelerators: float, pass_over: bool) -> list[int]:
+def _by(keys: Floats, submitted_at_s: Floats, names: npt.NDArray[np.str_]) -> Ints:
+    order = np.lexsort((submitted_at_s, keys))
+    equal = (np.diff(keys[order]) == 0) & (np.diff(submitted_at_s[order]) == 0)
+    return np.lexsort((names, submitted_at_s, keys)) if equal.any() else order
+
+
+def _first(keys: Floats, count: int) -> Ints:
+    """So many of the least, and those that are equal to the last of them."""
+    return np.flatnonzero(keys <= np.partition(keys, count)[count]) if count < len(keys) else np.arange(len(keys))
+
+
+def first_that_fit(wanted: Iterable[float], accelerators: float, pass_over: bool) -> list[int]:
     """Which run, of jobs in order, by the accelerators they want. Unless it may be passed over, the first that does not
     fit ends it: small jobs that came later would keep a large one waiting without end."""
     chosen = []
@@ -104,9 +113,14 @@ def choose(scheduler: Scheduler, jobs: JobRequests, running: Bools, capacity: Ca
     if not len(jobs):
         return np.zeros(0, np.int64)
     if scheduler.round_s is not None:
-        every = in_order(scheduler, jobs, capacity, now)
-        # The next round is another one's turn, so nobody waits without end.
-        fit = first_that_fit(jobs.accelerators[every].tolist(), capacity.accelerators, pass_over=True)
+        keys = scheduler.keys(jobs, capacity, len(jobs), now)
+        # Of thousands those that come first are put in order, and nearly always fill the cluster.
+        for first in (_first(keys, _AT_A_TIME * capacity.accelerators), np.arange(len(jobs))):
+            every = first[_by(keys[first], jobs.submitted_at_s[first], jobs.names[first])]
+            # The next round is another one's turn, so nobody waits without end.
+            fit = first_that_fit(jobs.accelerators[every].tolist(), capacity.accelerators, pass_over=True)
+            if len(first) == len(jobs) or jobs.accelerators[every[fit]].sum() == capacity.accelerators:
+                break
         return np.asarray(every[fit])
     free = capacity.accelerators - float(jobs.accelerators[running].sum())
     order = in_order(scheduler, jobs, capacity, now)

@@ -6,7 +6,7 @@ import numpy as np
 
 from tfquiver.amounts import of_bytes, of_rate
 from tfquiver.service.coordinator.policies.interface import ClusterView, Plan
-from tfquiver.service.coordinator.policies.views_and_plans.columns import AllocationColumns, columns_of
+from tfquiver.service.coordinator.policies.views_and_plans.columns import AllocationColumns, columns_of, listed, picked
 from tfquiver.service.coordinator.policies.views_and_plans.pins import free_bytes, pin_reasons, pinned, remote_pins
 from tfquiver.service.coordinator.policies.views_and_plans.reasons import Reasons, Sentences
 from tfquiver.service.coordinator.speed_model.demand import reading_rate_column
@@ -32,8 +32,8 @@ class LruPolicy:
         allocations = AllocationColumns(columns.datasets, read, "lru", whole_bytes(parts, free_bytes(view)))
         all_read = of_rate(float(weights.sum()))
         reasons = Sentences(
-            [columns.datasets[place] for place in read.tolist()],
-            [weights.tolist(), parts.tolist()],
+            picked(columns.datasets, read),
+            [listed(weights), listed(parts)],
             lambda weight, part: (
                 f"lru: its jobs read {of_rate(weight)} of {all_read}, which is {of_bytes(part)} of a common LRU cache"
             ),

@@ -18,7 +18,13 @@ from tfquiver import errors
 from tfquiver.amounts import of_bytes, of_rate
 from tfquiver.service.coordinator.policies.interface import Allocation, Bools, ClusterView, Floats, Ints, Plan
 from tfquiver.service.coordinator.policies.irregular import in_parts
-from tfquiver.service.coordinator.policies.views_and_plans.columns import AllocationColumns, RateColumns, columns_of
+from tfquiver.service.coordinator.policies.views_and_plans.columns import (
+    AllocationColumns,
+    RateColumns,
+    columns_of,
+    listed,
+    picked,
+)
 from tfquiver.service.coordinator.policies.views_and_plans.pins import free_bytes, pin_reasons, pinned, remote_pins
 from tfquiver.service.coordinator.policies.views_and_plans.reasons import Reasons, Sentences
 from tfquiver.service.coordinator.speed_model.closed_form import hit_ratio
@@ -102,7 +108,7 @@ def _plan(view: ClusterView) -> Plan:
     allocations = cached | pinned(view)
     reasons = Sentences(
         columns.datasets,
-        [kept_bytes.tolist(), fair.sizes.tolist()],
+        [listed(kept_bytes), listed(fair.sizes)],
         lambda its_bytes, size_bytes: (
             f"max_min_fair: {of_bytes(its_bytes)} of {of_bytes(size_bytes)}; so the store gives "
             f"every job {ratio:.3g} times its rate on equal parts, or all it can use"
@@ -148,8 +154,8 @@ def _bandwidth(
     parts = np.maximum(targets * (1 - hits), np.minimum(fair.ideal, least_remote(there, len(fair.jobs))))
     parts *= min(1.0, there / float(parts.sum()))
     reasons = Sentences(
-        [fair.names[place] for place in fair.jobs.tolist()],
-        [targets.tolist(), hits.tolist(), (targets / fair.equal).tolist()],
+        picked(fair.names, fair.jobs),
+        [listed(targets), listed(hits), listed(targets / fair.equal)],
         lambda target, hit, times: (
             f"max_min_fair: {of_rate(target)} with {hit:.0%} of its data there, {times:.3g} times its "
             f"rate on equal parts; the least ratio of all is {ratio:.3g}"

@@ -19,7 +19,7 @@ from tfquiver.service.coordinator.policies.interface import (
     ViewColumns,
 )
 from tfquiver.service.coordinator.policies.irregular import in_parts, without_guests
-from tfquiver.service.coordinator.policies.views_and_plans.columns import AllocationColumns, columns_of
+from tfquiver.service.coordinator.policies.views_and_plans.columns import AllocationColumns, columns_of, picked
 from tfquiver.service.coordinator.policies.views_and_plans.pins import free_bytes, pin_reasons, pinned, remote_pins
 from tfquiver.service.coordinator.policies.views_and_plans.reasons import Reasons, Sentences
 
@@ -53,7 +53,7 @@ class QuiverPolicy:
         at = choice.chosen[taken]
         modes = np.where((at == 1) & options.there[taken, 2], _COOPERATIVE, _UNIFORM)
         allocations = AllocationColumns(columns.datasets, wanted[taken], modes, options.cost_bytes[taken, at])
-        names = [columns.datasets[place] for place in wanted.tolist()]
+        names = picked(columns.datasets, wanted)
 
         def reason(row: int) -> str:
             option = int(choice.chosen[row])

@@ -6,7 +6,7 @@ import numpy as np
 
 from tfquiver.amounts import of_bytes
 from tfquiver.service.coordinator.policies.interface import ClusterView, Plan
-from tfquiver.service.coordinator.policies.views_and_plans.columns import AllocationColumns, columns_of
+from tfquiver.service.coordinator.policies.views_and_plans.columns import AllocationColumns, columns_of, listed
 from tfquiver.service.coordinator.policies.views_and_plans.pins import free_bytes, pin_reasons, pinned, remote_pins
 from tfquiver.service.coordinator.policies.views_and_plans.reasons import Reasons, Sentences
 
@@ -21,16 +21,17 @@ class StaticPolicy:
         own = np.zeros(len(columns.datasets), np.int64)
         np.add.at(own, columns.dataset_of, columns.accelerators)
         accelerators = max(1, view.accelerators or 0, int(own.sum()))
-        amounts, which = np.unique(own, return_inverse=True)
-        # In whole numbers of any size: accelerators times bytes may be more than a column holds.
-        parts = np.array([there_bytes * its // accelerators for its in amounts.tolist()], np.int64)[which]
+        if there_bytes * int(own.max(initial=0)) < 1 << 63:
+            parts = there_bytes * own // accelerators
+        else:  # accelerators times bytes are more than a column holds
+            parts = np.array([there_bytes * its // accelerators for its in own.tolist()], np.int64)
         given = np.flatnonzero((own > 0) & ~columns.pinned)
         allocations = AllocationColumns(
             columns.datasets, given, "uniform", np.minimum(columns.size_bytes, parts)[given]
         )
         reasons = Sentences(
             columns.datasets,
-            [own.tolist(), parts.tolist()],
+            [listed(own), listed(parts)],
             lambda its, part_bytes: (
                 f"static: its jobs have {its} of {accelerators} accelerators, so {of_bytes(part_bytes)} of the cache"
             ),

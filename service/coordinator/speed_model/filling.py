@@ -7,6 +7,7 @@ from itertools import accumulate
 
 import numpy as np
 
+from tfquiver.hash_prefixes_and_sorted_numbers.sorted_numbers import stable_order
 from tfquiver.service.coordinator.policies.interface import Floats, Ints
 
 
@@ -29,7 +30,7 @@ def fill(total: float, caps: Mapping[str, float], weights: Mapping[str, float] |
 def fill_column(total: float, caps: Floats, weights: Floats) -> Floats:
     """`fill` of thousands."""
     parts, open_to = np.zeros(len(caps)), np.flatnonzero(weights > 0)
-    order = open_to[np.argsort(caps[open_to] / weights[open_to], kind="stable")]
+    order = open_to[stable_order(caps[open_to] / weights[open_to])]
     cap, weight = caps[order], weights[order]
     # The first that is not full sets the level: what is left by those before it, by weight, for it and all after it.
     before = np.cumsum(np.concatenate(([0.0], cap)))[:-1]  # a difference of sums is off by what the largest cap rounds
@@ -39,10 +40,16 @@ def fill_column(total: float, caps: Floats, weights: Floats) -> Floats:
     return parts
 
 
+def whole_sum(amounts: Ints) -> int:
+    """However large it is: a column's own may be more than it holds. Of none that is negative."""
+    fits = int(amounts.max(initial=0)) * len(amounts) < 1 << 63
+    return int(amounts.sum()) if fits else sum(amounts.tolist())
+
+
 def whole_bytes(parts: Floats, total: int) -> Ints:
     """Rounded down, and no more than `total`: of petabytes the parts may be off by some bytes, which the largest has
     less then."""
     rounded: Ints = parts.astype(np.int64)
-    if (over := sum(rounded.tolist()) - total) > 0:
+    if (over := whole_sum(rounded) - total) > 0:
         rounded[int(np.argmax(rounded))] -= over
     return rounded

@@ -56,8 +56,10 @@ class Contents:
 
     def _make_way(self) -> None:
         """What has no allocation, for those that have: as they fill, not only when they are given theirs."""
+        if not self._spare_bytes:
+            return
         others = (self.mode == NONE) & (self.resident > 0)
-        if not self._spare_bytes or not others.any():
+        if not others.any():
             return
         on_disk = self.resident * self.disk_bytes_each
         there = float(on_disk[others].sum())
@@ -74,9 +76,11 @@ class Contents:
     def _share_pool(self) -> None:
         self._lru = lru = self.mode == LRU
         self.some_lru = bool(lru.any())
-        left_bytes = self._cache_bytes - float((self.allocated * self.disk_bytes_each)[~lru].sum())
         # What all data sets under LRU have together, as bytes of records.
-        self.pool_bytes = left_bytes / float(self.disk_bytes_each[lru].mean()) if self.some_lru else left_bytes
+        self.pool_bytes = 0.0
+        if self.some_lru:
+            left_bytes = self._cache_bytes - float((self.allocated * self.disk_bytes_each)[~lru].sum())
+            self.pool_bytes = left_bytes / float(self.disk_bytes_each[lru].mean())
 
     def hold(self, resident: Floats) -> None:
         """What the LRU window says of its data sets."""

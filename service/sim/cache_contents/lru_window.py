@@ -19,6 +19,7 @@ from math import inf
 
 import numpy as np
 
+from tfquiver.hash_prefixes_and_sorted_numbers.sorted_numbers import distinct
 from tfquiver.service.sim.cache_contents.curricula import Curricula
 from tfquiver.service.sim.store_bandwidth.sharing import Bools, Floats, Ints
 from tfquiver.service.sim.workloads.workload import Pacing
@@ -39,6 +40,7 @@ class _Front:
     began: Floats  # epochs
     began_bytes: Floats
     part: Floats  # of the present one
+    rest: Floats
     window: tuple[float, float, _Window] | None = None  # the last one that was looked at, and when the oldest row was
     # When the oldest row was, where they were then, and what they had read by the next row.
     oldest: tuple[float, Floats, Floats] | None = None
@@ -115,7 +117,7 @@ class LruWindow:
             return
         at = np.searchsorted(self._seen, jobs)
         if at.size and (at[-1] == len(self._seen) or (self._seen[at] != jobs).any()):
-            self._seen = np.union1d(self._seen, jobs)
+            self._seen = distinct(np.concatenate((self._seen, jobs)))
         self._noticed = jobs, self._seen
 
     def _at_front(self, done: Floats) -> _Front:
@@ -130,7 +132,8 @@ class LruWindow:
             paced = some if some.any() else None
         progress = there / sizes
         began = np.floor(progress)
-        self._front = _Front(self._seen, there, sizes, datasets, paced, began, began * sizes, progress - began)
+        part = progress - began
+        self._front = _Front(self._seen, there, sizes, datasets, paced, began, began * sizes, part, 1 - part)
         return self._front
 
     def _move(self, front: _Front, capacity: float) -> None:
@@ -201,12 +204,10 @@ class LruWindow:
         if front.window is not None and front.window[:2] == (when, oldest):
             return front.window[2]
         back = self._back(when, front)
-        former = np.minimum(np.maximum(front.began - back / front.sizes, 0.0), 1.0)
-        within = np.where(
-            back >= front.began_bytes,
-            (front.done - back) / front.sizes,
-            front.part + former * (1 - front.part),
-        )
+        former = front.began - back / front.sizes
+        np.minimum(np.maximum(former, 0.0, out=former), 1.0, out=former)
+        within = front.part + former * front.rest
+        np.copyto(within, (front.done - back) / front.sizes, where=back >= front.began_bytes)
         if front.paced is not None:
             paced = front.paced
             within[paced] = self.curricula.sampled(front.seen[paced], back[paced], front.done[paced])

@@ -42,7 +42,9 @@ class Jobs:
     @property
     def begun(self) -> Ints:
         """Running and paused."""
-        return np.sort(np.concatenate((self.running, self.paused)))
+        begun = np.zeros(len(self.all), np.bool_)
+        begun[self.running] = begun[self.paused] = True
+        return np.flatnonzero(begun)
 
     def without(self, numbers: Ints, others: Ints) -> Ints:
         """`numbers`, in their order."""

@@ -56,7 +56,7 @@ class BySubmission:
         self._waits[self._place_of[numbers]] = False
 
     def all(self) -> Ints:
-        return self._number_at[self._waits]
+        return self._number_at[np.flatnonzero(self._waits)]
 
     def first(self, most: int) -> Ints:
-        return self.all()[:most]
+        return self._number_at[np.flatnonzero(self._waits)[:most]]

@@ -9,6 +9,7 @@ import numpy as np
 from tfquiver import errors
 from tfquiver.service.coordinator.policies.interface import MODES, ClusterView, Plan, Policy
 from tfquiver.service.coordinator.policies.views_and_plans.columns import AllocationColumns, RateColumns
+from tfquiver.service.coordinator.speed_model.filling import whole_sum
 from tfquiver.service.sim.cache_contents.contents import Contents
 from tfquiver.service.sim.job_queue.jobs import Jobs
 from tfquiver.service.sim.probing_and_policies.probing import Probing
@@ -42,7 +43,7 @@ class Planner:
 
     def plan(self, now: float, rates: Callable[[], Rates], hits: Floats) -> None:
         """Asks the policy, and does what it says. Raises InvalidArgumentError: that cannot be."""
-        shown = self._views.measured(now) if self._sight.measured else self._views.everything(rates(), hits)
+        shown = self._views.measured(now) if self._sight.measured else self._views.everything(rates, hits)
         # The same view gives the same plan, which is in force; but for one that has to be asked several times.
         if shown.view == self._last and getattr(self._policy, "settled", True):
             self.plans += 1
@@ -73,7 +74,7 @@ class Planner:
         if (given < 0).any():
             name = list(told)[int(np.argmax(given < 0))]
             raise errors.InvalidArgumentError(f"{whose}[{name!r}].cache_bytes is negative")
-        total = sum(given.tolist())
+        total = whole_sum(given)
         if total > self._cluster.cache_bytes:
             there = f"the {self._cluster.cache_bytes} of the cache"
             raise errors.InvalidArgumentError(f"{whose}: {total} bytes are more than {there}")

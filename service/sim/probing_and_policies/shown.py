@@ -6,9 +6,8 @@ objects. Or what a running coordinator would have measured (`sight`).
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
 from itertools import repeat
 from math import isnan
 
@@ -70,11 +69,14 @@ class Views:
         # Not out of the column of names: that ends each before its last zeros, and two may be one.
         self._job_names = np.array([job.name for job in jobs.all], object)
 
-    def everything(self, rates: Rates, hits: Floats) -> Shown:
+    def everything(self, rates: Callable[[], Rates], hits: Floats) -> Shown:
+        """`rates`: as they are now; of a policy that does not look at what comes of them they are not asked."""
         jobs, running, contents = self._jobs, self._jobs.running, self._contents
         limit = self._cluster.remote_bytes_per_s
         if self._probes:
-            self._missing[running] = alone_from_store(jobs.ideal[running], rates.fetched, limit, np.ones(len(running)))
+            self._missing[running] = alone_from_store(
+                jobs.ideal[running], rates().fetched, limit, np.ones(len(running))
+            )  # fmt: skip
         self._hits[running] = hits
         # Those that only wait for their turn are jobs as well: what they left in the cache they will want again.
         begun = jobs.begun
@@ -82,19 +84,23 @@ class Views:
         shows[jobs.dataset[begun]] = True
         numbers = np.flatnonzero(shows)
         resident = self._resident_bytes(numbers)
-        now, seen_hits, unknown = contents.mode[numbers], self._hits[begun], self._unknown[: len(begun)]
+        seen_hits, unknown = self._hits[begun], self._unknown[: len(begun)]
         missing = self._missing[begun] if self._probes else unknown
-        left = jobs.total[begun] - jobs.done[begun]
+        mode, given, done = contents.mode, contents.given, jobs.done.copy()  # the first two are never changed
         rows = (
-            Rows(len(numbers), partial(self._rows_of_datasets, numbers, resident, now, contents.given[numbers])),
-            Rows(len(begun), partial(self._rows_of_jobs, begun, missing, left, seen_hits)),
+            Rows(len(numbers), lambda: self._rows_of_datasets(numbers, resident, mode[numbers], given[numbers])),
+            Rows(len(begun), lambda: self._rows_of_jobs(begun, missing, jobs.total[begun] - done[begun], seen_hits)),
         )
         ideal = jobs.ideal[begun]
         nobody = np.zeros(max(len(numbers), len(begun)), np.bool_)
+        names: tuple[Sequence[str], Sequence[str]] = (
+            Rows(len(numbers), lambda: self._names[numbers].tolist()),
+            Rows(len(begun), lambda: self._job_names[begun].tolist()),
+        )
         columns = ViewColumns(
-            self._names[numbers].tolist(), self._ranks[numbers], self._size_bytes[numbers],
+            names[0], self._ranks[numbers], self._size_bytes[numbers],
             self._cooperative_bytes[numbers], resident, nobody[: len(numbers)],
-            self._job_names[begun].tolist(), _places(numbers, jobs.dataset[begun], len(shows)),
+            names[1], _places(numbers, jobs.dataset[begun], len(shows)),
             ideal, ideal, missing, unknown, seen_hits, jobs.accelerators[begun].astype(np.int64),
             jobs.irregular[begun], nobody[: len(begun)], rows,
         )  # fmt: skip

@@ -25,7 +25,7 @@ class Store:
 
     limit: float
     promised: Floats
-    weights: Floats
+    weights: Floats | None  # None: all weigh the same
 
 
 def rates(ideals: Floats, hits: Floats, store: Store, datasets: Ints, cooperative: Bools, in_turns: bool) -> Rates:
@@ -43,10 +43,11 @@ def rates(ideals: Floats, hits: Floats, store: Store, datasets: Ints, cooperativ
         got = share(np.maximum(ideals * missed, 0.0), store.promised, store.limit, store.weights)
         read = _read(ideals, missed, got)
         return Rates(read, read * missed)
+    weighed = np.ones(len(ideals)) if store.weights is None else store.weights
     _, flows = np.unique(np.where(cooperative, datasets, -1 - np.arange(len(ideals))), return_inverse=True)
     count = int(flows.max(initial=-1)) + 1
     wanted, most = np.maximum(ideals * missed, 0.0), np.zeros(count)
-    promised, weights = (np.bincount(flows, each, count).astype(np.float64) for each in (store.promised, store.weights))
+    promised, weights = (np.bincount(flows, each, count).astype(np.float64) for each in (store.promised, weighed))
     demands = np.zeros(count)
     np.maximum.at(demands, flows, wanted)
     if in_turns:

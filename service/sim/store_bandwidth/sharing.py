@@ -12,10 +12,13 @@ Ints = npt.NDArray[np.int64]
 Bools = npt.NDArray[np.bool_]
 
 
-def water_fill(demands: Floats, limit: float, weights: Floats) -> Floats:
-    """Max-min fair: nobody gets more than it wants, or by weight less than another while it wants more."""
+def water_fill(demands: Floats, limit: float, weights: Floats | None) -> Floats:
+    """Max-min fair: nobody gets more than it wants, or by weight (None: equal ones) less than another while it wants
+    more."""
     if limit == inf or demands.sum() <= limit:
         return demands.copy()
+    if weights is None:
+        return _fill_equally(demands, limit)
     by_need = np.argsort(demands / weights, kind="stable")
     wanted, weight = demands[by_need], weights[by_need]
     # If those up to i are satisfied, this is the level that the others' parts have.
@@ -30,7 +33,19 @@ def water_fill(demands: Floats, limit: float, weights: Floats) -> Floats:
     return filled
 
 
-def share(demands: Floats, promised: Floats, limit: float, weights: Floats) -> Floats:
+def _fill_equally(demands: Floats, limit: float) -> Floats:
+    """As with weights of 1, in half the time: of most clusters no windows are known."""
+    wanted = np.sort(demands)
+    before = np.concatenate(([0.0], wanted[:-1])).cumsum()
+    levels = np.maximum(limit - before, 0.0) / np.arange(len(wanted), 0.0, -1.0)
+    over = wanted > levels
+    if not over.any():
+        return demands.copy()
+    filled: Floats = np.minimum(demands, levels[int(over.argmax())])
+    return filled
+
+
+def share(demands: Floats, promised: Floats, limit: float, weights: Floats | None) -> Floats:
     """What was promised first, as far as it is used; what is left is lent by water-filling."""
     if limit == inf or demands.sum() <= limit:
         return demands.copy()

@@ -25,9 +25,10 @@ class Windows:
         loads = [PARALLEL_LOADS * workload.shard_bytes(name) for name in workload.datasets]
         self._loads = np.array(loads, np.float64)
 
-    def weights(self, running: Ints, datasets: Ints, cooperative: Bools) -> Floats:
-        """Of the running jobs and their data sets; those of a cooperative one weigh together what its loads do."""
+    def weights(self, running: Ints, datasets: Ints, cooperative: Bools) -> Floats | None:
+        """Of the running jobs and their data sets; those of a cooperative one weigh together what its loads do. None:
+        all weigh the same."""
         if not self._known:
-            return np.ones(len(running))
+            return None
         together = np.bincount(datasets[cooperative], minlength=len(self._loads))
         return np.where(cooperative, self._loads[datasets] / np.maximum(together[datasets], 1), self._windows[running])

@@ -52,6 +52,16 @@ class Rows(Sequence[Row]):
         return iter(self._all)
 
 
+def listed(column: Floats | Ints) -> Rows[float]:
+    """When somebody looks: of thousands hardly any reason is ever read."""
+    return Rows(len(column), column.tolist)
+
+
+def picked(names: Sequence[str], places: Ints) -> Rows[str]:
+    """Likewise."""
+    return Rows(len(places), lambda: [names[place] for place in places.tolist()])
+
+
 def given_columns(view: ClusterView) -> ViewColumns | None:
     """None: only its rows are there. `replace` leaves columns behind that are of other rows."""
     made = view.columns
