@@ -19,6 +19,15 @@ def of_error(error: BaseException, most_characters: int = 1000) -> str:
     return "\n    ".join(plain(line, most_characters) for line in [str(error), *filter(None, notes)])
 
 
+def of_others_error(error: BaseException, most_characters: int = 200) -> str:
+    """What it is and says, `plain`, where code of others raised it: that may say very much, or not be able to."""
+    try:
+        said = plain(error, most_characters)
+    except Exception:  # noqa: BLE001  Of theirs.
+        said = "(no text)"
+    return f"{type(error).__name__}: {said}"
+
+
 def shortened(text: str) -> str:
     """What a person wrote, in quotes; its beginning when it is long."""
     return repr(text if len(text) <= _SAID_CHARACTERS else text[:_SAID_CHARACTERS] + "...")

@@ -27,12 +27,34 @@ def broken() -> None:
     raise RuntimeError("no such machine")
 
 
+class Mute(Exception):
+    def __str__(self) -> str:
+        raise NotImplementedError
+
+
+def speechless() -> None:
+    raise Mute
+
+
+def talkative() -> None:
+    raise ValueError("\n" * 100_000)
+
+
+class Late:
+    @property
+    def plan(self) -> None:
+        raise OSError("not connected yet")
+
+
+_REGISTERED = {
+    "theirs": "Theirs", "odd": "NoPolicy", "broken": "broken", "quiver": "Theirs", "speechless": "speechless",
+    "talkative": "talkative", "late": "Late",
+}  # fmt: skip
+
+
 @pytest.fixture
 def installed(monkeypatch: pytest.MonkeyPatch) -> None:
-    points = [
-        EntryPoint(name, f"{__name__}:{value}", registry.GROUP)
-        for name, value in (("theirs", "Theirs"), ("odd", "NoPolicy"), ("broken", "broken"), ("quiver", "Theirs"))
-    ]
+    points = [EntryPoint(name, f"{__name__}:{value}", registry.GROUP) for name, value in _REGISTERED.items()]
     points.append(EntryPoint("gone", "no_such_module_at_all:Policy", registry.GROUP))
     monkeypatch.setattr(registry, "entry_points", lambda group: [one for one in points if one.group == group])
 
@@ -60,6 +82,9 @@ def test_other_packages_register_theirs_and_cannot_replace_ours() -> None:
     [
         ("odd", r"policy: odd of .*:NoPolicy has no method plan\(view, now\)"),
         ("broken", "policy: broken of .*:broken cannot be loaded: RuntimeError: no such machine"),
+        ("speechless", r"policy: speechless of .* cannot be loaded: Mute: \(no text\)$"),
+        ("talkative", r"policy: talkative of .* cannot be loaded: ValueError: (\\n){200}\.\.\.$"),
+        ("late", "policy: late of .*:Late cannot be loaded: OSError: not connected yet"),
         ("gone", "policy: gone of no_such_module_at_all:Policy cannot be loaded: ModuleNotFoundError: "),
     ],
 )

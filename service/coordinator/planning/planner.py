@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from typing import TypeVar
 
 from tfquiver import errors
-from tfquiver.plain_text import plain
+from tfquiver.plain_text import of_others_error, plain
 from tfquiver.service.coordinator.planning.decision_history import changes
 from tfquiver.service.coordinator.planning.decision_history.decision import Decision
 from tfquiver.service.coordinator.planning.decision_history.history import History
@@ -159,12 +159,8 @@ class Planner:
         return {name: reason for name, reason in self.plan.reasons.items() if name in there} | pin_reasons(view)
 
     def _failure(self, error: BaseException) -> str:
-        kind = "" if isinstance(error, errors.TfquiverError) else f"{type(error).__name__}: "
-        try:
-            said = plain(error, 200)
-        except Exception:  # noqa: BLE001  Of theirs, which cannot say what it is.
-            said = "(no text)"
-        return f"policy {self.policy_name} failed: {kind}{said}"
+        said = plain(error, 200) if isinstance(error, errors.TfquiverError) else of_others_error(error)
+        return f"policy {self.policy_name} failed: {said}"
 
 
 def _kept_apart(plan: Given) -> Given:

@@ -7,7 +7,7 @@ from importlib.metadata import EntryPoint, entry_points
 from typing import cast
 
 from tfquiver import errors
-from tfquiver.plain_text import shortened
+from tfquiver.plain_text import of_others_error, shortened
 from tfquiver.service.coordinator.policies.benefit import BenefitPolicy
 from tfquiver.service.coordinator.policies.interface import Policy
 
@@ -43,13 +43,14 @@ def make(name: str) -> Policy:
         raise errors.InvalidArgumentError(f"policy: {shortened(name)} is none of {', '.join(names())}")
     try:
         policy = found.load()()
+        plans = callable(getattr(policy, "plan", None))
     except KeyboardInterrupt:
         raise
     except BaseException as error:  # else choosing it would end the coordinator
         raise errors.InvalidArgumentError(
-            f"policy: {name} of {found.value} cannot be loaded: {type(error).__name__}: {error}"
+            f"policy: {name} of {found.value} cannot be loaded: {of_others_error(error)}"
         ) from error
-    if not callable(getattr(policy, "plan", None)):
+    if not plans:
         raise errors.InvalidArgumentError(f"policy: {name} of {found.value} has no method plan(view, now)")
     return cast(Policy, policy)
 
