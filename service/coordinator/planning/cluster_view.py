@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Set
 from dataclasses import dataclass
 
@@ -138,8 +139,9 @@ class ClusterViews:
         for digest_id in sorted(known):
             datasets.append(self._dataset(digest_id, pins.get(digest_id)))
             await parts.rest()
-        for key in self.names.jobs:
-            jobs.append(self._job(*key))
+        reads = Counter(job for job, _ in self.names.jobs)
+        for job, digest_id in self.names.jobs:
+            jobs.append(self._job(job, digest_id, reads[job]))
             await parts.rest()
         return ClusterView(
             # Some write more than any disk has, for all there is; of the sum nothing may come that is no view.
@@ -167,9 +169,10 @@ class ClusterViews:
     def names_of(self, digest_ids: Iterable[bytes], reading: Iterable[tuple[str, bytes]] = ()) -> Names:
         return names_of({key: self._registry.find(key).name for key in digest_ids}, reading)
 
-    def _job(self, job: str, digest_id: bytes) -> JobView:
+    def _job(self, job: str, digest_id: bytes, reads: int) -> JobView:
+        """`reads`: of how many data sets it is one here; its pin is for all that it reads."""
         measured, probed = self._probes.measured(job, digest_id), self._probes.result(job, digest_id)
-        steps = self._probes.steps(job, digest_id)
+        steps, pin_bytes_per_s = self._probes.steps(job, digest_id), self._budgets.pins.bytes_per_s.get(job)
         return JobView(
             name=self.names.jobs[job, digest_id],
             dataset=self.names.datasets[digest_id],
@@ -181,7 +184,7 @@ class ClusterViews:
             hit_ratio=measured.hit_share if measured else None,
             reads_bytes_per_s=_rate(measured.bytes_per_s if measured else None),
             ideal_guessed=measured is not None and is_guess(measured, probed, steps),
-            remote_pin_bytes_per_s=_rate(self._budgets.pins.bytes_per_s.get(job)),
+            remote_pin_bytes_per_s=_rate(pin_bytes_per_s and pin_bytes_per_s / reads),
         )
 
     def _dataset(self, digest_id: bytes, pin: types_pb2.CacheSetting | None) -> DatasetView:

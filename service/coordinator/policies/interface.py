@@ -70,7 +70,8 @@ class JobView:
     accelerators: int = 1
     remaining_bytes: float | None = None  # until the job ends; None: not known
     irregular: bool = False  # does not read each record once an epoch (curriculum): SiloD section 6
-    remote_pin_bytes_per_s: float | None = None  # an outside scheduler's choice; no policy touches it
+    # An outside scheduler's choice; no policy touches it. Of a job that reads several data sets its part: equal ones.
+    remote_pin_bytes_per_s: float | None = None
     cooperative_bytes_per_s: float | None = None  # measured while its data set was cached so, in step with its others
     # Of what it reads now: less than what is resident where that came after the job had passed it (SiloD section 6).
     hit_ratio: float | None = None
