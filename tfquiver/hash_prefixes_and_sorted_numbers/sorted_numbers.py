@@ -1,4 +1,5 @@
-"""Numbers of millions of shards, sorted: for these NumPy 2.4 has slower ways, which hold up all threads. Pure."""
+"""Numbers of millions of shards, sorted, and orders of thousands: NumPy 2.4 has slower ways for these, some of which
+hold up all threads. Pure."""
 
 from __future__ import annotations
 
