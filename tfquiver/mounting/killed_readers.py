@@ -1,10 +1,10 @@
 """What a process waits for that was killed is given up, so that it can end. Needs trio.
 
 A process that is killed (-9, or Ctrl-C where it does nothing about that) while a question of its own is with the mount
-ends when that is answered, not before. The kernel says so with FUSE_INTERRUPT, which libfuse takes and pyfuse3 gives to
-nobody (it keeps neither libfuse's request nor its reader for who answers it). So it is looked for who is known to ask:
-who opened a list of what to read next, or a file past the kernel's pages (O_DIRECT). Who reads through those need not
-be: he waits for pages, and ends.
+ends when that is answered, not before. Of an `open` the kernel says so (FUSE_INTERRUPT), which libfuse takes and
+pyfuse3 gives to nobody; of a read past its pages (O_DIRECT) it says nothing. So it is looked for who is known to ask:
+who opened a list of what to read next, or a file with O_DIRECT. Who reads through the kernel's pages waits for those,
+and ends.
 """
 
 from __future__ import annotations
