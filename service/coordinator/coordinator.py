@@ -44,6 +44,8 @@ from tfquiver.service.coordinator.named_dataset_lifecycle.named_requests import 
 from tfquiver.service.coordinator.named_dataset_lifecycle.table import NamedTable
 from tfquiver.service.coordinator.nodes_mounts_dispatchers.dispatchers import Dispatchers
 from tfquiver.service.coordinator.nodes_mounts_dispatchers.heartbeats import Heartbeats
+from tfquiver.service.coordinator.nodes_mounts_dispatchers.latest_notes import LatestNotes
+from tfquiver.service.coordinator.nodes_mounts_dispatchers.lost_nodes import LostNodes
 from tfquiver.service.coordinator.nodes_mounts_dispatchers.membership import Membership
 from tfquiver.service.coordinator.options import CoordinatorOptions
 from tfquiver.service.coordinator.past.keeping_past import KeepingPast
@@ -83,8 +85,10 @@ class Coordinator:
 
     def _assemble(self, work_dir: Path, options: CoordinatorOptions, clock: Clock) -> None:
         self._clock = clock
-        self.membership = Membership(clock, options.node_timeout_s, random.SystemRandom().getrandbits(62) + 1)
-        self.dispatchers = Dispatchers(clock, time.time, self._journal_now)
+        self._notes = LatestNotes(self._journal_now, lambda: bool(self._log.trouble))
+        first_version, lost = random.SystemRandom().getrandbits(62) + 1, LostNodes(clock, time.time, self._notes.add)
+        self.membership = Membership(clock, options.node_timeout_s, first_version, lost)
+        self.dispatchers = Dispatchers(clock, time.time, self._notes.add)
         self.registry = Registry(work_dir, self._journal, options.max_digest_bytes)
         self.ownership = Ownership(self._journal)
         limits = SessionLimits(
@@ -209,6 +213,8 @@ class Coordinator:
                     self.samplings.asked.apply(record)
                 case "dispatcher_known":
                     self.dispatchers.apply(record.dispatcher_known)
+                case "node_known":
+                    self.membership.lost.apply(record.node_known)
                 case "dataset_access" | "session_claimed":
                     self.ownership.apply(record)
                 case _:
@@ -222,6 +228,7 @@ class Coordinator:
         await self.registry.prune()
         self.sessions.restored()
         self.dispatchers.restored()
+        self.membership.lost.restored()
         if records:
             self.caching.restored()
             self._log.start_compaction()
@@ -256,6 +263,7 @@ class Coordinator:
         await asyncio.to_thread(self.picking.close)
         await self.claims.close()
         await self.registry.close()
+        self._notes.flush()
         await self._log.close()
         self._held.release()
 
@@ -278,6 +286,11 @@ class Coordinator:
             "job %s may read %.0f bytes/s from the store%s", job, bytes_per_s, "" if bytes_per_s else ": any",
             extra=about(job=job),
         )  # fmt: skip
+
+    @property
+    def log_trouble(self) -> str:
+        """Why nothing is decided; empty: the log is written."""
+        return self._log.trouble
 
     # Who decides.
 
@@ -308,7 +321,8 @@ class Coordinator:
         now = self._clock.now()
         if self.sessions.read() or self.meters.heard_at > now - GONE_S:
             return now
-        return self._log.appended, self.node_orders.version, self.membership.told(), self.dispatchers.told()
+        log = self._log.appended, self._log.trouble
+        return log, self.node_orders.version, self.membership.told(), self.dispatchers.told()
 
     def _node_gone(self, node_id: str) -> None:
         self.sessions.node_lost(node_id)
@@ -320,6 +334,8 @@ class Coordinator:
     async def _looked_after(self) -> None:
         self.changes.look()
         await self._log.synced()
+        if self._notes.flush():
+            await self._log.synced()
 
     def _journal(self, record: CommitRecord) -> None:
         self._log.append(record)
@@ -336,6 +352,7 @@ class Coordinator:
         yield self.samplings.asked.still()
         yield self.deriving.recipes.still()
         yield self.dispatchers.still()
+        yield self.membership.lost.still()
         if self.replanning:
             yield self.replanning.still()
         yield from self.sessions.still()

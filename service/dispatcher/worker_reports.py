@@ -4,6 +4,7 @@ and which sessions trainers have left: the room of their data sets is for others
 from __future__ import annotations
 
 import contextlib
+import secrets
 import socket
 from collections.abc import Callable, Collection
 
@@ -45,7 +46,7 @@ class WorkerReports:
           work_dir_id: tells the coordinator that one that starts at another address is this one.
         """
         self._port, self._coordinator, self._awaited, self._left = port, coordinator, awaited, left
-        self._address, self._id = "", work_dir_id
+        self._address, self._id, self._process = "", work_dir_id, secrets.token_hex(16)
         self._service = GrpcServiceRpc()
         self._service.dispatcher_started(f"localhost:{port}")
         self._watch = WorkerWatch(clock or SystemClock())
@@ -64,7 +65,11 @@ class WorkerReports:
         # Not at the start: looking up a name may take its time.
         self._address = self._address or own_address(self._coordinator, self._port)
         info = coordinator_pb2.DispatcherInfo(
-            address=self._address, workers=told[:_MOST_WORKERS], version=VERSION, id=self._id
+            address=self._address,
+            workers=told[:_MOST_WORKERS],
+            version=VERSION,
+            id=self._id,
+            process=self._process,
         )
         left_keys = sorted(self._left())[:_MOST_LEFT]
         request = coordinator_pb2.ReportDispatcherRequest(dispatcher=info, left_keys=left_keys)

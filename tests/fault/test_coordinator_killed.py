@@ -180,6 +180,8 @@ async def _full_disk(server: Server, fill: Callable[[], None], free: Callable[[]
         acked = 500 + len(await _ack_until_refused(client, session_id, shards[500:]))
         with pytest.raises(errors.UnavailableError, match="make room for the commit log"):
             await client.ticket(digest, "p:2")
+        told = await client.call("ListNodes", pb.ListNodesRequest())
+        assert told.log_trouble.endswith(": make room for the commit log"), "as tfquiver status says it"
         with pytest.raises((errors.ResourceExhaustedError, errors.UnavailableError)):
             await client.upload([numbered_digest(5000, "other").to_bytes()])
         await client.beat()
@@ -193,6 +195,7 @@ async def _full_disk(server: Server, fill: Callable[[], None], free: Callable[[]
         await reader.open()
         await reader.ack(shards[acked:])
         assert (await client.session(session_id)).acked == 1000
+        assert not (await client.call("ListNodes", pb.ListNodesRequest())).log_trouble
         server.kill()
         server.restart()
         assert (await client.session(session_id)).acked == 1000

@@ -29,6 +29,9 @@ def records() -> list[CommitRecord]:
     )
     part = derived_datasets_pb2.DerivedShard(hash=DIGEST, length_bytes=321, records=3)
     row = derived_datasets_pb2.DerivedRow(row=7, parts=[part])
+    node = types_pb2.NodeInfo(
+        node_id="node-1", control_address="a:1", data_address="a:2", quota_bytes=99, labels={"rack": "r1"}
+    )
     counters = log_pb2.Counters(reread=1, resident_leases=2, missing_leases=3)
 
     def created(session_id: str, epoch: int, **fields: object) -> CommitRecord:
@@ -134,6 +137,9 @@ def records() -> list[CommitRecord]:
                 address="d:2", version="1.1", heard_s=1_700_000_050, id="dispatcher-2", workers_as_before=True
             )
         ),
+        CommitRecord(node_known=log_pb2.NodeKnown(node=node)),
+        CommitRecord(node_known=log_pb2.NodeKnown(node=node, heard_s=1_700_000_100)),
+        CommitRecord(node_known=log_pb2.NodeKnown(node=types_pb2.NodeInfo(node_id="node-2"), gone=True)),
     ]
 
 

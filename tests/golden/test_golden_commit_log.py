@@ -13,6 +13,7 @@ from tfquiver.service.coordinator.bandwidth_budgets.budgets import Budgets
 from tfquiver.service.coordinator.commit_log.log_file import framed, header, parse
 from tfquiver.service.coordinator.dataset_registry.ownership import Ownership
 from tfquiver.service.coordinator.nodes_mounts_dispatchers.dispatchers import Dispatchers
+from tfquiver.service.coordinator.nodes_mounts_dispatchers.lost_nodes import LostNodes
 from tfquiver.service.coordinator.sessions.session import DatasetView
 from tfquiver.service.coordinator.sessions.sessions import Sessions
 
@@ -32,6 +33,7 @@ NOT_OF_SESSIONS = (
     "derived_used",
     "derived_forgotten",
     "dispatcher_known",
+    "node_known",
 )
 LOG = Path(__file__).parent / "commit_log_v1"
 
@@ -106,6 +108,13 @@ def test_who_is_missed_is_as_it_was() -> None:
     first, second = (record.dispatcher_known for record in dispatchers.still()())
     assert first == next(record.dispatcher_known for record in records() if record.HasField("dispatcher_known"))
     assert (second.workers, second.id, second.heard_s) == (["w:3"], "dispatcher-2", 1_700_000_050)
+    first, *_ = known = [record.node_known for record in records() if record.HasField("node_known")]
+    nodes = LostNodes(ManualClock(), lambda: 1_700_000_160.0)
+    for one in known:
+        nodes.apply(one)
+    nodes.restored()
+    assert [(one.node, one.silent_ms) for one in nodes.told()] == [(first.node, 60_000)]
+    assert [record.node_known for record in nodes.still()()] == [known[1]]
 
 
 def test_what_belongs_to_whom_is_as_it_was() -> None:

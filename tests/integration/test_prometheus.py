@@ -28,7 +28,7 @@ from tfquiver.proto.tfquiver.v1 import coordinator_pb2_grpc
 
 CONFIGS = Path(__file__).resolve().parents[2] / "configs"
 METRICS = ["--metrics_address=localhost:0"]
-DISPATCHER = "TfquiverDispatcherLost"
+DISPATCHER, NODE = "TfquiverDispatcherLost", "TfquiverNodeLost"
 
 pytestmark = needs_prometheus
 paths = numbered.fixture(files=4, records_a_file=4000, record_bytes=2048)
@@ -47,6 +47,16 @@ def train(data: Any, enough: threading.Event) -> None:
     for _ in data:
         if enough.wait(0.02):
             return
+
+
+def coordinator_is_killed(
+    cluster: Cluster, prometheus: Prometheus, meanwhile: Callable[[], None] = lambda: None
+) -> None:
+    cluster.coordinator.kill()
+    wait_until(lambda: prometheus.values("up") == [0.0], "it is gone for Prometheus, too", 60)
+    meanwhile()
+    cluster.coordinator.restart()
+    wait_until(lambda: prometheus.values("up") == [1.0], "it is back", 60)
 
 
 @pytest.mark.timeout(280)
@@ -113,16 +123,9 @@ def test_a_dispatcher_that_is_lost_is_missed_by_a_coordinator_that_is_started_ag
             stub: Any = coordinator_pb2_grpc.CoordinatorStub(channel)
             return [one.silent_ms for one in stub.ListDispatchers(pb.ListDispatchersRequest(), timeout=10).lost]
 
-    def coordinator_is_killed(meanwhile: Callable[[], None] = lambda: None) -> None:
-        cluster.coordinator.kill()
-        wait_until(lambda: prometheus.values("up") == [0.0], "it is gone for Prometheus, too", 60)
-        meanwhile()
-        cluster.coordinator.restart()
-        wait_until(lambda: prometheus.values("up") == [1.0], "it is back", 60)
-
     try:
         wait_until(lambda: prometheus.values("tfquiver_coordinator_dispatchers") == [1.0], "it is known", 60)
-        coordinator_is_killed()
+        coordinator_is_killed(cluster, prometheus)
         wait_until(lambda: prometheus.values("tfquiver_coordinator_dispatchers") == [1.0], "it is known again", 60)
         assert DISPATCHER not in prometheus.fired()
 
@@ -130,7 +133,7 @@ def test_a_dispatcher_that_is_lost_is_missed_by_a_coordinator_that_is_started_ag
         wait_until(lambda: DISPATCHER in prometheus.firing(), "the alert fires", 60)
         for _ in range(2):
             [before_ms] = silent_ms()
-            coordinator_is_killed()
+            coordinator_is_killed(cluster, prometheus)
             wait_until(lambda: DISPATCHER in prometheus.firing(), "it fires still", 30)
             [since_ms] = silent_ms()
             assert since_ms > before_ms, "it has begun to miss it anew"
@@ -138,8 +141,34 @@ def test_a_dispatcher_that_is_lost_is_missed_by_a_coordinator_that_is_started_ag
 
         cluster.dispatcher.restart()
         wait_until(lambda: DISPATCHER not in prometheus.firing(), "it is resolved", 60)
-        coordinator_is_killed(cluster.dispatcher.kill)
+        coordinator_is_killed(cluster, prometheus, cluster.dispatcher.kill)
         wait_until(lambda: DISPATCHER in prometheus.firing(), "who was killed meanwhile is missed", 60)
+    finally:
+        prometheus.close()
+
+
+@pytest.mark.timeout(280)
+def test_a_node_that_is_lost_is_missed_by_a_coordinator_that_is_started_again(cluster: Cluster, tmp_path: Path) -> None:
+    """And one that was killed while no coordinator was there; nobody is missed who comes back in time."""
+    assert cluster.node is not None
+    prometheus = Prometheus(tmp_path / "prometheus", [cluster.coordinator.ready["metrics"]])
+    try:
+        wait_until(lambda: prometheus.values("tfquiver_coordinator_nodes") == [2.0], "they are known", 60)
+        coordinator_is_killed(cluster, prometheus)
+        wait_until(lambda: prometheus.values("tfquiver_coordinator_nodes") == [2.0], "they are known again", 60)
+        assert NODE not in prometheus.fired()
+
+        cluster.node.kill()
+        wait_until(lambda: NODE in prometheus.firing(), "the alert fires", 60)
+        for _ in range(2):
+            coordinator_is_killed(cluster, prometheus)
+            wait_until(lambda: NODE in prometheus.firing(), "it fires still", 30)
+        cluster.node.restart()
+        wait_until(lambda: NODE not in prometheus.firing(), "it is resolved", 60)
+        coordinator_is_killed(cluster, prometheus, cluster.node.kill)
+        wait_until(lambda: NODE in prometheus.firing(), "who was killed meanwhile is missed", 60)
+        [lost] = tfquiver.status(cluster.coordinator.address)["lost_nodes"]
+        assert lost["quota_bytes"] > 0
     finally:
         prometheus.close()
 

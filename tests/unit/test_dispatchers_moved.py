@@ -22,9 +22,11 @@ ID = "dispatcher-1"
 REPORT_S = 2.0
 
 
-def report(coordinator: Coordinator, address: str, workers: Sequence[str] = (), id: str = ID) -> None:
+def report(
+    coordinator: Coordinator, address: str, workers: Sequence[str] = (), id: str = ID, process: str = ""
+) -> None:
     its = [ServiceWorker(address=worker) for worker in workers]
-    coordinator.kept.report(DispatcherInfo(address=address, version="1.2", workers=its, id=id))
+    coordinator.kept.report(DispatcherInfo(address=address, version="1.2", workers=its, id=id, process=process))
 
 
 def live(coordinator: Coordinator) -> list[str]:
@@ -79,6 +81,40 @@ def test_the_old_one_is_not_missed_by_a_coordinator_that_is_killed_when_the_new_
     coordinator.clock.advance(1)
     report(coordinator, "b", ["w2"])
     go_on(coordinator.killed(compacted), "b")
+
+
+@compacted
+@pytest.mark.parametrize("away_s", [0.0, 1.0, SILENT_DISPATCHER_S - 1])
+def test_one_that_goes_to_another_address_and_back_at_once_is_not_missed_at_that_one(
+    compacted: bool, away_s: float
+) -> None:
+    coordinator = Coordinator()
+    report(coordinator, "a", ["w"], process="1")
+    coordinator.clock.advance(1)
+    report(coordinator, "b", ["w2"], process="2")
+    coordinator.clock.advance(away_s)
+    report(coordinator, "a", ["w3"], process="3")
+    for _ in range(2):
+        for _ in range(int(FORGOTTEN_S)):
+            coordinator.clock.advance(1)
+            report(coordinator, "a", ["w3"], process="3")
+            assert coordinator.missed == {}
+        assert live(coordinator) == ["a"]
+        coordinator = coordinator.killed(compacted)
+
+
+def test_of_two_that_live_with_one_id_one_that_is_started_again_where_it_was_takes_nobodys_place_for_long() -> None:
+    coordinator = Coordinator()
+    for number in range(60):
+        for address, process in (("a", "1" if number < 30 else "3"), ("b", "2")):
+            coordinator.clock.advance(1)
+            report(coordinator, address, [address], process=process)
+        assert set(live(coordinator)) == {"a", "b"}
+    assert len(coordinator.log) <= 6
+    for _ in range(int(FORGOTTEN_S)):
+        coordinator.clock.advance(1)
+        report(coordinator, "a", ["a"], process="3")
+    assert coordinator.missed.keys() == {"b"}
 
 
 def test_one_that_leaves_before_it_could_tell_of_itself_is_not_missed_where_it_was_before() -> None:

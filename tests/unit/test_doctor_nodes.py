@@ -21,6 +21,13 @@ def test_a_lost_node_is_told_with_its_address() -> None:
     assert (found.verdict, found.why) == (Verdict.WARN, "1: 01234567 at host-b:4040")
 
 
+def test_a_log_that_cannot_be_written_is_a_fault() -> None:
+    told = ListNodesReply(up_ms=600_000, log_trouble="/disk/commit.log: No space left on device")
+    [found] = cluster._log("coordinator c:1", told)
+    assert (found.verdict, found.why) == (Verdict.FAIL, told.log_trouble)
+    assert list(cluster._log("coordinator c:1", ListNodesReply(up_ms=600_000))) == []
+
+
 def test_later_they_are_missing() -> None:
     for up_ms in (600_000, 0):
         [found] = cluster._nodes(ListNodesReply(up_ms=up_ms), "")

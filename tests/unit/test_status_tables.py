@@ -52,6 +52,13 @@ def test_names_of_others_break_nothing(name: str) -> None:
     assert max(map(len, tables)) <= 80
 
 
+def test_a_coordinator_that_cannot_write_is_the_first_problem() -> None:
+    status = told("name") | {"coordinator_trouble": "/disk/commit.log: No space left on device"}
+    assert status_view.problems(status)[0].endswith(
+        "until its log can be written: /disk/commit.log: No space left on device"
+    )
+
+
 def test_what_a_gateway_is_is_said_where_there_is_one() -> None:
     def printed() -> str:
         out = io.StringIO()

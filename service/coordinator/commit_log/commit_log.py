@@ -21,6 +21,7 @@ from tfquiver.service.coordinator.commit_log.log_file import LogFile, NewLog, fr
 from tfquiver.service.metrics.instruments import LOG_SYNC
 
 COMPACT_BYTES = 64 << 20
+_WAITS = ": what is asked for waits for that"
 Snapshot = Iterable[Callable[[], Iterable[CommitRecord]]]
 
 
@@ -50,7 +51,7 @@ class CommitLog:
         self._compaction: asyncio.Task[None] | None = None
         self._tail: list[bytes] | None = None  # appended since the snapshot that is being written
         self._new: NewLog | None = None  # the snapshot, once it is written
-        self._closing = False
+        self._closing, self._trouble = False, ""
         self._thread = ThreadPoolExecutor(1, "commit-log")
         try:
             # Now: `submit` queues first and starts its thread then. Where that failed, what it has queued would be
@@ -65,6 +66,11 @@ class CommitLog:
         """The records found at the start; once."""
         records, self._file.records = self._file.records, []
         return records
+
+    @property
+    def trouble(self) -> str:
+        """Why it could not be written when that was last tried; empty: it could."""
+        return self._trouble
 
     @property
     def appended(self) -> int:
@@ -165,7 +171,7 @@ class CommitLog:
             with LOG_SYNC.time():
                 self._append(b"" if switched else data)
         except errors.TfquiverError as error:
-            return switched, errors.UnavailableError(f"{error}: what is asked for waits for that")
+            return switched, errors.UnavailableError(f"{error}{_WAITS}")
         except Exception as error:  # noqa: BLE001 - nobody would be told: it is everybody's flush
             logging.exception("the commit log cannot be written")
             return switched, errors.UnavailableError(f"commit log: {type(error).__name__}: {error}")
@@ -173,6 +179,7 @@ class CommitLog:
 
     def _written(self, switched: bool, failure: errors.TfquiverError | None, count: int, target: int) -> None:
         self._flushing, self._failed = False, failure is not None
+        self._trouble = str(failure or "").removesuffix(_WAITS)
         if switched or failure is None:
             del self._pending[:count]
         if failure is None:

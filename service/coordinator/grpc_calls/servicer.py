@@ -116,6 +116,7 @@ class CoordinatorServicer(
             checks.name("left_keys", key)
         checks.name("dispatcher.version", request.dispatcher.version, required=False)
         checks.between("dispatcher.id's bytes", len(request.dispatcher.id.encode()), 0, MAX_ID_BYTES)
+        checks.between("dispatcher.process's bytes", len(request.dispatcher.process.encode()), 0, MAX_ID_BYTES)
         if request.leaves:
             self._coordinator.dispatchers.leave(request.dispatcher.address, request.dispatcher.id)
         else:
@@ -152,6 +153,7 @@ class CoordinatorServicer(
             version=VERSION,
             now_ms=int(1000 * time.time()),
             up_ms=membership.up_ms(),
+            log_trouble=self._coordinator.log_trouble,
         )
 
     @handled

@@ -94,7 +94,8 @@ class Dispatchers:
         lost = self._lost.pop(info.address, None)
         now, before, said = self._clock.now(), self._told.get(info.address), _said(info)
         was_there = lost is not None and lost.was_there and now - lost.at < FORGOTTEN_S
-        since = before.since if before else -inf if was_there else now
+        same = before is not None and info.process == before.info.process  # else it was away, elsewhere perhaps
+        since = before.since if before and same else -inf if was_there else now
         self._moved(info.address, info.id, since)
         self._replaced(since, said.workers)
         self._told[info.address] = _Report(since, now, info, frozenset(left_keys))

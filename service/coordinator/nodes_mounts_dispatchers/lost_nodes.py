@@ -1,36 +1,94 @@
-"""The nodes that were given up and are not back, for `tfquiver status`: else a row would be missing there, no more."""
+"""The nodes that were given up and are not back, for `tfquiver status`: else a row would be missing there, no more;
+those are missed by a coordinator that was started since, too. Pure."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
+
+from absl import logging
+
 from tfquiver.clock import Clock
+from tfquiver.logs import about
+from tfquiver.proto.tfquiver.v1 import commit_log_pb2 as log_pb2
 from tfquiver.proto.tfquiver.v1.coordinator_pb2 import LostNode
 from tfquiver.proto.tfquiver.v1.types_pb2 import NodeInfo
 
 MOST = 256
 FORGOTTEN_S = 3600.0
+Record = log_pb2.CommitRecord
 
 
 class LostNodes:
-    """Kept in memory only. Gateways, which keep nothing, are not missed."""
+    """Who is there is journaled once, and again when it is at another address or is another one otherwise; who is
+    given up, when it is. Gateways, which keep nothing, are not missed."""
 
-    def __init__(self, clock: Clock) -> None:
-        self._clock = clock
+    def __init__(
+        self,
+        clock: Clock,
+        unix_s: Callable[[], float] = lambda: 0.0,
+        journal: Callable[[Record], None] = lambda record: None,
+    ) -> None:
+        """`journal`: is given what changes; the caller makes it durable, soon: nobody waits for it."""
+        self._clock, self._unix_s, self._journal = clock, unix_s, journal
+        self._read: dict[str, log_pb2.NodeKnown] = {}  # from the log
+        self._there: dict[str, log_pb2.NodeKnown] = {}  # id -> what the log says of who is no lost one
+        # Of these, who has not come back since the coordinator was started again: id -> its address. It is awaited from
+        # then on, and by then.
+        self._awaited: dict[str, str] = {}
+        self._awaited_from = clock.now()
         self._lost: dict[str, tuple[float, NodeInfo]] = {}  # id -> when last seen, and as what; in the order of losing
 
     def add(self, info: NodeInfo, last_seen: float) -> None:
         """Where there are too many, the first that were lost are forgotten."""
         if not info.quota_bytes:
             return
-        self._lost.pop(info.node_id, None)
-        self._lost[info.node_id] = last_seen, info
-        if len(self._lost) > MOST:
-            del self._lost[next(iter(self._lost))]
+        self._there.pop(info.node_id, None)
+        self._lose(info, last_seen)
+        self._journal(self._lost_record(info, last_seen))
 
-    def back(self, info: NodeInfo) -> None:
-        """It has joined; or at the address of one that is lost another has, with an empty directory."""
-        for node_id, (_, lost) in list(self._lost.items()):
-            if node_id == info.node_id or (lost.control_address and lost.control_address == info.control_address):
-                del self._lost[node_id]
+    def there(self, info: NodeInfo) -> None:
+        """It has joined, or is another one than it was; or at the address of one that is lost another has joined, with
+        an empty directory."""
+        self._awaited.pop(info.node_id, None)
+        was_lost = self._lost.pop(info.node_id, None) is not None
+        if info.control_address:
+            at_its_address = [one for one, address in self._awaited.items() if address == info.control_address]
+            lost = self._lost.items()
+            at_its_address += [one for one, its in lost if its[1].control_address == info.control_address]
+            for node_id in at_its_address:
+                self.left(node_id)
+        if not info.quota_bytes:
+            if was_lost or info.node_id in self._there:
+                self._gone(info.node_id)
+            return
+        known = log_pb2.NodeKnown(node=info)
+        known.node.ClearField("used_bytes")  # other all the time
+        known.node.ClearField("disk_room_bytes")
+        if self._there.get(info.node_id) != known:
+            self._there[info.node_id] = known
+            self._journal(Record(node_known=known))
+
+    def left(self, node_id: str) -> None:
+        """It is not missed, whether it was lost before or not."""
+        if self._lost.pop(node_id, None) is not None or node_id in self._there:
+            self._gone(node_id)
+
+    def deaf(self, seconds: float) -> None:
+        """As Membership.deaf."""
+        self._awaited_from = min(self._clock.now(), self._awaited_from + seconds)
+
+    def expire(self, too_old: float) -> None:
+        """Who was there before the coordinator was started again, and has not come back since `too_old`, is lost."""
+        if not self._awaited or self._awaited_from > too_old:
+            return
+        for node_id in self._awaited:
+            logging.warning(
+                "node %s is lost: it has not come back since the coordinator was started again",
+                node_id,
+                extra=about(node=node_id),
+            )
+            self.add(self._there[node_id].node, self._awaited_from)
+        self._awaited.clear()
 
     @property
     def node_ids(self) -> list[str]:
@@ -45,3 +103,44 @@ class LostNodes:
             LostNode(node=info, silent_ms=int(1000 * (now - last_seen)))
             for last_seen, info in reversed(self._lost.values())
         ]
+
+    # The log.
+
+    def apply(self, known: log_pb2.NodeKnown) -> None:
+        self._read.pop(known.node.node_id, None)
+        if not known.gone:
+            self._read[known.node.node_id] = known
+
+    def restored(self) -> None:
+        """The log has been read. Who was there has the time of a silent node to come back."""
+        now, unix_s = self._clock.now(), self._unix_s()
+        self._there = {node_id: known for node_id, known in self._read.items() if not known.heard_s}
+        self._awaited = {node_id: known.node.control_address for node_id, known in self._there.items()}
+        self._awaited_from = now
+        for known in self._read.values():
+            ago_s = max(0.0, unix_s - known.heard_s)  # that clock may have been set
+            if known.heard_s and ago_s < FORGOTTEN_S:
+                self._lose(known.node, now - ago_s)
+        self._read.clear()
+
+    def still(self) -> Callable[[], Iterable[Record]]:
+        """Gives the records that bring an empty object here; in any thread."""
+        there, lost = list(self._there.values()), [self._lost_record(info, at) for at, info in self._lost.values()]
+        return lambda: (*(Record(node_known=known) for known in there), *lost)
+
+    # Inside.
+
+    def _lose(self, info: NodeInfo, last_seen: float) -> None:
+        self._lost.pop(info.node_id, None)
+        self._lost[info.node_id] = last_seen, info
+        if len(self._lost) > MOST:
+            del self._lost[next(iter(self._lost))]
+
+    def _gone(self, node_id: str) -> None:
+        self._there.pop(node_id, None)
+        self._awaited.pop(node_id, None)
+        self._journal(Record(node_known=log_pb2.NodeKnown(node=NodeInfo(node_id=node_id), gone=True)))
+
+    def _lost_record(self, info: NodeInfo, last_seen: float) -> Record:
+        heard_s = max(1, int(self._unix_s() - (self._clock.now() - last_seen)))
+        return Record(node_known=log_pb2.NodeKnown(node=info, heard_s=heard_s))

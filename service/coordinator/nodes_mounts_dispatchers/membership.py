@@ -61,12 +61,13 @@ def _room(info: types_pb2.NodeInfo) -> int:
 
 
 class Membership:
-    def __init__(self, clock: Clock, timeout_s: float, first_version: int = 1) -> None:
-        """`first_version`: so that versions of this process are never taken for those of the one before."""
+    def __init__(self, clock: Clock, timeout_s: float, first_version: int = 1, lost: LostNodes | None = None) -> None:
+        """`first_version`: so that versions of this process are never taken for those of the one before. `lost`: is
+        told who is there, who is given up, and who leaves; None: one that remembers them while this process lives."""
         self._clock, self._timeout_s = clock, timeout_s
         self._began = clock.now()
         self._nodes: dict[str, _Node] = {}
-        self.lost, self.mounts = LostNodes(clock), Mounts(clock)
+        self.lost, self.mounts = lost or LostNodes(clock), Mounts(clock)
         self._storing: tuple[str, ...] = ()
         self._labelled: Mapping[str, Mapping[str, str]] = {}
         self._room_changed, self._refreshed_at = False, clock.now()
@@ -118,7 +119,7 @@ class Membership:
                 raise errors.ResourceExhaustedError(f"{MAX_NODES} nodes are members already")
             self._nodes[info.node_id] = _Node(info, incarnation, now, labels=dict(info.labels))
             self.joined_at = now
-            self.lost.back(info)
+            self.lost.there(info)
             self._refresh([info.node_id])
             return Sighting.JOINED
         before = node.info
@@ -139,6 +140,7 @@ class Membership:
         room_is_told_at = self._refreshed_at + _PAUSE_S * max(0, len(self._nodes) - _FEW_NODES)
         if matters := _matters(before) != _matters(info):
             node.labels = dict(info.labels)
+            self.lost.there(info)
         if matters or (self._room_changed and now >= room_is_told_at):
             self._refresh([info.node_id] if matters else ())
         return sighting
@@ -186,8 +188,11 @@ class Membership:
     def leave(self, node_id: str, incarnation: str) -> bool:
         """False when there is nothing to do: it has left already, or another process has taken its place."""
         if not self.is_live(node_id, incarnation):
+            if node_id not in self._nodes:  # it was given up, or has not been heard of since a restart
+                self.lost.left(node_id)
             return False
         del self._nodes[node_id]
+        self.lost.left(node_id)
         self.mounts.gone(node_id)
         self._refresh([node_id])
         return True
@@ -197,6 +202,7 @@ class Membership:
         now = self._clock.now()
         for node in self._nodes.values():
             node.last_seen = min(now, node.last_seen + seconds)
+        self.lost.deaf(seconds)
 
     def expire(self, most: int = MAX_NODES, now: float | None = None) -> list[str]:
         """Nodes not heard of for the timeout, at most so many; they are members no longer. `now`: as of then."""
@@ -206,10 +212,21 @@ class Membership:
         for node_id in lost:
             node = self._nodes.pop(node_id)
             self.mounts.gone(node_id)
-            self.lost.add(node.info, node.last_seen)
+            self._missed(node)
+        self.lost.expire(too_old)
         if lost:
             self._refresh(lost)
         return lost
+
+    def _missed(self, node: _Node) -> None:
+        """Not where another one has been started at its address since, with an empty directory."""
+        address = node.info.control_address
+        if address and any(
+            other.info.control_address == address and other.last_seen > node.last_seen for other in self._nodes.values()
+        ):
+            self.lost.left(node.info.node_id)
+        else:
+            self.lost.add(node.info, node.last_seen)
 
     def _refresh(self, changed: Iterable[str] = ()) -> None:
         """`changed`: nodes that have come, gone, or are others than they were: of a thousand to go through all takes a

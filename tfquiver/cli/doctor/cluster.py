@@ -45,6 +45,7 @@ def findings(address: str, token: str) -> Iterator[Finding]:
     yield ok("token", "accepted" if token else "none is asked for, or none of those who read")
     yield _version(what, told.version)
     yield _clock(what, told.now_ms, before_ms, after_ms)
+    yield from _log(what, told)
     if service is not None:
         yield from versions.of_service(service.dispatchers)
     yield from _nodes(told, token)
@@ -66,6 +67,12 @@ def _clock(what: str, now_ms: int, before_ms: float, after_ms: float) -> Finding
         do = "synchronise clocks (chrony, systemd-timesyncd): else times of logs and metrics do not fit together"
         return warn(what, f"{off_ms / 1000:.1f} s from this machine's", do)
     return ok(what, "agrees with this machine's")
+
+
+def _log(what: str, told: coordinator_pb2.ListNodesReply) -> Iterator[Finding]:
+    if told.log_trouble:
+        do = "look after the disk of its --work_dir: it decides nothing until then, and goes on by itself"
+        yield fail(f"log of {what}", plain(told.log_trouble), do)
 
 
 def _off_ms(now_ms: int, before_ms: float, after_ms: float) -> float:

@@ -78,7 +78,12 @@ def _lately(node: Mapping[str, Any], field: str) -> bool:
 
 def problems(status: Mapping[str, Any]) -> list[str]:
     """What a person should look at, a sentence each, the worst first."""
-    found = [*nodes_view.problems(status["nodes"], status["lost_nodes"]), *nodes_view.full_disks(status["nodes"])]
+    found = []
+    if trouble := status.get("coordinator_trouble"):
+        found.append(
+            f"the coordinator decides nothing, and who reads will wait, until its log can be written: {trouble}"
+        )
+    found += [*nodes_view.problems(status["nodes"], status["lost_nodes"]), *nodes_view.full_disks(status["nodes"])]
     answering = [node for node in status["nodes"] if "error" not in node]
     quota = sum(node["quota_bytes"] for node in status["nodes"])
     is_limited = _is_limited(status["datasets"], quota)

@@ -57,6 +57,7 @@ class CommitRecord(_message.Message):
     DERIVED_USED_FIELD_NUMBER: _builtins.int
     DERIVED_FORGOTTEN_FIELD_NUMBER: _builtins.int
     DISPATCHER_KNOWN_FIELD_NUMBER: _builtins.int
+    NODE_KNOWN_FIELD_NUMBER: _builtins.int
     @_builtins.property
     def dataset_registered(self) -> Global___DatasetRegistered: ...
     @_builtins.property
@@ -113,6 +114,8 @@ class CommitRecord(_message.Message):
     def derived_forgotten(self) -> Global___DerivedForgotten: ...
     @_builtins.property
     def dispatcher_known(self) -> Global___DispatcherKnown: ...
+    @_builtins.property
+    def node_known(self) -> Global___NodeKnown: ...
     def __init__(
         self,
         *,
@@ -144,12 +147,13 @@ class CommitRecord(_message.Message):
         derived_used: Global___DerivedUsed | None = ...,
         derived_forgotten: Global___DerivedForgotten | None = ...,
         dispatcher_known: Global___DispatcherKnown | None = ...,
+        node_known: Global___NodeKnown | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["cache_set", b"cache_set", "dataset_access", b"dataset_access", "dataset_registered", b"dataset_registered", "dataset_removed", b"dataset_removed", "derived_begun", b"derived_begun", "derived_forgotten", b"derived_forgotten", "derived_made", b"derived_made", "derived_rows", b"derived_rows", "derived_used", b"derived_used", "dispatcher_known", b"dispatcher_known", "epochs_counted", b"epochs_counted", "named_dataset_gone", b"named_dataset_gone", "named_dataset_set", b"named_dataset_set", "placement_set", b"placement_set", "plan_decided", b"plan_decided", "policy_chosen", b"policy_chosen", "reader_gone", b"reader_gone", "reader_opened", b"reader_opened", "record", b"record", "remote_io_allocated", b"remote_io_allocated", "resume_asked", b"resume_asked", "sampling_asked", b"sampling_asked", "session_claimed", b"session_claimed", "session_created", b"session_created", "session_ended", b"session_ended", "session_forgotten", b"session_forgotten", "session_reopened", b"session_reopened", "shards_acked", b"shards_acked", "ticket_given", b"ticket_given"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["cache_set", b"cache_set", "dataset_access", b"dataset_access", "dataset_registered", b"dataset_registered", "dataset_removed", b"dataset_removed", "derived_begun", b"derived_begun", "derived_forgotten", b"derived_forgotten", "derived_made", b"derived_made", "derived_rows", b"derived_rows", "derived_used", b"derived_used", "dispatcher_known", b"dispatcher_known", "epochs_counted", b"epochs_counted", "named_dataset_gone", b"named_dataset_gone", "named_dataset_set", b"named_dataset_set", "node_known", b"node_known", "placement_set", b"placement_set", "plan_decided", b"plan_decided", "policy_chosen", b"policy_chosen", "reader_gone", b"reader_gone", "reader_opened", b"reader_opened", "record", b"record", "remote_io_allocated", b"remote_io_allocated", "resume_asked", b"resume_asked", "sampling_asked", b"sampling_asked", "session_claimed", b"session_claimed", "session_created", b"session_created", "session_ended", b"session_ended", "session_forgotten", b"session_forgotten", "session_reopened", b"session_reopened", "shards_acked", b"shards_acked", "ticket_given", b"ticket_given"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["cache_set", b"cache_set", "dataset_access", b"dataset_access", "dataset_registered", b"dataset_registered", "dataset_removed", b"dataset_removed", "derived_begun", b"derived_begun", "derived_forgotten", b"derived_forgotten", "derived_made", b"derived_made", "derived_rows", b"derived_rows", "derived_used", b"derived_used", "dispatcher_known", b"dispatcher_known", "epochs_counted", b"epochs_counted", "named_dataset_gone", b"named_dataset_gone", "named_dataset_set", b"named_dataset_set", "placement_set", b"placement_set", "plan_decided", b"plan_decided", "policy_chosen", b"policy_chosen", "reader_gone", b"reader_gone", "reader_opened", b"reader_opened", "record", b"record", "remote_io_allocated", b"remote_io_allocated", "resume_asked", b"resume_asked", "sampling_asked", b"sampling_asked", "session_claimed", b"session_claimed", "session_created", b"session_created", "session_ended", b"session_ended", "session_forgotten", b"session_forgotten", "session_reopened", b"session_reopened", "shards_acked", b"shards_acked", "ticket_given", b"ticket_given"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["cache_set", b"cache_set", "dataset_access", b"dataset_access", "dataset_registered", b"dataset_registered", "dataset_removed", b"dataset_removed", "derived_begun", b"derived_begun", "derived_forgotten", b"derived_forgotten", "derived_made", b"derived_made", "derived_rows", b"derived_rows", "derived_used", b"derived_used", "dispatcher_known", b"dispatcher_known", "epochs_counted", b"epochs_counted", "named_dataset_gone", b"named_dataset_gone", "named_dataset_set", b"named_dataset_set", "node_known", b"node_known", "placement_set", b"placement_set", "plan_decided", b"plan_decided", "policy_chosen", b"policy_chosen", "reader_gone", b"reader_gone", "reader_opened", b"reader_opened", "record", b"record", "remote_io_allocated", b"remote_io_allocated", "resume_asked", b"resume_asked", "sampling_asked", b"sampling_asked", "session_claimed", b"session_claimed", "session_created", b"session_created", "session_ended", b"session_ended", "session_forgotten", b"session_forgotten", "session_reopened", b"session_reopened", "shards_acked", b"shards_acked", "ticket_given", b"ticket_given"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    _WhichOneofReturnType_record: _TypeAlias = _typing.Literal["dataset_registered", "session_created", "ticket_given", "reader_opened", "shards_acked", "reader_gone", "session_ended", "session_forgotten", "epochs_counted", "cache_set", "resume_asked", "dataset_access", "dataset_removed", "session_claimed", "session_reopened", "remote_io_allocated", "plan_decided", "policy_chosen", "named_dataset_set", "named_dataset_gone", "placement_set", "sampling_asked", "derived_begun", "derived_rows", "derived_made", "derived_used", "derived_forgotten", "dispatcher_known"]  # noqa: Y015
+    _WhichOneofReturnType_record: _TypeAlias = _typing.Literal["dataset_registered", "session_created", "ticket_given", "reader_opened", "shards_acked", "reader_gone", "session_ended", "session_forgotten", "epochs_counted", "cache_set", "resume_asked", "dataset_access", "dataset_removed", "session_claimed", "session_reopened", "remote_io_allocated", "plan_decided", "policy_chosen", "named_dataset_set", "named_dataset_gone", "placement_set", "sampling_asked", "derived_begun", "derived_rows", "derived_made", "derived_used", "derived_forgotten", "dispatcher_known", "node_known"]  # noqa: Y015
     _WhichOneofArgType_record: _TypeAlias = _typing.Literal["record", b"record"]  # noqa: Y015
     def WhichOneof(self, oneof_group: _WhichOneofArgType_record) -> _WhichOneofReturnType_record | None: ...
 
@@ -1138,6 +1142,38 @@ class DispatcherKnown(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___DispatcherKnown: _TypeAlias = DispatcherKnown  # noqa: Y015
+
+@_typing.final
+class NodeKnown(_message.Message):
+    """A node with a quota that is there, or that is missed. The last one of a node_id is in force."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    NODE_FIELD_NUMBER: _builtins.int
+    HEARD_S_FIELD_NUMBER: _builtins.int
+    GONE_FIELD_NUMBER: _builtins.int
+    heard_s: _builtins.int
+    """Unix time when it was heard of last; 0: it was there"""
+    gone: _builtins.bool
+    """it has left, another one has taken its place, or it keeps nothing any more; of `node` only the id counts"""
+    @_builtins.property
+    def node(self) -> _types_pb2.NodeInfo:
+        """as it was then; of one that is there without what it uses"""
+
+    def __init__(
+        self,
+        *,
+        node: _types_pb2.NodeInfo | None = ...,
+        heard_s: _builtins.int = ...,
+        gone: _builtins.bool = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["node", b"node"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["gone", b"gone", "heard_s", b"heard_s", "node", b"node"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___NodeKnown: _TypeAlias = NodeKnown  # noqa: Y015
 
 @_typing.final
 class DerivedForgotten(_message.Message):

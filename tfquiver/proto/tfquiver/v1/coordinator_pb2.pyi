@@ -1777,6 +1777,7 @@ class ListNodesReply(_message.Message):
     VERSION_FIELD_NUMBER: _builtins.int
     NOW_MS_FIELD_NUMBER: _builtins.int
     UP_MS_FIELD_NUMBER: _builtins.int
+    LOG_TROUBLE_FIELD_NUMBER: _builtins.int
     version: _builtins.str
     """of the coordinator's tfquiver; empty: of before it was told"""
     now_ms: _builtins.int
@@ -1785,6 +1786,8 @@ class ListNodesReply(_message.Message):
     """Since the coordinator started, at least 1: nodes that were there before come back to it within some seconds; 0: as
     above.
     """
+    log_trouble: _builtins.str
+    """why its commit log cannot be written, and all that is asked for waits; empty: it can, or as above"""
     @_builtins.property
     def nodes(self) -> _containers.RepeatedCompositeFieldContainer[_types_pb2.NodeInfo]: ...
     @_builtins.property
@@ -1799,10 +1802,11 @@ class ListNodesReply(_message.Message):
         version: _builtins.str = ...,
         now_ms: _builtins.int = ...,
         up_ms: _builtins.int = ...,
+        log_trouble: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["lost", b"lost", "nodes", b"nodes", "now_ms", b"now_ms", "up_ms", b"up_ms", "version", b"version"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["log_trouble", b"log_trouble", "lost", b"lost", "nodes", b"nodes", "now_ms", b"now_ms", "up_ms", b"up_ms", "version", b"version"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -1810,7 +1814,10 @@ Global___ListNodesReply: _TypeAlias = ListNodesReply  # noqa: Y015
 
 @_typing.final
 class LostNode(_message.Message):
-    """A node that kept shards, was given up for its silence, and has not come back. Who leaves as it should is none."""
+    """A node that kept shards, was given up for its silence, and has not come back. Who leaves as it should is none, nor is
+    one at whose address another has been started. Of one that a coordinator was started again after, and never heard of,
+    the silence is since that start.
+    """
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -2007,6 +2014,7 @@ class DispatcherInfo(_message.Message):
     WORKERS_FIELD_NUMBER: _builtins.int
     VERSION_FIELD_NUMBER: _builtins.int
     ID_FIELD_NUMBER: _builtins.int
+    PROCESS_FIELD_NUMBER: _builtins.int
     address: _builtins.str
     """host:port, as far as it knows how others reach it; names the dispatcher: the last report counts"""
     version: _builtins.str
@@ -2014,6 +2022,10 @@ class DispatcherInfo(_message.Message):
     id: _builtins.str
     """Of its work_dir, made at random once, at most 64 bytes: one that is there anew at another address has taken the
     place of who told it last. "": older than the field, or its disk keeps none; it is known by its address alone.
+    """
+    process: _builtins.str
+    """Of this process, unlike that of every other one, at most 64 bytes: one that is another than its address told before
+    has been started since. "": older than the field; it counts as the same one.
     """
     @_builtins.property
     def workers(self) -> _containers.RepeatedCompositeFieldContainer[Global___ServiceWorker]:
@@ -2026,10 +2038,11 @@ class DispatcherInfo(_message.Message):
         workers: _abc.Iterable[Global___ServiceWorker] | None = ...,
         version: _builtins.str = ...,
         id: _builtins.str = ...,
+        process: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["address", b"address", "id", b"id", "version", b"version", "workers", b"workers"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["address", b"address", "id", b"id", "process", b"process", "version", b"version", "workers", b"workers"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -450,7 +450,7 @@ class CoordinatorServicer(object):
         raise NotImplementedError('Method not implemented!')
 
     def ListNodes(self, request, context):
-        """The members, and who was one and was given up (an hour, in memory only: after a restart nobody). Read-only.
+        """The members, and who was one and was given up, within the last hour; also by a coordinator that was started since. Read-only.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

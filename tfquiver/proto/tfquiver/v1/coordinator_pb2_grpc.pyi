@@ -138,7 +138,7 @@ class CoordinatorStub:
     Identify: _grpc.UnaryUnaryMultiCallable[_coordinator_pb2.IdentifyRequest, _coordinator_pb2.IdentifyReply]
     """Whose token has this hash? A node asks when somebody shows a token to it. Read-only. Errors: NOT_FOUND (nobody's)."""
     ListNodes: _grpc.UnaryUnaryMultiCallable[_coordinator_pb2.ListNodesRequest, _coordinator_pb2.ListNodesReply]
-    """The members, and who was one and was given up (an hour, in memory only: after a restart nobody). Read-only."""
+    """The members, and who was one and was given up, within the last hour; also by a coordinator that was started since. Read-only."""
     ReportDispatcher: _grpc.UnaryUnaryMultiCallable[_coordinator_pb2.ReportDispatcherRequest, _coordinator_pb2.ReportDispatcherReply]
     """A tf.data service dispatcher says which workers it counts on, which of them answer it, and which sessions its clients
     have left, every few seconds. Kept in memory only, and forgotten 30 s later: repeating it is harmless, and a coordinator that was restarted has it again soon.
@@ -325,7 +325,7 @@ class CoordinatorAsyncStub(CoordinatorStub):
     Identify: _aio.UnaryUnaryMultiCallable[_coordinator_pb2.IdentifyRequest, _coordinator_pb2.IdentifyReply]  # type: ignore[assignment]
     """Whose token has this hash? A node asks when somebody shows a token to it. Read-only. Errors: NOT_FOUND (nobody's)."""
     ListNodes: _aio.UnaryUnaryMultiCallable[_coordinator_pb2.ListNodesRequest, _coordinator_pb2.ListNodesReply]  # type: ignore[assignment]
-    """The members, and who was one and was given up (an hour, in memory only: after a restart nobody). Read-only."""
+    """The members, and who was one and was given up, within the last hour; also by a coordinator that was started since. Read-only."""
     ReportDispatcher: _aio.UnaryUnaryMultiCallable[_coordinator_pb2.ReportDispatcherRequest, _coordinator_pb2.ReportDispatcherReply]  # type: ignore[assignment]
     """A tf.data service dispatcher says which workers it counts on, which of them answer it, and which sessions its clients
     have left, every few seconds. Kept in memory only, and forgotten 30 s later: repeating it is harmless, and a coordinator that was restarted has it again soon.
@@ -665,7 +665,7 @@ class CoordinatorServicer(metaclass=_abc_1.ABCMeta):
         request: _coordinator_pb2.ListNodesRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_coordinator_pb2.ListNodesReply, _abc.Awaitable[_coordinator_pb2.ListNodesReply]]:
-        """The members, and who was one and was given up (an hour, in memory only: after a restart nobody). Read-only."""
+        """The members, and who was one and was given up, within the last hour; also by a coordinator that was started since. Read-only."""
 
     @_abc_1.abstractmethod
     def ReportDispatcher(
