@@ -109,6 +109,24 @@ def test_what_was_handed_is_counted_on_when_the_node_begins_anew() -> None:
     assert measured.hit_share == pytest.approx(80 / 110)
 
 
+def test_hits_of_one_that_is_handed_nothing_for_long_are_those_of_what_it_was_handed_last() -> None:
+    """Its buffers last for minutes."""
+    meter = JobMeter()
+    for second in range(1, 101):
+        handed = 30 if second < 15 else 1000
+        meter.report(
+            "r", Reading(second, second, 0.0, float(second), handed, 70 if second < 15 else 1070), float(second)
+        )
+    measured = meter.measured()
+    assert measured is not None
+    assert measured.hit_share == pytest.approx(970 / 1970)
+    for second in range(101, 1001):
+        meter.report("r", Reading(second, second, 0.0, float(second), 1000, 1070), float(second))
+    measured = meter.measured()
+    assert measured is not None
+    assert measured.hit_share == pytest.approx(1000 / 2070), "it is long ago: of all that it ever was"
+
+
 def test_nobody_reads_more_than_he_was_handed_nor_faster_than_time_passes_here() -> None:
     """Who seems fast is given the cache of others."""
     more, faster = JobMeter(), JobMeter()

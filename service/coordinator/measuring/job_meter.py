@@ -41,7 +41,8 @@ class Reading:
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """Over the newest window: `stall_share` of the readers' time went by waiting for data.
+    """Over the newest window: `stall_share` of the readers' time went by waiting for data; `hit_share`, of the newest
+    one in which it was handed anything: None: it never was.
 
     `ideal_bytes_per_s`: f*, what the job reads where data is never waited for: throughput / (1 - stall share). Where
     the pipeline prefetches behind the reader this is what the pipeline could do, and the trainer may do less; so the
@@ -126,7 +127,10 @@ class JobMeter:
         windows = self._windows or [newest]
         ideals = [one.bytes_per_s / (1 - one.stall_share) for one in windows if one.stall_share <= MOST_STALL_SHARE]
         ideal, records_per_s = min(ideals, default=None), newest.records / newest.elapsed_s
-        made = Measured(newest.bytes_per_s, newest.stall_share, newest.hit_share, ideal, records_per_s)
+        # Who has much in its buffers is handed nothing for minutes: then it is of what it was handed last.
+        told = (one.hit_share for one in (*reversed(self._windows), self._settled))
+        hit_share = next((share for share in told if share is not None), None)
+        made = Measured(newest.bytes_per_s, newest.stall_share, hit_share, ideal, records_per_s)
         self._measured = made if self._windows else None
         return made
 
