@@ -34,7 +34,7 @@ export function Nodes({ now, place }: { now: Now; place: Place }) {
           rows={rows}
           id={(node) => `${node.id} ${node.lost_s ?? ""}`}
           columns={[
-            { head: "node", cell: (node) => node.id, width: "4.4rem" },
+            { head: "node", cell: (node) => node.id, width: "5.4rem", narrow: "4.4rem" },
             { head: "host", cell: (node) => node.host, width: "minmax(6.6rem, 2fr)" },
             { head: "rack", cell: (node) => node.rack || "-", width: "minmax(3rem, 1fr)", wide: true },
             {

@@ -6,6 +6,7 @@ export interface Column<Row> {
   head: string;
   cell: (row: Row) => ComponentChildren;
   width: string; // of CSS grids
+  narrow?: string; // the same on a phone
   number?: boolean;
   wide?: boolean; // left out where there is a phone's width
 }
@@ -38,7 +39,7 @@ export function Table<Row>({ label, rows, columns, id, chosen, onChoose }: Props
   const seen = columns.filter((column) => !(narrow && column.wide));
   const first = Math.max(Math.floor(top / ROW) - AROUND, 0);
   const some = rows.slice(first, first + SHOWN + 2 * AROUND);
-  const grid = { gridTemplateColumns: seen.map((column) => column.width).join(" ") };
+  const grid = { gridTemplateColumns: seen.map((column) => (narrow && column.narrow) || column.width).join(" ") };
   return (
     <div role="table" aria-label={label} aria-rowcount={rows.length + 1} class="table">
       <div role="row" class="row head" style={grid}>
