@@ -39,6 +39,14 @@ def test_a_slow_function_is_named_with_what_to_do(cache_dir: Path, paths: list[P
     assert "waits for records" in told.shares, "the readers have told"
 
 
+def test_it_looks_for_as_long_as_it_is_asked_to(cache_dir: Path, paths: list[Path]) -> None:
+    """And while it waits for what readers tell, and asks, what it has measured does not change."""
+    data = tfquiver.dataset(paths, cache_dir=cache_dir, batch_size=8).map(slow)
+    told = tfquiver.explain_input(data, seconds=1.0)
+    assert 1.0 <= told.seconds < 2.0
+    assert "waits for records" in told.shares, "the readers have told"
+
+
 def test_what_cannot_be_explained_is_said(cache_dir: Path, paths: list[Path]) -> None:
     with pytest.raises(tf.errors.InvalidArgumentError, match="none is in it"):
         tfquiver.explain_input(tf.data.Dataset.range(3))

@@ -23,6 +23,7 @@ _LEAST_S, _MOST_S = 1.0, 600.0
 _CALL_S = 3.0
 _NEWEST = 100  # sessions that are looked through
 _MEASURED_AFTER_S = 8.0  # readers tell every few seconds
+_ASK_EVERY_S = 0.25  # until they have: to ask takes 10 ms, in which nothing is read
 _MOST_INPUTS = 10_000
 _VERSION = re.compile(r"V\d+$")
 _OURS = "Quiver"  # how nodes of the model are named that are sources of tfquiver
@@ -46,8 +47,9 @@ def explain_input(data: tf.data.Dataset, seconds: float = 10.0) -> InputReport:
     Args:
       data: made of one `tfquiver.dataset`, without `resume=` and `stream=`, and whatever follows it; not behind
         `tfquiver.distribute`.
-      seconds: how long to look, from 1 to 600; at least until readers have told something, which they do every few
-        seconds: what is asked for 2 s may take 8, and the report says how long it was.
+      seconds: how long to look, from 1 to 600. Where readers have told nothing by then, which they do every few
+        seconds, it is read on until they have, for 8 s at most, and only what they tell counts of that. Of epochs
+        of much less than a second they tell too little: what such a pipeline waits for is not known then.
 
     Raises InvalidArgumentError: there is no `tfquiver.dataset` in it, or several; it has no elements; or seconds cannot
     be right.
@@ -71,20 +73,25 @@ def explain_input(data: tf.data.Dataset, seconds: float = 10.0) -> InputReport:
         )
     iterator = iter(data.repeat())
     began_s = time.monotonic()
-    elements, source = 0, None
-    while (spent_s := time.monotonic() - began_s) < seconds or (source is None and spent_s < _MEASURED_AFTER_S):
-        if next(iterator, None) is None:
-            break  # of nothing a repetition is nothing
-        elements += 1
-        if source is None and spent_s >= seconds:
-            source = _source(key)
+    elements = _read(iterator, seconds)
     if not elements:
         raise errors.InvalidArgumentError("data: it has no elements: there is nothing to explain")
     spent_s = time.monotonic() - began_s
-    source = _source(key) or source
+    while (source := _source(key)) is None and time.monotonic() - began_s < _MEASURED_AFTER_S:
+        _read(iterator, _ASK_EVERY_S)
     stages = _stages(iterator, [name for one in every if (name := _function(one))])
     prefetches = any("Prefetch" in type(one).__name__ for one in every[:3])
     return report(spent_s, elements, stages, source or Source("", None, None), _training_steps_per_s(), prefetches)
+
+
+def _read(iterator: Iterator[Any], seconds: float) -> int:
+    """So many elements; 0: there are none."""
+    elements, until_s = 0, time.monotonic() + seconds
+    while time.monotonic() < until_s:
+        if next(iterator, None) is None:
+            break  # of nothing a repetition is nothing
+        elements += 1
+    return elements
 
 
 def _made_of(data: Any) -> Iterator[Any]:
