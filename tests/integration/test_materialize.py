@@ -288,6 +288,10 @@ def _datasets(record: tf.Tensor) -> tf.data.Dataset:
     return tf.data.Dataset.from_tensors(record)
 
 
+def _nothing_beside(record: tf.Tensor) -> tuple[tf.Tensor, None]:
+    return record, None
+
+
 def _outside(record: tf.Tensor) -> tf.Tensor:
     return tf.io.read_file("/etc/hostname")
 
@@ -308,6 +312,7 @@ def _fails(record: tf.Tensor) -> tf.Tensor:
         (_python, "EagerPyFunc"),
         (_captures, "captures.*resource.*variable"),
         (_datasets, "neither a Dataset"),
+        (_nothing_beside, "fn returns None in .*leave it out"),
         (_outside, "ReadFile"),
         (_raises, "ZeroDivisionError"),
         (_fails, r"shard \d+ .*part-00\d.*"),

@@ -30,8 +30,11 @@ class ElementLayout:
 
     def __init__(self, spec: Any) -> None:
         import tensorflow as tf
+        from tensorflow.python.data.util.structure import NoneTensorSpec
 
         self.spec = spec
+        if any(isinstance(one, NoneTensorSpec) for one in tf.nest.flatten(spec)):
+            raise errors.InvalidArgumentError(f"fn returns None in {spec}, which cannot be kept: leave it out")
         self._components = tf.nest.flatten(spec, expand_composites=True)
         if not self._components:
             raise errors.InvalidArgumentError(f"fn returns no tensors: {spec}")
