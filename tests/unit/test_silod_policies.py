@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 from tests.unit.policy_world import GB, one_job_each
 from tfquiver.service.coordinator.policies import registry
 from tfquiver.service.coordinator.policies.interface import Allocation, ClusterView, DatasetView, JobView
-from tfquiver.service.coordinator.policies.max_min_fair import MaxMinFairPolicy
 from tfquiver.service.coordinator.policies.silod_greedy import SilodGreedyPolicy
 from tfquiver.service.coordinator.policies.views_and_plans.check import check_plan
 from tfquiver.service.coordinator.speed_model.demand import demands, expected_rates
@@ -95,12 +94,12 @@ def _sorted_need(view: ClusterView, targets: list[float]) -> float:
 def test_the_least_ratio_is_the_largest_that_there_is(view: ClusterView) -> None:
     """Everybody has his part at the ratio that the plan reaches, and 1 % more could not be given to all."""
     equal, ideal = _equal(view), [job.ideal_bytes_per_s or 0.0 for job in view.jobs]
-    plan = MaxMinFairPolicy().plan(view, 0.0)
+    plan = registry.make("max_min_fair").plan(view, 0.0)
     full = {name: Allocation("uniform", given.cache_bytes) for name, given in plan.allocations.items()}
     datasets = tuple(
         replace(dataset, resident_bytes=full.get(dataset.name, Allocation()).cache_bytes) for dataset in view.datasets
     )
-    steady = MaxMinFairPolicy().plan(replace(view, datasets=datasets), 0.0)
+    steady = registry.make("max_min_fair").plan(replace(view, datasets=datasets), 0.0)
     rates = expected_rates(view, steady.allocations, steady.remote_bytes_per_s)
     got = [rates[job.name] for job in view.jobs]
     behind = [rate / even for rate, even, most in zip(got, equal, ideal, strict=True) if rate < 0.98 * most]
@@ -114,7 +113,7 @@ def test_the_least_ratio_is_the_largest_that_there_is(view: ClusterView) -> None
 def test_figure_4_the_least_job_has_what_half_of_everything_would_give_it() -> None:
     """103 MB/s by equation 4. The other one may as well have more than that: its data set whole costs nobody a byte."""
     view = one_job_each([1360, 1360], [114 * MB, 114 * MB], 1400, 100 * MB)
-    plan = MaxMinFairPolicy().plan(view, 0.0)
+    plan = registry.make("max_min_fair").plan(view, 0.0)
     rates = expected_rates(view, plan.allocations, plan.remote_bytes_per_s)
     assert sorted(rates.values()) == pytest.approx([103 * MB, 114 * MB], rel=0.02)
 
@@ -123,7 +122,7 @@ def test_irregular_jobs_have_a_partition_of_their_own() -> None:
     view = one_job_each([1000, 1000, 1000], [100 * MB, 100 * MB, 100 * MB], 900, 90 * MB, full=False)
     odd = replace(view.jobs[2], irregular=True)
     view = replace(view, jobs=(*view.jobs[:2], odd))
-    for policy in (SilodGreedyPolicy(), MaxMinFairPolicy()):
+    for policy in (SilodGreedyPolicy(), registry.make("max_min_fair")):
         plan = policy.plan(view, 0.0)
         assert plan.allocations["d2"] == Allocation("lru", 300 * GB)
         assert sum(plan.allocations[name].cache_bytes for name in ("d0", "d1") if name in plan.allocations) <= 600 * GB
