@@ -35,8 +35,14 @@ async def coordinating(
         await coordinator.stop()
 
 
-def beat(coordinator: Coordinator, node_id: str, quota_bytes: int, *reports: pb.ReaderReport) -> None:
-    node = types_pb2.NodeInfo(node_id=node_id, quota_bytes=quota_bytes)
+def beat(
+    coordinator: Coordinator,
+    node_id: str,
+    quota_bytes: int,
+    *reports: pb.ReaderReport,
+    disk_room_bytes: int | None = None,
+) -> None:
+    node = types_pb2.NodeInfo(node_id=node_id, quota_bytes=quota_bytes, disk_room_bytes=disk_room_bytes)
     inventory = pb.Inventory(full=True, version=1)
     coordinator.heartbeats.take(pb.HeartbeatRequest(node=node, incarnation="1", inventory=inventory, readers=reports))
 

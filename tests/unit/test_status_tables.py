@@ -252,6 +252,17 @@ def test_a_disk_that_is_full_before_its_quota_is_named_with_what_to_do() -> None
         assert not any("disk" in line for line in status_view.problems(well | {"nodes": [quiet]}))
 
 
+def test_a_data_set_for_which_the_disks_have_no_room_is_too_large_whatever_the_quotas_are() -> None:
+    well = told("run")
+    node = well["nodes"][0] | {"quota_bytes": 10**13, "used_bytes": 10**12, "refused_inserts": 9}
+    pinned = well["datasets"][0] | {"size_bytes": 5 * 10**12, "cache": {"mode": "uniform"}}
+    for room, said in ((2 * 10**12, ["data set run (5.0 TB)"]), (10**13, ["node 01234567"]), (None, ["node 01234567"])):
+        small = node if room is None else node | {"disk_room_bytes": room}
+        found = status_view.problems(well | {"nodes": [small], "datasets": [pinned], "sessions": []})
+        assert [line.partition(" is larger")[0].partition(":")[0] for line in found] == said, room
+        assert room != 2 * 10**12 or "what the nodes' quotas and disks have room for (3.0 TB)" in found[0]
+
+
 def test_problems_come_first_and_a_cluster_without_any_has_none() -> None:
     sick = told("run")
     sick["nodes"][0] |= {"corrupt_entries": 2, "peer_mismatches": 3, "refused_inserts": 9, "used_bytes": 1}

@@ -26,6 +26,7 @@ from tfquiver.service.coordinator.nodes_mounts_dispatchers.membership import Mem
 from tfquiver.service.coordinator.sessions.sessions import Sessions
 from tfquiver.service.coordinator.sessions.users import Users
 from tfquiver.sizes_on_disk.entry_size import most_disk_bytes
+from tfquiver.sizes_on_disk.node_room import most_bytes
 
 _MET_LOOK_S = 0.05
 Check = Callable[[], None]  # made when nothing is waited for any more; raises where it may not be
@@ -201,7 +202,7 @@ class Catalogue:
         async with self._setting:  # what is left of the quotas depends on the settings before
             await self._log.writable()
             self._registry.find(digest_id)
-            quotas_bytes = self._quotas_bytes(digest_id)
+            quotas_bytes = self._quotas_bytes(digest_id, by_disks=not asked.allocation_bytes)
             fixed, plan = await asyncio.to_thread(self._caching.fix, digest, asked, quotas_bytes)
             resized = self._caching.resized(digest_id, fixed, "") if keep_chunks else None
             fixed = resized or fixed
@@ -283,9 +284,9 @@ class Catalogue:
             self._caching.set(digest_id, plan) if anew else self._caching.resize(digest_id)
             await self._log.synced()
 
-    def _quotas_bytes(self, digest_id: bytes) -> list[int]:
-        """Of the live nodes that may keep it."""
+    def _quotas_bytes(self, digest_id: bytes, by_disks: bool = False) -> list[int]:
+        """Of the live nodes that may keep it. `by_disks`: what their disks have room for, where that is less: of what
+        nobody has given a size that is all there is."""
         places = self._caching.placed.places(digest_id)
-        return [
-            node.quota_bytes for node in self._membership.live() if places is None or node.node_id in places.members
-        ]
+        its = [node for node in self._membership.live() if places is None or node.node_id in places.members]
+        return [most_bytes(node) if by_disks else node.quota_bytes for node in its]

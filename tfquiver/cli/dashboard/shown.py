@@ -53,10 +53,7 @@ def _node(told: Mapping[str, Any]) -> dict[str, Any]:
 
 def _takes(told: Mapping[str, Any]) -> dict[str, int]:
     """Of a quota that the disk has no room for what it has: a node whose disk is full is full, not nearly empty."""
-    room_bytes = told.get("disk_room_bytes")
-    if room_bytes is None or "quota_bytes" not in told:
-        return {}
-    return {"quota_bytes": min(told["quota_bytes"], told.get("used_bytes", 0) + room_bytes)}
+    return {"quota_bytes": nodes_view.most_bytes(told)} if "quota_bytes" in told else {}
 
 
 def _dataset(told: Mapping[str, Any]) -> dict[str, Any]:

@@ -86,7 +86,8 @@ def problems(status: Mapping[str, Any]) -> list[str]:
     found += [*nodes_view.problems(status["nodes"], status["lost_nodes"]), *nodes_view.full_disks(status["nodes"])]
     answering = [node for node in status["nodes"] if "error" not in node]
     quota = sum(node["quota_bytes"] for node in status["nodes"])
-    is_limited = _is_limited(status["datasets"], quota)
+    most = sum(map(nodes_view.most_bytes, status["nodes"]))
+    is_limited = _is_limited(status["datasets"], most)
     if not quota and (started := words.just_started(status.get("coordinator_up_ms", 0))):
         found.append(f"no node has come back yet: the coordinator {started}; ask again in some seconds")
     elif not quota:
@@ -124,12 +125,13 @@ def problems(status: Mapping[str, Any]) -> list[str]:
     for one in status["datasets"]:
         cache = one["cache"]
         kept = cache["mode"] == "uniform" or (cache["mode"] == "unset" and one["digest_id"] in read)
-        if quota and one["size_bytes"] > quota and kept and "decided_by" not in cache:
+        if quota and one["size_bytes"] > most and kept and "decided_by" not in cache:
             # Of several of one name the command takes the digits.
             name, digits = one["name"], one["digest_id"][:12]
             shown, meant = (name, name) if called[name] == 1 else (f"{name} ({digits})", digits)
+            there = "all quotas" if most == quota else "what the nodes' quotas and disks have room for"
             found.append(
-                f"data set {shown} ({decimal(one['size_bytes'])}) is larger than all quotas ({decimal(quota)}): "
+                f"data set {shown} ({decimal(one['size_bytes'])}) is larger than {there} ({decimal(most)}): "
                 "what does not fit is read from the store by every job, every epoch; `tfquiver dataset set-cache "
                 f"{meant} cooperative` lets them share it"
             )
@@ -143,13 +145,13 @@ def problems(status: Mapping[str, Any]) -> list[str]:
     return found
 
 
-def _is_limited(datasets: Sequence[Mapping[str, Any]], quota_bytes: int) -> bool:
-    """A data set's allocation may be used up, or may have been while jobs read: so it is where caches (`quota_bytes`,
-    of all nodes) are smaller than the data."""
+def _is_limited(datasets: Sequence[Mapping[str, Any]], most_bytes: int) -> bool:
+    """A data set's allocation may be used up, or may have been while jobs read: so it is where caches (`most_bytes`, of
+    all nodes) are smaller than the data."""
     if any(one["cache"].get("allocation_bytes") for one in datasets):
         return True
     size_bytes: int = sum(one["size_bytes"] for one in datasets)
-    return size_bytes > quota_bytes
+    return size_bytes > most_bytes
 
 
 def show_all(found: Sequence[str], told: Sequence[Mapping[str, Any]], console: Console, legends: bool) -> None:

@@ -50,6 +50,12 @@ def full_disks(nodes: Sequence[Mapping[str, Any]]) -> Iterator[str]:
             )
 
 
+def most_bytes(node: Mapping[str, Any]) -> int:
+    """That it can keep: its quota, or what it has and what its disk still takes, where that is less."""
+    quota_bytes, room_bytes = int(node["quota_bytes"]), node.get("disk_room_bytes")
+    return quota_bytes if room_bytes is None else min(quota_bytes, node.get("used_bytes", 0) + room_bytes)
+
+
 def host(node: Mapping[str, Any]) -> str:
     """As its label says that people call it, else where it is reached."""
     return str(node.get("labels", {}).get("host") or node.get("host", ""))

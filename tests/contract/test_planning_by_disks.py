@@ -1,0 +1,75 @@
+"""Plans are made with what the nodes' disks have room for, where that is less than their quotas."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.support.aio import on_loop
+from tests.support.planning import (
+    COOPERATIVE,
+    FIRST,
+    FIRST_BYTES,
+    UNIFORM,
+    beat,
+    cached,
+    coordinating,
+    parts_of,
+    plans,
+    reads,
+)
+from tfquiver.clock import ManualClock
+from tfquiver.proto.tfquiver.v1 import types_pb2
+from tfquiver.service.coordinator.policies import registry
+
+QUOTA = 2 * FIRST_BYTES
+
+
+@on_loop
+async def test_what_is_explained_is_what_the_disk_can_keep(tmp_path: Path) -> None:
+    """It was all of it, by the quota, beside the part that stood there."""
+    clock, half = ManualClock(), FIRST_BYTES // 2
+    async with coordinating(tmp_path, policy="silod_greedy", clock=clock, a=QUOTA) as coordinator:
+        await reads(coordinator, "job", FIRST)
+        planning = await plans(coordinator)
+        assert (await planning.explain("job")).gets.hit_ratio == 1.0, "an older node does not tell"
+        beat(coordinator, "a", QUOTA, disk_room_bytes=half)
+        clock.advance(11.0)
+        planning = await plans(coordinator)
+        gets = (await planning.explain("job")).gets
+        assert (cached(coordinator, FIRST).allocation_bytes, gets.allocation.cache_bytes) == (half, half)
+        assert gets.hit_ratio == pytest.approx(0.5, abs=0.01)
+        beat(coordinator, "a", QUOTA, disk_room_bytes=QUOTA)
+        clock.advance(11.0)
+        planning = await plans(coordinator)
+        assert (await planning.explain("job")).gets.hit_ratio == 1.0
+
+
+@pytest.mark.parametrize("policy", sorted(registry.names()))
+@on_loop
+async def test_where_no_disk_takes_anything_there_is_a_plan_all_the_same(tmp_path: Path, policy: str) -> None:
+    clock = ManualClock()
+    async with coordinating(tmp_path, policy=policy, clock=clock) as coordinator:
+        beat(coordinator, "a", QUOTA, disk_room_bytes=0)
+        await reads(coordinator, "job", FIRST)
+        planning = await plans(coordinator)
+        assert not planning.planner.refused
+        assert (await planning.explain("job")).gets.hit_ratio == 0.0
+        beat(coordinator, "a", QUOTA, disk_room_bytes=QUOTA)
+        clock.advance(11.0)
+        planning = await plans(coordinator)
+        assert not planning.planner.refused
+        if policy == "silod_greedy":
+            assert cached(coordinator, FIRST).mode == UNIFORM
+
+
+@on_loop
+async def test_what_a_person_gives_no_size_gets_what_the_disks_have_room_for(tmp_path: Path) -> None:
+    """Chunks were ordered for all of the quota, and nobody could keep them. Who says how much is believed."""
+    async with coordinating(tmp_path) as coordinator:
+        beat(coordinator, "a", QUOTA, disk_room_bytes=FIRST_BYTES // 2)
+        await coordinator.catalogue.register(FIRST.name, b"", None, parts_of(FIRST))
+        for asked_bytes, gets_bytes in ((0, FIRST_BYTES // 2), (FIRST_BYTES, FIRST_BYTES)):
+            asked = types_pb2.CacheSetting(mode=COOPERATIVE, allocation_bytes=asked_bytes)
+            assert (await coordinator.catalogue.set_cache(FIRST.digest_id, asked)).allocation_bytes == gets_bytes
