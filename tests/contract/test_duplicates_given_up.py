@@ -28,7 +28,7 @@ async def test_a_node_that_was_away_gives_up_what_others_hold_by_now(tmp_path: P
 
         for shard in [*w.shards(1), *w.shards(2)]:
             assert await w.read(shard)
-        w.orders._others = OtherNodes(missing, lambda size_bytes: False)
+        w.orders._others = OtherNodes(missing, lambda size_bytes, besides_bytes: False)
         w.give()
         await w.until(lambda: len(w.node.disk) == 2 * PER_CHUNK - 3)
         others |= set(w.shards(2))
@@ -54,7 +54,7 @@ async def test_what_other_nodes_got_hold_of_meanwhile_does_not_keep_the_room_of_
                 shards=[s for s in shards if s not in others], elsewhere=[s for s in shards if s in others]
             )
 
-        w.orders._others = OtherNodes(missing, lambda size_bytes: False)
+        w.orders._others = OtherNodes(missing, lambda size_bytes, besides_bytes: False)
         for shard in w.shards(1):
             assert await w.read(shard)
         w.give(load=[1])
@@ -81,7 +81,7 @@ async def test_a_data_set_that_nobody_reads_has_no_other_looked_over_in_every_ro
         unread = build(tmp_path / "unread" / "*", ONE_RECORD)
         w.node.digests |= {unread.digest_id: unread}
         assert await w.read(w.shards(1)[0])
-        w.orders._others = OtherNodes(missing, lambda size_bytes: False)
+        w.orders._others = OtherNodes(missing, lambda size_bytes, besides_bytes: False)
         for _ in range(5):
             w.orders.receive([w.order(), w.order(digest=unread)])
             await asyncio.sleep(0.05)
@@ -100,7 +100,7 @@ async def test_what_another_data_set_keeps_is_not_given_up(tmp_path: Path) -> No
         w.node.digests |= {copy.digest_id: copy}
         for shard in w.shards(1):
             assert await w.read(shard)
-        w.orders._others = OtherNodes(missing, lambda size_bytes: False)
+        w.orders._others = OtherNodes(missing, lambda size_bytes, besides_bytes: False)
         w.orders.receive([w.order(), w.order(mode="UNIFORM", digest=copy)])
         await w.until(lambda: bool(w.orders._looked_over))
         assert w.held(1) == PER_CHUNK

@@ -3,22 +3,27 @@ twice."""
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
+import threading
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import ClassVar
 
 import pytest
 
+from tests.support.aio import on_loop
 from tests.support.digests import numbered_digest
 from tfquiver import errors
 from tfquiver.hash_prefixes_and_sorted_numbers.prefixes import of_hashes
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2 as pb
 from tfquiver.proto.tfquiver.v1 import types_pb2
 from tfquiver.service.node.checked_shards_in_memory.verified import VerifiedShard
+from tfquiver.service.node.disk import entry
 from tfquiver.service.node.disk.disk_cache import DiskCache
 from tfquiver.service.node.disk_quota.accounts import AccountTerms
 from tfquiver.service.node.disk_quota.rules import Why
+from tfquiver.service.node.shards_put_at_their_owners.handing_over import HandingOver
 from tfquiver.service.node.shards_put_at_their_owners.known_places import KnownPlaces
 from tfquiver.service.node.shards_put_at_their_owners.placer import Placer
 from tfquiver.shard_owners_and_chunks.rendezvous import Owners
@@ -124,6 +129,48 @@ def test_who_has_most_room_is_told_by_disks_too_and_who_is_full_hands_over(tmp_p
     assert not placer.has_room_for(shard.hash, len(shard.raw), gib)
     assert not placer.hand_over(shard), "nobody takes it"
     assert asked == (["large disk", "large quota"] if disk_room else ["large disk"])
+
+
+@pytest.mark.parametrize(("besides", "has_room"), [(0, True), (3, True), (4, True), (5, False), (500, False)])
+def test_room_is_planned_over_all_that_have_some(tmp_path: Path, besides: int, has_room: bool) -> None:
+    """Who was nearly full asked for room on one node for all that was on its way to others."""
+    size_bytes = entry.disk_bytes(entry.HEADER_BYTES + 100)
+    rooms = {"here": 0, "one": 2 * size_bytes, "two": 3 * size_bytes - 1, "three": size_bytes, "none": size_bytes - 1}
+    members = [types_pb2.NodeInfo(node_id=one, quota_bytes=max(1, room)) for one, room in rooms.items()]
+    placer = Placer("here", DiskCache(tmp_path, 100), lambda: members, lambda node_id, shard, insist: None)
+    shard = VerifiedShard(b"s" * 32, b"x" * 100, 0)
+    assert placer.has_room_for(shard.hash, 100, besides * size_bytes) == has_room
+    assert placer.may_hand_over(shard.hash, 100, besides * size_bytes) == has_room
+    assert placer.others_have_room(size_bytes, besides * size_bytes) == has_room
+
+
+@on_loop
+async def test_what_is_being_handed_over_has_its_part_of_that_room(tmp_path: Path) -> None:
+    """Each of a hundred shards was thought to have all of it to itself."""
+    shards = [VerifiedShard(bytes([number]) * 32, b"x" * 100, 0) for number in range(5)]
+    room_bytes = 2 * entry.disk_bytes(entry.HEADER_BYTES + 100)
+    away = types_pb2.NodeInfo(node_id="away", quota_bytes=room_bytes)
+    may_take = threading.Event()
+
+    def put(node_id: str, shard: VerifiedShard, insist: bool) -> None:
+        may_take.wait(10)
+
+    handing_over = HandingOver(Placer("here", DiskCache(tmp_path, 100), lambda: [away], put))
+    under_way = []
+    try:
+        for shard, may in zip(shards, [True, True, False, False, False], strict=True):
+            assert handing_over.may(shard.hash, 100) == may
+            if may:
+                under_way.append(handing_over.start(shard))
+        giving_up = asyncio.create_task(handing_over.give_up([shards[0].hash]))
+        await asyncio.sleep(0)
+        assert not handing_over.may(shards[2].hash, 100), "it may be there by now"
+        may_take.set()
+        await asyncio.gather(giving_up, *under_way)
+        assert handing_over.may(shards[2].hash, 100)
+    finally:
+        may_take.set()
+        await handing_over.close()
 
 
 class Ordered:

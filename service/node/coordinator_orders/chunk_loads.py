@@ -32,7 +32,7 @@ class ChunkLoads:
     """Lives on one loop. `run` it in a task, cancel that, `close` it.
 
     Args:
-      others_have_room: whether another node has so much room on its disk.
+      others_have_room: whether others have room for an entry of so many bytes, after so many more.
       refill_bytes_per_s: of loads that nobody waits for; 0: no limit.
     """
 
@@ -40,7 +40,7 @@ class ChunkLoads:
         self,
         disk: DiskCache,
         source: ShardSource,
-        others_have_room: Callable[[int], bool],
+        others_have_room: Callable[[int, int], bool],
         refill_bytes_per_s: float,
         clock: Clock,
     ) -> None:
@@ -107,7 +107,7 @@ class ChunkLoads:
         hash, size_bytes = map.digest.hashes[shard].tobytes(), int(map.entry_bytes[shard])
         if self._disk.has_room(hash, size_bytes, self._landing_bytes):
             return True
-        return self._disk.may_stand_in(hash) and self._others_have_room(size_bytes + self._landing_bytes)
+        return self._disk.may_stand_in(hash) and self._others_have_room(size_bytes, self._landing_bytes)
 
     def _start_loads(self) -> float | None:
         """As many as may be under way now; seconds after which there may be more though nothing has happened."""

@@ -62,11 +62,11 @@ class OtherNodes:
 
     Args:
       missing: of a data set's shards, those that no node, or another one, holds; raises TfquiverError.
-      has_room: whether another node has so much room on its disk.
+      has_room: whether others have room for an entry of so many bytes, after so many more on all of them.
     """
 
     missing: Callable[[bytes, Sequence[int]], Awaitable[pb.MissingReply]]
-    has_room: Callable[[int], bool]
+    has_room: Callable[[int, int], bool]
 
 
 class ChunkOrders:
@@ -323,5 +323,5 @@ class ChunkOrders:
             self._source.is_missing(map.digest.hashes[shard].tobytes())
         return missing
 
-    def _others_have_room(self, disk_bytes: int) -> bool:
-        return self._others is not None and self._others.has_room(disk_bytes)
+    def _others_have_room(self, disk_bytes: int, besides_bytes: int) -> bool:
+        return self._others is not None and self._others.has_room(disk_bytes, besides_bytes)

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from tfquiver.service.node.checked_shards_in_memory.verified import VerifiedShard
+from tfquiver.service.node.disk import entry
 
 _THREADS = 2
 _MOST = 32  # shards that wait to be handed over; what a reader brings beyond that is fetched again some day
@@ -23,11 +24,12 @@ class _Offer:
 class StandIns(Protocol):
     """Other nodes, for what this one has no room for."""
 
-    def may_hand_over(self, hash: bytes, raw_bytes: int) -> bool:
-        """Whether one may keep such a shard that was fetched anyway. Does not block."""
+    def may_hand_over(self, hash: bytes, raw_bytes: int, besides_bytes: int = 0) -> bool:
+        """Whether one may keep such a shard that was fetched anyway, after so much more. Does not block."""
 
     def has_room_for(self, hash: bytes, raw_bytes: int, besides_bytes: int = 0) -> bool:
-        """Whether one has said that it has room for it, after so much more: it is worth fetching. Does not block."""
+        """Whether they have said that they have room for it, after so much more: it is worth fetching. Does not
+        block."""
 
     def hand_over(self, shard: VerifiedShard) -> bool:
         """Whether one keeps the shard now. Blocks."""
@@ -36,7 +38,7 @@ class StandIns(Protocol):
 class Nobody:
     """Where there is one node only."""
 
-    def may_hand_over(self, hash: bytes, raw_bytes: int) -> bool:
+    def may_hand_over(self, hash: bytes, raw_bytes: int, besides_bytes: int = 0) -> bool:
         return False
 
     def has_room_for(self, hash: bytes, raw_bytes: int, besides_bytes: int = 0) -> bool:
@@ -55,6 +57,7 @@ class HandingOver:
         self._taken: set[bytes] = set()
         self._under_way: dict[bytes, tuple[_Offer, asyncio.Task[bool]]] = {}
         self._ending = 0  # that are given up, and not over yet
+        self._leaving_bytes = 0  # on disks, of all that are under way
         self._pool = ThreadPoolExecutor(_THREADS, "hand-over")
 
     def __len__(self) -> int:
@@ -63,7 +66,7 @@ class HandingOver:
 
     def may(self, hash: bytes, raw_bytes: int) -> bool:
         """Whether it is worth while to begin with another one."""
-        return len(self) < _MOST and self._may(hash, raw_bytes)
+        return len(self) < _MOST and self._may(hash, raw_bytes, self._leaving_bytes)
 
     def taken(self, hash: bytes) -> bool:
         """Whether another node took it, as far as is known."""
@@ -101,6 +104,7 @@ class HandingOver:
         if task := self.under_way(shard.hash):
             return task
         offer = _Offer(shard)
+        self._leaving_bytes += _disk_bytes(shard)
         task = asyncio.get_running_loop().create_task(self._hand_over(offer))
         self._under_way[shard.hash] = offer, task
         task.add_done_callback(lambda _: self._over(offer))
@@ -123,5 +127,10 @@ class HandingOver:
         return not offer.is_given_up and self._stands_in(offer.shard)
 
     def _over(self, offer: _Offer) -> None:
+        self._leaving_bytes -= _disk_bytes(offer.shard)
         if not offer.is_given_up:  # else another one may be under way by now
             del self._under_way[offer.shard.hash]
+
+
+def _disk_bytes(shard: VerifiedShard) -> int:
+    return entry.disk_bytes(entry.HEADER_BYTES + len(shard.raw))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
 import google_crc32c
 from absl import logging
@@ -102,20 +102,21 @@ class Placer:
         with_room = itertools.islice(self._others(shard.hash, _entry_bytes(len(shard.raw))), _ASKED_WITH_ROOM)
         return any(self._takes(node_id, shard, insist=False) for node_id in with_room)
 
-    def may_hand_over(self, hash: bytes, raw_bytes: int) -> bool:
-        """Whether `hand_over` may come to something. Does not block."""
+    def may_hand_over(self, hash: bytes, raw_bytes: int, besides_bytes: int = 0) -> bool:
+        """Whether `hand_over` may come to something, after so much more. Does not block."""
         if self._disk.may_stand_in(hash):
             return self._put is not None
-        return self.has_room_for(hash, raw_bytes)
+        return self.has_room_for(hash, raw_bytes, besides_bytes)
 
     def has_room_for(self, hash: bytes, raw_bytes: int, besides_bytes: int = 0) -> bool:
-        """Whether another node has said that it has room, after so much more, and may keep it. Does not block."""
-        emptiest, wants_bytes = self._emptiest(), _entry_bytes(raw_bytes) + besides_bytes
-        if self._put is None or not emptiest or emptiest[0][1] < wants_bytes:  # soon seen, and often so
+        """Whether others have said that they have room, after so much more on all of them together, and may keep it.
+        Does not block."""
+        wants_bytes, rooms = _entry_bytes(raw_bytes), self._emptiest()
+        if self._put is None or not rooms or rooms[0][1] < wants_bytes:  # soon seen, and often so
             return False
         if not (self._disk.may_be_elsewhere(hash) or self._disk.may_stand_in(hash)):
             return False
-        return any(self._others(hash, wants_bytes))
+        return fits((room for _, room in self._with_room(hash, wants_bytes)), wants_bytes, besides_bytes)
 
     def _takes(self, node_id: str, shard: VerifiedShard, insist: bool) -> bool:
         """Whether another node keeps it now."""
@@ -133,21 +134,22 @@ class Placer:
             return False
         return True
 
-    def others_have_room(self, disk_bytes: int) -> bool:
-        """Whether another node has said that it has so much room."""
-        return self._put is not None and any(
-            node.node_id != self._node_id and room_bytes(node) >= disk_bytes for node in self._members()
-        )
+    def others_have_room(self, disk_bytes: int, besides_bytes: int = 0) -> bool:
+        """Whether others have said that they have room for such an entry, after so much more on all of them."""
+        return self._put is not None and fits((room for _, room in self._emptiest()), disk_bytes, besides_bytes)
 
     def _others(self, hash: bytes, wants_bytes: int = 0) -> Iterator[str]:
-        """That store, may keep such a shard, and have said, if so much is wanted, that they have room for it; the one
-        with the most first."""
+        return (node_id for node_id, _ in self._with_room(hash, wants_bytes))
+
+    def _with_room(self, hash: bytes, wants_bytes: int) -> Iterator[tuple[str, int]]:
+        """Others that store, may keep such a shard, and have said, if so much is wanted, that they have room for it;
+        and that room. The one with the most first."""
         placed = self._known.holding(hash)
         for node_id, its_room_bytes in self._emptiest():
             if wants_bytes and its_room_bytes < wants_bytes:
                 return
             if not placed or any(node_id in places.members for places in placed):
-                yield node_id
+                yield node_id, its_room_bytes
 
     def _by_room(self, members: Members) -> list[tuple[str, int]]:
         """Others that store, and the room that they have said they have; the one with the most first."""
@@ -168,6 +170,19 @@ def _owners(members: Members) -> Owners | None:
     """None: nobody keeps anything."""
     names = [node.node_id for node in members if node.quota_bytes > 0]
     return Owners(names) if names else None
+
+
+def fits(rooms_bytes: Iterable[int], entry_bytes: int, besides_bytes: int = 0) -> bool:
+    """Whether an entry has room on one of these nodes, the emptiest first, where so much more comes to all of them
+    before it, in entries like it: none is cut in two. Looks at no more nodes than that takes."""
+    left_bytes = besides_bytes
+    for its_room_bytes in rooms_bytes:
+        if its_room_bytes < entry_bytes:
+            return False
+        if its_room_bytes >= entry_bytes + left_bytes:
+            return True
+        left_bytes = max(0, left_bytes - its_room_bytes // entry_bytes * entry_bytes)
+    return False
 
 
 def _entry_bytes(raw_bytes: int) -> int:
