@@ -24,6 +24,7 @@ from tfquiver.service.node.known_datasets.named_sources import NamedSources
 from tfquiver.service.node.moving_shards.moves import Moves
 from tfquiver.service.node.object_store.fetcher import Fetcher
 from tfquiver.service.node.object_store.named_access import NamedAccess
+from tfquiver.service.node.peers.serving.incoming import Incoming
 from tfquiver.service.node.removed_and_leftover_data.came_meanwhile import CameMeanwhile
 from tfquiver.service.node.removed_and_leftover_data.late_evictions import LateEvictions
 from tfquiver.service.node.removed_and_leftover_data.leftovers import Leftovers
@@ -64,6 +65,7 @@ def wired(
         nonlocal emptied
         emptied = {digest_id for task in all_tasks for digest_id in task.evict.digest_ids}
         late.sure()
+        late.emptied(emptied)
         tell_emptied()
         stay = {digest_id for task in all_tasks if not task.evict.abandoned for digest_id in task.evict.digest_ids}
         came.emptied(stay)
@@ -96,6 +98,7 @@ async def cleaners(
     link: CoordinatorLink,
     moves: Moves,
     warming: Warming,
+    incoming: Incoming,
 ) -> tuple[Removals, Leftovers, OtherDigests, LateEvictions, CameMeanwhile]:
     """Running; to be closed before what they are given. What comes by is noted from now on."""
 
@@ -103,19 +106,23 @@ async def cleaners(
         warming.removed(digest_ids)
         await moves.still(digest_ids)
 
+    async def give_up(hashes: Sequence[bytes]) -> None:
+        await incoming.still(hashes)
+        await source.give_up(hashes)
+
     others = OtherDigests(digests.here, digests.peek, digests.get)
-    removals = Removals(digests.here, digests.get, others, digests.drop, link.removed_datasets, source.give_up, still)
+    removals = Removals(digests.here, digests.get, others, digests.drop, link.removed_datasets, give_up, still)
     removals.start()
     noted = await asyncio.to_thread(PlacedLog, directory / "placed.log")
     leftovers = Leftovers(
-        noted, disk.__contains__, lambda parts: others.named(parts, digests.here()), link.unclaimed, source.give_up,
+        noted, disk.__contains__, lambda parts: others.named(parts, digests.here()), link.unclaimed, give_up,
         time.monotonic,
     )  # fmt: skip
     leftovers.start()
     others.start()
     late = LateEvictions(directory, removals.give_up)
     await late.start()
-    came = CameMeanwhile(disk.__contains__, others.named, late.again)
+    came = CameMeanwhile(disk.__contains__, incoming.coming, incoming.still, others.named, late.again)
 
     def placed(hash: bytes) -> None:
         came.placed(hash)

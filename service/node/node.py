@@ -43,6 +43,7 @@ from tfquiver.service.node.options import Options
 from tfquiver.service.node.peers.peers import PeerClient
 from tfquiver.service.node.peers.reachable import Reach
 from tfquiver.service.node.peers.serving.data_port import DataPort
+from tfquiver.service.node.peers.serving.incoming import Incoming
 from tfquiver.service.node.reader_sessions.reader_session import ReaderLimits
 from tfquiver.service.node.shard_fetching.shard_source import ShardSource
 from tfquiver.service.node.shards_put_at_their_owners.known_places import KnownPlaces
@@ -214,8 +215,9 @@ class Node:
         self._link.moves = self._moves.reports
         self._undo.append(self._moves.close)
         self._moves.start()
+        incoming = Incoming(self._disk)
         removals, leftovers, others, late, came = await named.cleaners(
-            directory.path, self._disk, self._source, self._digests, self._link, self._moves, self._warming
+            directory.path, self._disk, self._source, self._digests, self._link, self._moves, self._warming, incoming
         )  # fmt: skip
         self._undo += [others.close, leftovers.close, removals.close, late.close, came.close]
         tables = await asyncio.to_thread(file_tables.of_directory, directory.path)
@@ -241,7 +243,7 @@ class Node:
         await self._totals.start()
         self._undo.append(self._totals.close)  # after the readers have been stopped
         if peers:
-            await self._start_data_port(late.stays)
+            await self._start_data_port(incoming, late.stays)
         await self._start_control(client_stores)
         if options.reader_group:
             self._let_in(options.reader_group)
@@ -266,18 +268,12 @@ class Node:
         self._undo.append(peers.close)
         return peers
 
-    async def _start_data_port(self, stays: Callable[[bytes], Awaitable[bool]]) -> None:
+    async def _start_data_port(self, incoming: Incoming, stays: Callable[[bytes], Awaitable[bool]]) -> None:
         options = self._options
         data_port = DataPort(
-            self._directory.node_id,
-            self._source,
-            self._disk,
-            self._digests.get,
-            self._callers,
-            own_token=options.token,
-            stays=stays,
-            fetch_deadline_s=options.fetch_deadline_s,
-        )
+            self._directory.node_id, self._source, self._disk, self._digests.get, self._callers, incoming=incoming,
+            own_token=options.token, stays=stays, fetch_deadline_s=options.fetch_deadline_s,
+        )  # fmt: skip
         self.data_port = await data_port.start(options.bind_host, options.data_port)
         self._undo.append(data_port.stop)
         self._peers_served = lambda: data_port.busy

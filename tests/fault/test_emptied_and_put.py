@@ -27,8 +27,10 @@ def put(digest: Digest, shard: int, node_id: str, address: str) -> None:
         raw = file.read(ref.length_bytes)
     crc32c = google_crc32c.value(raw)
     connection = PeerConnection(node_id, address, "", "owner")
-    connection.put(entry.Header(entry.RAW, len(raw), len(raw), crc32c, crc32c, ref.hash), raw)
-    connection.close()
+    try:
+        connection.put(entry.Header(entry.RAW, len(raw), len(raw), crc32c, crc32c, ref.hash), raw)
+    finally:
+        connection.close()
 
 
 def test_what_is_put_at_a_node_that_has_emptied_it_already_goes(tmp_path: Path) -> None:

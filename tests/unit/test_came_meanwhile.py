@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 
 import numpy as np
 import numpy.typing as npt
@@ -24,7 +24,15 @@ class Node:
     def __init__(self) -> None:
         self.here, self.again = set[bytes](), list[set[bytes]]()
         self.fails: errors.TfquiverError | None = None
-        self.came = CameMeanwhile(self.here.__contains__, self.named, lambda its: self.again.append(set(its)))
+        self.coming, self.landed = set[bytes](), asyncio.Event()
+        self.came = CameMeanwhile(
+            self.here.__contains__, lambda: self.coming, self.still, self.named,
+            lambda its: self.again.append(set(its)),
+        )  # fmt: skip
+
+    async def still(self, hashes: Sequence[bytes]) -> None:
+        while self.coming.intersection(hashes):
+            await self.landed.wait()
 
     async def named(self, parts: Prefixes, by: Collection[bytes]) -> npt.NDArray[np.bool_]:
         if self.fails:
@@ -69,6 +77,23 @@ async def test_what_something_came_of_that_stands() -> None:
     assert await node.told() == [{C}]
     await node.told(C)
     assert await node.told() == [], "that has been looked at"
+
+
+@on_loop
+async def test_what_was_put_and_lands_only_when_all_have_emptied_it() -> None:
+    """The disk may take as long as it likes: who put it has gone on, and says that he is through."""
+    node = Node()
+    await node.told(A, B)
+    node.coming.add(shard(1))
+    node.came.emptied(set())
+    for _ in range(3):
+        await asyncio.sleep(0)
+    assert node.again == []
+    node.put(1)
+    node.coming.clear()
+    node.landed.set()
+    await asyncio.gather(*node.came._looking)
+    assert node.again == [{A}]
 
 
 @on_loop

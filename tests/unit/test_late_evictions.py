@@ -169,6 +169,32 @@ async def test_an_evict_is_over_while_the_disk_takes_no_notes(tmp_path: Path, mo
 
 
 @on_loop
+async def test_who_is_killed_before_all_have_emptied_it_empties_it_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Others had put something there, which it was the only one to know of: that stayed."""
+    monkeypatch.setattr(late_evictions, "_NOTE_EVERY_S", 0.01)
+    node, killed = Node(tmp_path), Node(tmp_path)
+    late = await node.restarted()
+    late.emptied({A})
+    await late.done("x/1", [A])
+    await late.done("x/1", [B])
+    while not (tmp_path / late_evictions.FILE).exists():
+        await asyncio.sleep(0.01)
+    again = await killed.restarted()
+    assert await killed.told((A, "x/1"), (B, "x/1")) == [A]
+    await again.close()
+    (tmp_path / late_evictions.FILE).unlink()
+    late.emptied(set())
+    while not (tmp_path / late_evictions.FILE).exists():
+        await asyncio.sleep(0.01)
+    await late.close()
+    again = await killed.restarted()
+    assert await killed.told((A, "x/1"), (B, "x/1")) == []
+    await again.close()
+
+
+@on_loop
 async def test_what_a_kill_left_half_written_goes(tmp_path: Path) -> None:
     left_over = tmp_path / f".{late_evictions.FILE}.0123456789abcdef.tmp"
     left_over.write_text("x")

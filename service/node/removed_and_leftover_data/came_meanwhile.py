@@ -1,14 +1,15 @@
 """What others put here of a data set while all nodes empty it, and this one has done so already: it goes, too.
 
 An owner without room hands over what it is being brought until it hears of the eviction itself. Each waits for what it
-has under way before it says that it is through: so nothing of it comes any more when the task is over.
+has under way before it says that it is through: so nothing of it is put any more when the task is over. What was put by
+then, and the disk has not taken yet, is waited for: who put it may have been told that it is not kept.
 """
 
 from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Awaitable, Callable, Collection, Set
+from collections.abc import Awaitable, Callable, Collection, Sequence, Set
 
 import numpy as np
 import numpy.typing as npt
@@ -27,6 +28,8 @@ class CameMeanwhile:
 
     Args:
       is_here: whether that shard stands.
+      coming: what others have put here, and is on its way onto the disk.
+      still: returns when of these nothing is that is now.
       named: which of these prefixes of hashes, sorted and distinct, one of those digests names; raises TfquiverError.
       again: told the digests of which something came.
     """
@@ -34,10 +37,13 @@ class CameMeanwhile:
     def __init__(
         self,
         is_here: Callable[[bytes], bool],
+        coming: Callable[[], Set[bytes]],
+        still: Callable[[Sequence[bytes]], Awaitable[None]],
         named: Callable[[Prefixes, Collection[bytes]], Awaitable[npt.NDArray[np.bool_]]],
         again: Callable[[Collection[bytes]], None],
     ) -> None:
-        self._is_here, self._named, self._again = is_here, named, again
+        self._is_here, self._coming, self._still = is_here, coming, still
+        self._named, self._again = named, again
         self._lock = threading.Lock()
         self._emptied: Set[bytes] = frozenset()
         self._came: set[bytes] = set()
@@ -56,7 +62,7 @@ class CameMeanwhile:
         if not over:
             return
         with self._lock:
-            came = frozenset(self._came)
+            came = self._came | self._coming()
             if not self._emptied:
                 self._came = set()
         if came:
@@ -71,6 +77,7 @@ class CameMeanwhile:
 
     async def _look(self, over: Set[bytes], came: Set[bytes]) -> None:
         try:
+            await self._still(list(came))
             its = await self._of(over, came)
         except errors.TfquiverError as error:
             every_n_seconds(logging.WARNING, "what came while data sets were emptied: %s", 60, error)

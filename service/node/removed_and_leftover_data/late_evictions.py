@@ -38,6 +38,7 @@ class LateEvictions:
         self._path, self._give_up = directory / FILE, give_up
         self.on_due: Callable[[], None] = lambda: None  # `due` is another one
         self._done: dict[bytes, str] = {}
+        self._emptied: Set[bytes] = frozenset()
         self._due: dict[bytes, str] = {}
         self._named: Sequence[pb.NamedDigest] = ()  # that digests are here of
         self._newest: Sequence[pb.NamedDigest] = ()
@@ -85,6 +86,13 @@ class LateEvictions:
             self._marks, self._marks_of = marks, newest
         tasks = self._marks.get(digest_id, [])
         return self._is_sure and (not all(tasks) or set(tasks) <= set(self._done.get(digest_id, "").split()))
+
+    def emptied(self, digest_ids: Set[bytes]) -> None:
+        """With every orders: what all nodes are emptying. That this one has done so is noted when all have: what comes
+        until then, from those that have not, is known to this process alone."""
+        if self._emptied - digest_ids:
+            self._to_note.set()
+        self._emptied = digest_ids
 
     def wanted(self, named: Sequence[pb.NamedDigest]) -> None:
         """The newest ones, at once: what has no mark any more stays. `told` comes when their digests are here."""
@@ -212,7 +220,8 @@ class LateEvictions:
         each takes a thread of all, and an older one that ended last would stand."""
         if self._writing is None or self._writing.done():
             self._to_note.clear()
-            self._writing = asyncio.create_task(asyncio.to_thread(_write, self._path, dict(self._done)))
+            done = {digest_id: by for digest_id, by in self._done.items() if digest_id not in self._emptied}
+            self._writing = asyncio.create_task(asyncio.to_thread(_write, self._path, done))
         finished, _ = await asyncio.wait([self._writing], timeout=_PATIENCE_S)
         if not finished:
             every_n_seconds(logging.WARNING, "%s: the disk does not answer", 60, self._path)

@@ -56,12 +56,12 @@ class LettingGo:
         Raises ResourceExhaustedError: the disk did not let all of them go.
         """
         if coming := self._unkept.getting() | self._fetcher.passing() | self._inserts.running():
-            coming = await asyncio.to_thread(_among, coming, hashes)
+            coming = await asyncio.to_thread(among, coming, hashes)
             self._unkept.mark(coming)
             await self._fetcher.keep_none(coming)
             await self._inserts.still(coming)
         if taken := self._handing_over.all_known():  # of millions it would hold the loop up for half a second
-            await self._handing_over.give_up(await asyncio.to_thread(_among, taken, hashes))
+            await self._handing_over.give_up(await asyncio.to_thread(among, taken, hashes))
         if stay := await asyncio.to_thread(self._given_up, hashes):
             raise errors.ResourceExhaustedError(
                 f"node {self._node_id}: its disk does not let go of {many(stay, 'shard')}: is it read-only? Its log "
@@ -82,7 +82,7 @@ class LettingGo:
         return whole
 
 
-def _among(some: Set[bytes], hashes: Sequence[bytes]) -> set[bytes]:
+def among(some: Set[bytes], hashes: Sequence[bytes]) -> set[bytes]:
     """Those of `some` that are in `hashes`, of which there may be millions: for a thread, and the interpreter is not
     held for all of them at once."""
     return {hash for at in range(0, len(hashes), _AT_ONCE) for hash in some & frozenset(hashes[at : at + _AT_ONCE])}

@@ -35,6 +35,7 @@ class DataPort:
 
     Args:
       digests: the digest with an id; raises NotFoundError. Who cannot name digest and hash of a shard does not get it.
+      incoming: what others put here; closed with this.
       own_token: what this node proves to hold.
       stays: whether what is here of that digest may be moved to other nodes.
       fetch_deadline_s: a shard that takes longer to be had is answered with "not here".
@@ -48,13 +49,14 @@ class DataPort:
         digests: Callable[[bytes], Awaitable[Digest]],
         authority: Authority,
         *,
+        incoming: Incoming | None = None,
         own_token: str = "",
         stays: Callable[[bytes], Awaitable[bool]] | None = None,
         fetch_deadline_s: float = 120.0,
         stall_s: float = 15.0,
     ) -> None:
         self._pool = ThreadPoolExecutor(_THREADS, "data-port")
-        self._incoming = Incoming(disk)
+        self._incoming = incoming or Incoming(disk)
         self._services = Services(
             node_id, source, disk, digests, authority, self._pool, self._incoming, fetch_deadline_s, stall_s, own_token,
             stays or _all_stay,

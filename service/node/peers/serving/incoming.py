@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 
 from tfquiver import errors
 from tfquiver.service.node.checked_shards_in_memory.body_memory import BodyMemory
 from tfquiver.service.node.disk import entry
 from tfquiver.service.node.disk.disk_cache import DiskCache
+from tfquiver.service.node.shard_fetching.letting_go import among
 from tfquiver.service.node.shards_put_at_their_owners.placer import insert_received, memory_bytes
 
 PATIENCE_S = 10.0  # who puts a shard has somebody to serve, and waits for the reply
@@ -22,7 +24,7 @@ class Incoming:
     def __init__(self, disk: DiskCache) -> None:
         self._disk, self._room = disk, BodyMemory(_ROOM_BYTES)
         self._pool = ThreadPoolExecutor(_THREADS, "data-port-insert")
-        self._under_way: set[asyncio.Task[None]] = set()
+        self._under_way: dict[asyncio.Task[None], bytes] = {}  # and what is put
         self._late: set[asyncio.Task[None]] = set()  # nobody waits for these any more
 
     async def take_room(self, header: entry.Header) -> None:
@@ -49,13 +51,24 @@ class Incoming:
     async def insert(self, header: entry.Header, stored: bytes, sender: str) -> None:
         """Raises DataLossError, ResourceExhaustedError: it is not kept, or not yet, and goes on."""
         task = asyncio.get_running_loop().create_task(self._insert(header, stored, sender))
-        self._under_way.add(task)
+        self._under_way[task] = header.hash
         task.add_done_callback(self._over)
         await asyncio.wait([task], timeout=PATIENCE_S)
         if not task.done():
             self._late.add(task)
             raise errors.ResourceExhaustedError(f"the disk takes longer than {PATIENCE_S:g} s to keep a shard")
         task.result()
+
+    def coming(self) -> set[bytes]:
+        """Hashes of what may yet stand here, though whoever put it may have been told that it does not."""
+        return set(self._under_way.values())
+
+    async def still(self, hashes: Sequence[bytes]) -> None:
+        """Returns when of these none is on its way onto the disk that is now."""
+        if under_way := dict(self._under_way):
+            some = await asyncio.to_thread(among, set(under_way.values()), hashes)
+            if waited_for := [task for task, hash in under_way.items() if hash in some]:
+                await asyncio.wait(waited_for)
 
     async def close(self) -> None:
         """Waits for the threads."""
@@ -70,7 +83,7 @@ class Incoming:
             await self.give_back(header)
 
     def _over(self, task: asyncio.Task[None]) -> None:
-        self._under_way.discard(task)
+        self._under_way.pop(task, None)
         self._late.discard(task)
         if not task.cancelled():
             task.exception()  # whoever waited for it knows
