@@ -234,6 +234,7 @@ class Coordinator:
             self._log.start_compaction()
             found = many(len(list(self.sessions)), "session")
             logging.info("restored %s from %s", found, many(len(records), "record"))
+        self.named.to_nodes.look()  # who asks at once is told the names, too
         loop = asyncio.get_running_loop()
         self._tasks.append(loop.create_task(self.caretaker.run()))
         self._tasks.append(loop.create_task(self.named.run()))

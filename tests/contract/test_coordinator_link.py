@@ -261,3 +261,31 @@ async def test_a_node_that_the_coordinator_has_lost_sight_of_asks_for_orders_at_
                 await asyncio.sleep(0.01)
             assert len(server.coordinator.node_orders._waiting) == 1, "who asked before is not waited for any more"
         await link.leave()
+
+
+@on_loop
+async def test_who_keeps_cancelling_what_asks_for_orders_makes_nobody_ask_all_the_time(tmp_path: Path) -> None:
+    """It asked as fast as the loop turned."""
+    server, node = CoordinatorServer(), types_pb2.NodeInfo(node_id="n", quota_bytes=1 << 30)
+    address, loop = f"unix:{tmp_path}/socket", asyncio.get_running_loop()
+    await server.start(tmp_path / "work", address)
+    async with server, asyncio.timeout(30):
+        told = asyncio.Queue[pb.OrdersReply]()
+        link = CoordinatorLink(address, "", "1", lambda: node, CoordinatorPatience(), lambda: None, lambda _: None)
+        link.inventory, link.on_named = InventoryReports(list, link.wake), told.put_nowait
+        await link.connect()
+        await told.get()
+        asked = list[asyncio.Task[pb.OrdersReply]]()
+        until_s = loop.time() + 0.5
+        while loop.time() < until_s:
+            if link._asking and link._asking not in asked:
+                asked.append(link._asking)
+                asked[-1].cancel()
+            await asyncio.sleep(0)
+        assert 0 < len(asked) <= 3
+        while not told.empty():
+            told.get_nowait()
+        server.coordinator.caching.settings_set += 1
+        server.coordinator.node_orders.announce()
+        await told.get()
+        await link.leave()

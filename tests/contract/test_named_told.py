@@ -16,6 +16,7 @@ from tfquiver.grpc_plumbing import rpc
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2
 from tfquiver.proto.tfquiver.v1 import named_datasets_pb2 as pb
 from tfquiver.roles_and_tokens.identity import EVERYBODY, Identity, Role
+from tfquiver.service.coordinator.coordinator import Coordinator
 from tfquiver.service.coordinator.grpc_calls.about_datasets.place_calls import PlaceCalls
 from tfquiver.service.coordinator.named_dataset_lifecycle import lifecycle
 from tfquiver.service.coordinator.options import CoordinatorOptions
@@ -163,3 +164,17 @@ async def test_why_something_is_there_after_an_evict_is_said(tmp_path: Path) -> 
 
         assert await evicted("train") == "node lost is away: what it keeps of it goes when it comes back"
         assert await evicted("one") == "another data set is of the same content: it is kept for that"
+
+
+@on_loop
+async def test_a_node_that_asks_as_soon_as_the_coordinator_has_been_restarted_is_told_the_names(tmp_path: Path) -> None:
+    """It was told that there are none, and would have read with no credentials until it was told the next time."""
+    async with started(tmp_path) as coordinator:
+        await coordinator.named.create(EVERYBODY, of("train"))
+    again = Coordinator(tmp_path / "work", CoordinatorOptions())
+    await again.start()
+    try:
+        reply = await again.node_orders.newer(0, 0.0)
+        assert [one.name for one in reply.named] == ["train"]
+    finally:
+        await again.stop()

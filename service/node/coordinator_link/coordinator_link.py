@@ -254,6 +254,8 @@ class CoordinatorLink(CoordinatorCalls):
             finally:
                 asking.cancel()
             if asking.cancelled():
+                if self._orders_version == version:  # not by the heartbeat that makes them be asked for anew
+                    await asyncio.sleep(_ORDERS_PAUSE_S * random.uniform(0.5, 1.0))
                 continue
             try:
                 reply = asking.result()
