@@ -16,6 +16,7 @@ from tfquiver.proto.tfquiver.v1 import coordinator_pb2
 from tfquiver.proto.tfquiver.v1 import named_datasets_pb2 as pb
 from tfquiver.roles_and_tokens.identity import EVERYBODY
 from tfquiver.service.coordinator.coordinator import Coordinator
+from tfquiver.service.coordinator.grpc_calls.about_datasets.named_calls import NamedDatasetCalls
 from tfquiver.service.coordinator.named_dataset_lifecycle import held as held_module
 from tfquiver.service.coordinator.named_dataset_lifecycle.held import Held
 
@@ -79,6 +80,25 @@ async def test_among_many_nodes_one_that_is_read_is_ready_a_moment_after_the_las
         ring()
         async with asyncio.timeout(4):  # or it would wait for as long as it waits at all
             assert await report
+
+
+@pytest.mark.parametrize("over", [False, True])
+@on_loop
+async def test_what_a_node_has_told_counts_when_it_says_that_it_is_through(tmp_path: Path, over: bool) -> None:
+    """Among many nodes it is gone through a moment later: who has waited for that task looks at once."""
+    async with started(tmp_path, node_timeout_s=100.0) as coordinator:
+        for number in range(200):
+            beat(coordinator, f"n{number}")
+        beat(coordinator, "owner")
+        await read_first(coordinator, "r", job="j")
+        coordinator.heartbeats.settle()
+        rings = list[Callable[[], None]]()
+        coordinator.heartbeats._later = lambda _, ring: rings.append(ring)
+        tell(coordinator, 2, [hash.tobytes() for hash in DIGEST.hashes])
+        report = pb.ReportTaskRequest(node_id="owner", task_id="life/2", over=over)
+        await NamedDatasetCalls(coordinator).ReportTask(report, None)
+        assert rings, "they are gone through later"
+        assert await coordinator.named.resident_bytes(DIGEST.digest_id) == (SIZE_BYTES if over else 0)
 
 
 @on_loop

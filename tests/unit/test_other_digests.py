@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import AsyncIterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import Any
 
 import numpy as np
 import pytest
@@ -142,3 +144,37 @@ async def test_what_has_no_room_or_cannot_be_read_is_not_read_at_each_look(monke
     await looked()
     assert node.reads == [one for one in (FIRST.digest_id, SECOND.digest_id) if one != known]
     await node.others.close()
+
+
+class Turns(ThreadPoolExecutor):
+    """Counts what is done in threads."""
+
+    def __init__(self) -> None:
+        super().__init__(2)
+        self.count = 0
+
+    def submit(self, *call: Any, **named: Any) -> Future[Any]:
+        self.count += 1
+        return super().submit(*call, **named)
+
+
+@on_loop
+async def test_digests_that_are_read_together_take_one_turn_of_a_thread() -> None:
+    """Of ten thousand a turn for each was a third of what the first evict took."""
+    digests = {one.digest_id: one for one in (digest_of([number.to_bytes(32, "little")]) for number in range(100))}
+    turns, wanted = Turns(), list(digests.values())[::7]
+
+    async def peek(digest_ids: Sequence[bytes]) -> AsyncIterator[Sequence[Digest]]:
+        for at in range(0, len(digest_ids), 50):
+            yield [digests[digest_id] for digest_id in digest_ids[at : at + 50]]
+
+    async def get(digest_id: bytes) -> Digest:
+        return digests[digest_id]
+
+    asyncio.get_running_loop().set_default_executor(turns)
+    others = OtherDigests(lambda: list(digests), peek, get)
+    parts: Prefixes = np.sort(of_rows(np.concatenate([digest.hashes for digest in wanted])))
+    assert (await others.named(parts, list(digests))).all()
+    assert turns.count < 10
+    assert (await others.named(parts, [one.digest_id for one in wanted[1:]])).sum() == len(wanted) - 1
+    await others.close()
