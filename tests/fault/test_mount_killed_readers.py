@@ -21,7 +21,7 @@ from tests.support.privileges import needs_fuse, needs_mounts
 
 pytestmark = [needs_fuse, needs_mounts]  # who waits for what, the kernel tells root
 FILE_BYTES, READ_BYTES = 300_000, 128 << 10
-PATIENCE_S, ENDS_S = 120.0, 20.0
+PATIENCE_S, ENDS_S, LOOKS = 120.0, 20.0, 10
 DIRECT = """
 import mmap, os, sys
 fd = os.open(sys.argv[1], os.O_RDONLY | os.O_DIRECT)
@@ -38,7 +38,13 @@ def reading(program: str, path: Path) -> Iterator[subprocess.Popen[str]]:
     line = [sys.executable, "-S", "-c", program, str(path), str(READ_BYTES)]
     with subprocess.Popen(line, stdout=subprocess.PIPE, text=True) as process:
         try:
-            wait_until(lambda: waits_for_the_mount(process.pid), "it waits")
+            looks = list[bool]()  # what is answered at once, as where its file is, it does not wait for so long
+
+            def stays() -> bool:
+                looks.append(waits_for_the_mount(process.pid))
+                return len(looks) >= LOOKS and all(looks[-LOOKS:])
+
+            wait_until(stays, "it waits")
             yield process
         finally:
             process.kill()
