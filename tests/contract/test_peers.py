@@ -22,8 +22,8 @@ from tfquiver.proto.tfquiver.v1 import types_pb2
 from tfquiver.scanning.cutting import CutPolicy
 from tfquiver.service.node.checked_shards_in_memory.verified import VerifiedShard
 from tfquiver.service.node.disk import entry
-from tfquiver.service.node.disk_quota.accounts import AccountTerms
-from tfquiver.service.node.disk_quota.rules import Why
+from tfquiver.service.node.quota_and_eviction.accounts import AccountTerms
+from tfquiver.service.node.quota_and_eviction.rules import Why
 from tfquiver.shard_owners_and_chunks import rendezvous
 from tfquiver.stores.local import LocalStore
 

@@ -21,10 +21,10 @@ from tfquiver.service.node.disk import codec, entry, entry_file, free_room
 from tfquiver.service.node.disk.entry_file import OpenEntry as OpenEntry
 from tfquiver.service.node.disk.landing import Landing
 from tfquiver.service.node.disk.layout import Layout
-from tfquiver.service.node.disk_quota.accounts import UNSET
-from tfquiver.service.node.disk_quota.books import Books, Claim
-from tfquiver.service.node.disk_quota.refusals import Refusals
-from tfquiver.service.node.disk_quota.rules import Rules, Why
+from tfquiver.service.node.quota_and_eviction.accounts import UNSET
+from tfquiver.service.node.quota_and_eviction.books import Books, Claim
+from tfquiver.service.node.quota_and_eviction.refusals import Refusals
+from tfquiver.service.node.quota_and_eviction.rules import Rules, Why
 
 _SHRINKS = 16
 _BATCH = 64  # entries that are dealt with under the lock at one time

@@ -14,7 +14,7 @@ from tfquiver.clock import Clock
 from tfquiver.service.node.disk import entry, entry_file, free_room
 from tfquiver.service.node.disk.layout import Layout
 from tfquiver.service.node.disk.setback import Setback
-from tfquiver.service.node.disk_quota.books import Books, Claim
+from tfquiver.service.node.quota_and_eviction.books import Books, Claim
 
 
 class Landing:

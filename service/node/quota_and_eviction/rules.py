@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from enum import Enum
 from typing import Protocol
 
-from tfquiver.service.node.disk_quota.accounts import UNSET, AccountTerms
+from tfquiver.service.node.quota_and_eviction.accounts import UNSET, AccountTerms
 
 
 class Why(Enum):

@@ -11,9 +11,9 @@ import random
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
-from tfquiver.service.node.disk_quota.accounts import UNSET, Accounts, drawn
-from tfquiver.service.node.disk_quota.ledger import Ledger
-from tfquiver.service.node.disk_quota.rules import KeepAll, Rules, Why
+from tfquiver.service.node.quota_and_eviction.accounts import UNSET, Accounts, drawn
+from tfquiver.service.node.quota_and_eviction.ledger import Ledger
+from tfquiver.service.node.quota_and_eviction.rules import KeepAll, Rules, Why
 
 
 @dataclass(slots=True)
