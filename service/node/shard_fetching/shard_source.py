@@ -26,10 +26,10 @@ from tfquiver.service.node.disk.disk_cache import DiskCache
 from tfquiver.service.node.disk.disk_reads import DiskReads
 from tfquiver.service.node.disk.inserts import Inserts
 from tfquiver.service.node.disk.stored_body import StoredBody
+from tfquiver.service.node.evicting_and_deleting_shards.given_up import Getting, GivenUp
+from tfquiver.service.node.evicting_and_deleting_shards.letting_go import LettingGo
 from tfquiver.service.node.object_store.fetcher import Fetcher
 from tfquiver.service.node.shard_fetching.flights import Flights
-from tfquiver.service.node.shard_fetching.given_up import Getting, GivenUp
-from tfquiver.service.node.shard_fetching.letting_go import LettingGo
 from tfquiver.service.node.shard_fetching.other_nodes import OtherNodes, Owners, Peers
 from tfquiver.service.node.shard_fetching.reach import ON_DISK
 from tfquiver.service.node.shard_fetching.resident import bitmap

@@ -10,9 +10,9 @@ from tfquiver.amounts import many
 from tfquiver.service.node.checked_shards_in_memory.hot import HotSet
 from tfquiver.service.node.disk.disk_cache import DiskCache
 from tfquiver.service.node.disk.inserts import Inserts
+from tfquiver.service.node.evicting_and_deleting_shards.given_up import GivenUp
 from tfquiver.service.node.object_store.fetcher import Fetcher
 from tfquiver.service.node.quota_and_eviction.rules import Why
-from tfquiver.service.node.shard_fetching.given_up import GivenUp
 from tfquiver.service.node.shards_put_at_their_owners.handing_over import HandingOver
 
 _AT_ONCE = 1 << 14
