@@ -14,8 +14,9 @@ from tfquiver.digests.digest import Digest
 from tfquiver.draws_and_weights.drawn_shards import DrawnShards
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2, coordinator_pb2_grpc
 from tfquiver.service.coordinator.sampled_epochs.drawing import drawn
-from tfquiver.service.coordinator.sampling_schemes import picking, registry
+from tfquiver.service.coordinator.sampling_schemes import registry
 from tfquiver.service.coordinator.sampling_schemes.interface import Population
+from tfquiver.service.coordinator.sampling_schemes.record_picks import draw_planes
 
 SEED_OF_ZERO = (1 << 62) + 1  # what seed=0 travels as
 
@@ -49,7 +50,7 @@ def counts_of(made: DrawnShards, of: Population) -> npt.NDArray[np.int64]:
             counts[first:end] += 1
             continue
         assert of.weights is not None
-        planes = np.frombuffer(picking.planes(made.picks, of.weights.values[first:end], draw, first), np.uint8)
+        planes = np.frombuffer(draw_planes.planes(made.picks, of.weights.values[first:end], draw, first), np.uint8)
         bits = np.unpackbits(planes.reshape(made.picks.planes, -1), axis=1, bitorder="little")
         counts[first:end] += bits[:, : end - first].sum(axis=0, dtype=np.int64)
     return counts

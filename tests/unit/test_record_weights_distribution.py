@@ -18,8 +18,8 @@ from tfquiver import errors
 from tfquiver.draws_and_weights.record_picks import RecordPicks
 from tfquiver.draws_and_weights.record_weights import checked_values, record_weights
 from tfquiver.service.coordinator.sampled_epochs.drawing import drawn
-from tfquiver.service.coordinator.sampling_schemes import picking
 from tfquiver.service.coordinator.sampling_schemes.interface import Population
+from tfquiver.service.coordinator.sampling_schemes.record_picks import draw_planes, smallest_keys
 from tfquiver.service.coordinator.sampling_schemes.weighted import Weighted
 
 Floats = npt.NDArray[np.float64]
@@ -118,7 +118,7 @@ def picked_bits(of: Population, draws: int, epoch: int = 0) -> Floats:
     assert made.picks is not None
     assert of.weights is not None
     values = of.weights.values[: of.records[0]]
-    raw = [np.frombuffer(picking.planes(made.picks, values, draw, 0), np.uint8) for draw in range(draws)]
+    raw = [np.frombuffer(draw_planes.planes(made.picks, values, draw, 0), np.uint8) for draw in range(draws)]
     return np.unpackbits(np.stack(raw), axis=1, bitorder="little")[:, : len(values)].astype(float)
 
 
@@ -169,7 +169,7 @@ def test_without_replacement_subsets_are_those_of_one_draw_after_the_other() -> 
 def test_without_replacement_an_epoch_is_just_so_many(monkeypatch: pytest.MonkeyPatch, share: float) -> None:
     from scipy import stats
 
-    monkeypatch.setattr(picking, "AT_ONCE", 777)  # in many parts, which meet inside shards
+    monkeypatch.setattr(smallest_keys, "AT_ONCE", 777)  # in many parts, which meet inside shards
     weights = stats.lognorm(3).rvs(5000, random_state=1) * (np.arange(5000) % 11 > 0)
     of = weighed([50] * 100, weights)
     made = drawn("weighted", Weighted(records="", replacement=False, epoch_share=share), of, SEED, 0)
@@ -178,7 +178,7 @@ def test_without_replacement_an_epoch_is_just_so_many(monkeypatch: pytest.Monkey
     assert counts.sum() == made.picks.records == round(share * 5000)
     assert not counts[weights == 0].any()
     assert of.weights is not None
-    every = picking.keys(made.picks.seed, of.weights.values, 0)
+    every = smallest_keys.keys(made.picks.seed, of.weights.values, 0)
     assert np.flatnonzero(counts).tolist() == np.sort(np.argsort(every)[: counts.sum()]).tolist()
 
 
@@ -192,16 +192,16 @@ def test_all_that_have_a_weight_can_be_asked_for_and_no_more() -> None:
 
 def test_what_is_picked_is_the_same_in_every_version() -> None:
     values = checked_values("weights", [1.0, 0.25, 0.5, 0.0, 3.0])
-    assert picking.keys(5, values, 100).tolist() == pytest.approx(
+    assert smallest_keys.keys(5, values, 100).tolist() == pytest.approx(
         [0.8213973951353061, 3.094483650530343, 0.31684115785937617, np.inf, 0.0813673043152503], rel=1e-14
     )
     picks = RecordPicks(b"w" * 32, 5, 2, 0.0, 0)
-    assert picking.planes(picks, values, 17, 100).hex() == "1111"
+    assert draw_planes.planes(picks, values, 17, 100).hex() == "1111"
 
 
 def test_a_negative_zero_is_a_weight_of_0() -> None:
     """-log(1) is one."""
     values = np.where(np.arange(1000) % 10, np.float32(-0.0), np.float32(1.0)).astype(np.float32)
-    found = picking.keys(7, values, 0)
+    found = smallest_keys.keys(7, values, 0)
     assert np.isinf(found[values == 0]).all()
     assert (found[values == 0] > 0).all()

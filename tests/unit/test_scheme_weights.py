@@ -17,9 +17,10 @@ from tfquiver import errors
 from tfquiver.draws_and_weights.record_picks import RecordPicks
 from tfquiver.draws_and_weights.record_weights import checked_values
 from tfquiver.service.coordinator.sampled_epochs.drawing import drawn
-from tfquiver.service.coordinator.sampling_schemes import interface, picking
+from tfquiver.service.coordinator.sampling_schemes import interface
 from tfquiver.service.coordinator.sampling_schemes.chance import Chance
 from tfquiver.service.coordinator.sampling_schemes.interface import Draws, Population
+from tfquiver.service.coordinator.sampling_schemes.record_picks import smallest_keys
 from tfquiver.service.coordinator.sampling_schemes.weighted import Weighted
 
 RECORDS = [3, 0, 10, 1, 50, 7]
@@ -112,7 +113,7 @@ def test_a_user_gives_them_to_any_scheme_as_an_array_or_a_file(tmp_path: Any) ->
 
 def most_key_at_once(seed: int, values: Any, count: int) -> float:
     """Of all keys together."""
-    every = np.sort(picking.keys(seed, values, 0))
+    every = np.sort(smallest_keys.keys(seed, values, 0))
     last, after = every[count - 1], every[count] if count < len(every) else np.inf
     return float(last * (1 + 2.0**-40) if np.isinf(after) else last + (after - last) / 2)
 
@@ -121,34 +122,34 @@ def most_key_at_once(seed: int, values: Any, count: int) -> float:
 def test_the_limit_of_keys_in_parts_is_that_of_all_together(monkeypatch: pytest.MonkeyPatch, zeros: float) -> None:
     from scipy import stats
 
-    monkeypatch.setattr(picking, "AT_ONCE", 1000)
+    monkeypatch.setattr(smallest_keys, "AT_ONCE", 1000)
     rng = np.random.default_rng(3)
     for weights in (rng.random(5001), np.ones(5001), stats.lognorm(4).rvs(5001, random_state=2), np.full(5001, 1e-44)):
         values = checked_values("w", np.where(rng.random(5001) < zeros, 0.0, weights))
         some = int(np.count_nonzero(values))
         before = np.concatenate(([0, 0], np.cumsum(rng.multinomial(5001, np.full(200, 1 / 200))), [5001]))
         for count in (1, 2, some // 3, some - 1, some):
-            key = picking.most_key(7, values, count)
+            key = smallest_keys.most_key(7, values, count)
             assert key == most_key_at_once(7, values, count)
-            picked = picking.keys(7, values, 0) <= key
+            picked = smallest_keys.keys(7, values, 0) <= key
             assert picked.sum() == count
-            found = picking.picked_of_shards(RecordPicks(b"w" * 32, 7, 1, key, count), values, before)
+            found = smallest_keys.picked_of_shards(RecordPicks(b"w" * 32, 7, 1, key, count), values, before)
             assert found.tolist() == [int(picked[a:b].sum()) for a, b in itertools.pairwise(before)]
 
 
 def test_an_epoch_without_replacement_is_drawn_in_less_memory_than_the_weights_take_twice(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(picking, "AT_ONCE", 1 << 14)
+    monkeypatch.setattr(smallest_keys, "AT_ONCE", 1 << 14)
     values = np.where(np.arange(2_000_000) % 10, 0, 1).astype(np.float32)  # all that are above 0 are asked for
     values[::10] += np.random.default_rng(1).random(200_000, np.float32)
     before = np.arange(0, 2_000_001, 100)
     tracemalloc.start()
     try:
-        key = picking.most_key(7, values, 200_000)
+        key = smallest_keys.most_key(7, values, 200_000)
         assert tracemalloc.get_traced_memory()[1] < values.nbytes
         tracemalloc.reset_peak()
-        found = picking.picked_of_shards(RecordPicks(b"w" * 32, 7, 1, key, 200_000), values, before)
+        found = smallest_keys.picked_of_shards(RecordPicks(b"w" * 32, 7, 1, key, 200_000), values, before)
         assert tracemalloc.get_traced_memory()[1] < values.nbytes
     finally:
         tracemalloc.stop()

@@ -7,10 +7,10 @@ import numpy as np
 
 from tfquiver.amounts import many
 from tfquiver.draws_and_weights.record_picks import MOST_PLANES, RecordPicks
-from tfquiver.service.coordinator.sampling_schemes import picking
 from tfquiver.service.coordinator.sampling_schemes.arguments.numbers import checked_draws, number, truth
 from tfquiver.service.coordinator.sampling_schemes.chance import Chance
 from tfquiver.service.coordinator.sampling_schemes.interface import Draws, Population
+from tfquiver.service.coordinator.sampling_schemes.record_picks import seeded_numbers, smallest_keys
 
 
 class RecordsByWeight:
@@ -36,7 +36,7 @@ class RecordsByWeight:
         count = checked_draws(max(1, round(wanted / (self._copies * a_plane))))
         assert population.weights is not None
         picks = RecordPicks(
-            population.weights.weights_id, picking.picks_seed(chance.epoch_seed), self._copies, 0.0,
+            population.weights.weights_id, seeded_numbers.picks_seed(chance.epoch_seed), self._copies, 0.0,
             round(count * self._copies * a_plane),
         )  # fmt: skip
         return Draws(chance.weighted(largest, count, any_order=True), picks=picks)
@@ -48,9 +48,9 @@ class RecordsByWeight:
                 f"epoch_share={self._epoch_share:g}: {many(count, 'record')} without replacement; "
                 f"{many(most, 'has a weight', 'have weights')} above 0"
             )
-        seed = picking.picks_seed(chance.epoch_seed)
-        most_key = picking.most_key(seed, values, count)
+        seed = seeded_numbers.picks_seed(chance.epoch_seed)
+        most_key = smallest_keys.most_key(seed, values, count)
         assert population.weights is not None
         picks = RecordPicks(population.weights.weights_id, seed, 1, most_key, count)
-        of_shards = picking.picked_of_shards(picks, values, population.records_before)
+        of_shards = smallest_keys.picked_of_shards(picks, values, population.records_before)
         return Draws(np.flatnonzero(of_shards), picks=picks)

@@ -17,7 +17,7 @@ from tfquiver.draws_and_weights.record_weights import RecordWeights
 from tfquiver.service.coordinator.dataset_registry.registry import Registry
 from tfquiver.service.coordinator.sampled_epochs.record_weights.weight_files import WeightFiles
 from tfquiver.service.coordinator.sampled_epochs.samplings import Samplings
-from tfquiver.service.coordinator.sampling_schemes.picking import planes
+from tfquiver.service.coordinator.sampling_schemes.record_picks.draw_planes import planes
 from tfquiver.service.coordinator.sessions.sessions import Sessions
 
 MOST_REPLY_BYTES = 4 << 20

@@ -1,8 +1,4 @@
-"""Which records of a shard a draw is of: chances that are functions of seed, draw and record alone. Pure.
-
-Whoever asks again, after a kill, from a checkpoint, or in another process, is told the same; only the seed is written
-down.
-"""
+"""As many records as were asked for, each once, by weight: those with the smallest keys (pure)."""
 
 from __future__ import annotations
 
@@ -11,34 +7,10 @@ import numpy.typing as npt
 
 from tfquiver.draws_and_weights.record_picks import RecordPicks
 from tfquiver.draws_and_weights.record_weights import Values
-from tfquiver.service.coordinator.shard_order.block_order import mixed
+from tfquiver.service.coordinator.sampling_schemes.record_picks.seeded_numbers import uniform
 
-_MASK = (1 << 64) - 1
-_GOLDEN = 0x9E3779B97F4A7C15
-_OF_PICKS = 0xA5A5_5A5A_C3C3_3C3C  # other numbers than those that draw the shards
 AT_ONCE = 1 << 20  # records: what is computed of them takes some 30 MiB
 _BIN_BITS = 16
-
-
-def picks_seed(epoch_seed: int) -> int:
-    return _mixed(epoch_seed ^ _OF_PICKS)
-
-
-def planes(picks: RecordPicks, values: Values, draw: int, first: int) -> bytes:
-    """The planes of one draw, as PickRecordsReply has them.
-
-    Args:
-      values: weights of the shard's records, shape [records].
-      first: place in the data set of the first of them.
-    """
-    if picks.most_key:
-        return _packed(keys(picks.seed, values, first) <= picks.most_key)
-    weights, largest = values.astype(np.float64), float(values.max(initial=0.0))
-    # A product of a number below 1 with the largest is below it: the heaviest record of a shard is in each plane.
-    return b"".join(
-        _packed(_uniform(_mixed(picks.seed + draw * picks.planes + plane), len(values), first) * largest < weights)
-        for plane in range(picks.planes)
-    )
 
 
 def keys(seed: int, values: Values, first: int) -> npt.NDArray[np.float64]:
@@ -47,7 +19,7 @@ def keys(seed: int, values: Values, first: int) -> npt.NDArray[np.float64]:
     Processing Letters 97, 2006: u ** (1 / weight), largest first)."""
     with np.errstate(divide="ignore", invalid="ignore"):
         # -0.0 is a weight of 0 as well: its key is to be infinite, and not below all others.
-        found: npt.NDArray[np.float64] = -np.log(_uniform(seed, len(values), first) + 2.0**-54) / np.abs(values)
+        found: npt.NDArray[np.float64] = -np.log(uniform(seed, len(values), first) + 2.0**-54) / np.abs(values)
     return found
 
 
@@ -93,23 +65,6 @@ def picked_of_shards(picks: RecordPicks, values: Values, before: npt.NDArray[np.
     return np.diff(picked_before)
 
 
-def _uniform(seed: int, count: int, first: int) -> npt.NDArray[np.float64]:
-    """Of records `first` and those after it: from 0 up to but not 1."""
-    start = (seed + first * _GOLDEN) & _MASK
-    with np.errstate(over="ignore"):
-        states = np.uint64(start) + np.arange(count, dtype=np.uint64) * np.uint64(_GOLDEN)
-        return (mixed(states) >> np.uint64(11)).astype(np.float64) * 2.0**-53
-
-
-def _mixed(number: int) -> int:
-    with np.errstate(over="ignore"):
-        return int(mixed(np.array([number & _MASK], np.uint64))[0])
-
-
 def _bin(keys: npt.NDArray[np.float64]) -> npt.NDArray[np.int64]:
     """In the order of the keys, which are not below 0: the first bits of each, without the sign."""
     return (keys.view(np.uint64) << np.uint64(1) >> np.uint64(64 - _BIN_BITS)).astype(np.int64)
-
-
-def _packed(mask: npt.NDArray[np.bool_]) -> bytes:
-    return np.packbits(mask, bitorder="little").tobytes()
