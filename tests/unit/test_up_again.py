@@ -10,8 +10,8 @@ import pytest
 
 from tfquiver.cache_directory import up_file
 from tfquiver.cache_directory.up_file import Given, Ports
-from tfquiver.local_cluster import last_time
-from tfquiver.local_cluster.last_time import Asked
+from tfquiver.cli.up_stop_logs_clear import last_time
+from tfquiver.cli.up_stop_logs_clear.last_time import Asked
 from tfquiver.local_cluster.plan import Wish
 
 HERE = Path("/cache")

@@ -1,5 +1,7 @@
-"""A whole cluster on one machine, in one cache directory: started, kept running, stopped, cleared.
+"""The servers of a whole cluster on one machine, in one cache directory: which they are, started, kept running,
+stopped.
 
-Called by the command line. Starts the servers as anybody would, by their commands, and knows nothing of shards,
+Called by `cli.up_stop_logs_clear`. Says nothing to people and reads nothing of an `up` before: whom it tells and what
+it is to start are arguments. Starts the servers as anybody would, by their commands, and knows nothing of shards,
 sessions or TensorFlow; what it started never outlives it.
 """

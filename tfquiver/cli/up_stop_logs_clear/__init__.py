@@ -1,4 +1,5 @@
-"""`tfquiver up`, `stop`, `logs` and `clear`: what runs in a cache directory of this machine, and what it keeps.
+"""`tfquiver up`, `stop`, `logs` and `clear`: what runs in a cache directory of this machine, what it keeps,
+what an `up` takes from the last one there, and what people are told.
 
-Called by people, through the command line. The cluster itself is `tfquiver.local_cluster`'s; never imports TensorFlow.
+Called by people, through the command line. The servers are `tfquiver.local_cluster`'s; never imports TensorFlow.
 """

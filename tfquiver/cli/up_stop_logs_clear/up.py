@@ -7,9 +7,10 @@ from typing import Any
 
 from tfquiver import errors, plain_text, sizes
 from tfquiver.cache_directory.up_file import MOST_WORKERS
+from tfquiver.cli.up_stop_logs_clear import whole_cluster
+from tfquiver.cli.up_stop_logs_clear.last_time import Asked
 from tfquiver.cluster_address import service_name
-from tfquiver.local_cluster import plan, ports, whole_cluster
-from tfquiver.local_cluster.last_time import Asked
+from tfquiver.local_cluster import plan, ports
 
 _ABOUT = """A whole cluster on this machine: coordinator, node, dispatcher and workers, until Ctrl-C or SIGTERM.
 What is cached, registered and served stays in the directory, and so do the ports, --workers and --quota: `up` again
