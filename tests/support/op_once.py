@@ -12,7 +12,7 @@ from tfquiver.tensorflow_client.tf_source import OnceDataset, TaggedSource
 
 
 def tag(shard: int, index: int, last: bool) -> int:
-    """As ops/core/progress_and_checkpoints/record_tag.h."""
+    """As ops/core/record_tag.h."""
     return shard << 35 | index << 1 | int(last)
 
 

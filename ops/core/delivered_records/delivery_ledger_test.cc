@@ -4,8 +4,8 @@
 #include <map>
 #include <set>
 
-#include "ops/core/progress_and_checkpoints/record_tag.h"
 #include "ops/core/random.h"
+#include "ops/core/record_tag.h"
 #include "ops/core/test_support.h"
 #include "ops/testing/testing.h"
 

@@ -5,7 +5,7 @@
 #include <utility>
 
 #include "ops/core/bytes_checksums_tfrecords/tfrecord.h"
-#include "ops/core/progress_and_checkpoints/record_tag.h"
+#include "ops/core/record_tag.h"
 
 namespace tfquiver {
 namespace {

@@ -49,7 +49,10 @@ void IteratorPosition::Begin(ReaderParts* parts) {
 }
 
 void IteratorPosition::Follow(const Reader* reader) {
-  if (whereabouts_ != nullptr) whereabouts_->Follow(reader);
+  if (whereabouts_ == nullptr) return;
+  whereabouts_->Follow([reader](const Trail::Mark* mark, std::vector<Step>* steps) {
+    return reader->Where(mark, steps);
+  });
 }
 
 void IteratorPosition::Leave() {

@@ -6,7 +6,7 @@
 #include <utility>
 #include <vector>
 
-#include "ops/core/reader/whereabouts.h"
+#include "ops/core/progress_and_checkpoints/whereabouts.h"
 #include "tensorflow/core/framework/variant_tensor_data.h"
 
 namespace tfquiver {

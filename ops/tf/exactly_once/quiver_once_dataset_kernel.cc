@@ -2,7 +2,7 @@
 #include <vector>
 
 #include "ops/core/bytes_checksums_tfrecords/bytes.h"
-#include "ops/core/progress_and_checkpoints/record_tag.h"
+#include "ops/core/record_tag.h"
 #include "ops/tf/exactly_once/quiver_once_dataset.h"
 #include "tensorflow/core/framework/dataset.h"
 #include "tensorflow/core/framework/op_kernel.h"

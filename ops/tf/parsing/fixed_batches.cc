@@ -4,7 +4,7 @@
 #include <cstring>
 #include <string>
 
-#include "ops/core/progress_and_checkpoints/record_tag.h"
+#include "ops/core/record_tag.h"
 
 namespace tfquiver {
 namespace {

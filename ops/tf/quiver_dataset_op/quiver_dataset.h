@@ -7,8 +7,8 @@
 #include <vector>
 
 #include "ops/core/progress_and_checkpoints/epochs.h"
+#include "ops/core/progress_and_checkpoints/whereabouts.h"
 #include "ops/core/reader/options.h"
-#include "ops/core/reader/whereabouts.h"
 #include "ops/tf/parsing/parsing.h"
 #include "tensorflow/core/framework/dataset.h"
 #include "tensorflow/core/framework/partial_tensor_shape.h"

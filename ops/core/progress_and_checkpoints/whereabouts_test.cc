@@ -1,4 +1,4 @@
-#include "ops/core/reader/whereabouts.h"
+#include "ops/core/progress_and_checkpoints/whereabouts.h"
 
 #include "ops/testing/testing.h"
 
@@ -19,6 +19,20 @@ TEST(Whereabouts, OfOneThatHasNotBegun) {
   ASSERT_EQ(all.size(), 3u);
   EXPECT_EQ(all[0].epoch, 3);
   EXPECT_EQ(all[2].epoch, 5);
+}
+
+TEST(Whereabouts, WhoReadsIsAskedUntilItIsLeft) {
+  Whereabouts whereabouts(OfEpoch(0), {}, true);
+  int asked = 0;
+  whereabouts.Follow([&asked](const Trail::Mark*, std::vector<Step>*) {
+    ++asked;
+    return OfEpoch(7);
+  });
+  EXPECT_EQ(whereabouts.At(whereabouts.trail()->End())[0].epoch, 7);
+  whereabouts.Leave();
+  EXPECT_EQ(asked, 2);
+  EXPECT_EQ(whereabouts.At(whereabouts.trail()->End())[0].epoch, 7);
+  EXPECT_EQ(asked, 2);
 }
 
 TEST(Whereabouts, GoesOnInTheOneThatFollows) {

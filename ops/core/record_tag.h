@@ -1,5 +1,5 @@
-#ifndef TFQUIVER_OPS_CORE_PROGRESS_AND_CHECKPOINTS_RECORD_TAG_H_
-#define TFQUIVER_OPS_CORE_PROGRESS_AND_CHECKPOINTS_RECORD_TAG_H_
+#ifndef TFQUIVER_OPS_CORE_RECORD_TAG_H_
+#define TFQUIVER_OPS_CORE_RECORD_TAG_H_
 
 #include <cstdint>
 
@@ -20,4 +20,4 @@ inline constexpr bool TagIsLast(uint64_t tag) { return (tag & 1) != 0; }
 
 }  // namespace tfquiver
 
-#endif  // TFQUIVER_OPS_CORE_PROGRESS_AND_CHECKPOINTS_RECORD_TAG_H_
+#endif  // TFQUIVER_OPS_CORE_RECORD_TAG_H_

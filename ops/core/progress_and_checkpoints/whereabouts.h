@@ -1,6 +1,7 @@
-#ifndef TFQUIVER_OPS_CORE_READER_WHEREABOUTS_H_
-#define TFQUIVER_OPS_CORE_READER_WHEREABOUTS_H_
+#ifndef TFQUIVER_OPS_CORE_PROGRESS_AND_CHECKPOINTS_WHEREABOUTS_H_
+#define TFQUIVER_OPS_CORE_PROGRESS_AND_CHECKPOINTS_WHEREABOUTS_H_
 
+#include <functional>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -10,7 +11,6 @@
 
 #include "ops/core/progress_and_checkpoints/checkpoint.h"
 #include "ops/core/progress_and_checkpoints/trail.h"
-#include "ops/core/reader/reader.h"
 
 namespace tfquiver {
 
@@ -27,8 +27,8 @@ class Whereabouts {
       : marks_suffice_(marks_suffice), last_(std::move(start)), then_(std::move(then)) {}
 
   const std::shared_ptr<Trail>& trail() const { return trail_; }
-  // The reader begins, whose draws go into trail().
-  void Follow(const Reader* reader);
+  // A reader begins, whose draws go into trail(). `where`: its Where, until Leave.
+  void Follow(std::function<Checkpoint(const Trail::Mark*, std::vector<Step>*)> where);
   // It is about to be destroyed.
   void Leave();
 
@@ -43,7 +43,7 @@ class Whereabouts {
   const bool marks_suffice_;
   const std::shared_ptr<Trail> trail_ = std::make_shared<Trail>();
   mutable std::mutex mu_;
-  const Reader* reader_ = nullptr;
+  std::function<Checkpoint(const Trail::Mark*, std::vector<Step>*)> where_;  // empty: no reader
   Checkpoint last_;  // where there is no reader
   std::vector<Checkpoint> then_;
   std::shared_ptr<const Whereabouts> next_;  // instead of then_
@@ -71,4 +71,4 @@ class Lineage {
 
 }  // namespace tfquiver
 
-#endif  // TFQUIVER_OPS_CORE_READER_WHEREABOUTS_H_
+#endif  // TFQUIVER_OPS_CORE_PROGRESS_AND_CHECKPOINTS_WHEREABOUTS_H_

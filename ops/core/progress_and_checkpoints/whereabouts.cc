@@ -1,4 +1,4 @@
-#include "ops/core/reader/whereabouts.h"
+#include "ops/core/progress_and_checkpoints/whereabouts.h"
 
 #include <vector>
 
@@ -6,16 +6,16 @@
 
 namespace tfquiver {
 
-void Whereabouts::Follow(const Reader* reader) {
+void Whereabouts::Follow(std::function<Checkpoint(const Trail::Mark*, std::vector<Step>*)> where) {
   std::lock_guard<std::mutex> lock(mu_);
-  reader_ = reader;
+  where_ = std::move(where);
 }
 
 void Whereabouts::Leave() {
   std::lock_guard<std::mutex> lock(mu_);
-  if (reader_ == nullptr) return;
-  last_ = reader_->Where();
-  reader_ = nullptr;
+  if (!where_) return;
+  last_ = where_(nullptr, nullptr);
+  where_ = nullptr;
 }
 
 void Whereabouts::FollowedBy(std::shared_ptr<const Whereabouts> next) {
@@ -31,8 +31,8 @@ std::vector<Checkpoint> Whereabouts::At(const Trail::Mark& mark) const {
   {
     std::lock_guard<std::mutex> lock(mu_);
     std::vector<Step> steps;
-    all.push_back(reader_ != nullptr ? reader_->Where(&mark, &steps) : last_);
-    if (reader_ == nullptr) steps = trail_->Since(mark);
+    all.push_back(where_ ? where_(&mark, &steps) : last_);
+    if (!where_) steps = trail_->Since(mark);
     Rewind(steps, &all[0]);
     if (marks_suffice_) {
       all[0].script = Script{};
