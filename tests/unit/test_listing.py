@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 from tests.support.records import MemoryStore
 from tfquiver import errors, stores
 from tfquiver.digests.file_entry import FileEntry
+from tfquiver.glob_patterns import globs
 from tfquiver.listing import listing
 from tfquiver.scanning.cutting import CutPolicy
-from tfquiver.stores import globs
 
 
 def expand(source: listing.Source, store: MemoryStore) -> list[FileEntry]:

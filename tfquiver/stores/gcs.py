@@ -16,7 +16,8 @@ from google.api_core import exceptions
 from google.cloud import storage
 
 from tfquiver import errors
-from tfquiver.stores import globs, versions
+from tfquiver.glob_patterns import globs
+from tfquiver.stores import versions
 from tfquiver.stores.attempts import Attempts, Busy, Transient, Unreachable
 from tfquiver.stores.credentials.google import EMULATOR, WHAT_TO_DO, credentials
 from tfquiver.stores.object_store import ObjectInfo, read_whole

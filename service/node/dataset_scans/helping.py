@@ -8,6 +8,7 @@ from collections.abc import AsyncGenerator, Iterator, Sequence
 
 from tfquiver import errors, stores
 from tfquiver.digests.file_entry import FileEntry
+from tfquiver.glob_patterns.globs import is_glob, literal_prefix
 from tfquiver.listing.listing_terms import ListingTerms, format_name
 from tfquiver.proto.tfquiver.v1 import named_datasets_pb2, node_pb2
 from tfquiver.scanning.cutting import CutPolicy
@@ -16,7 +17,6 @@ from tfquiver.service.node.dataset_scans.scan import Scanner
 from tfquiver.service.node.dataset_scans.tables import messages
 from tfquiver.service.node.known_datasets.ensure import entry_of, total_bytes
 from tfquiver.service.node.object_store.named_access import NamedAccess, Way
-from tfquiver.stores.globs import is_glob, literal_prefix
 from tfquiver.stores.local import path_of, whole_path
 
 MOST_FILES = 1024
