@@ -47,6 +47,13 @@ def test_it_looks_for_as_long_as_it_is_asked_to(cache_dir: Path, paths: list[Pat
     assert "waits for records" in told.shares, "the readers have told"
 
 
+def test_what_a_fast_pipeline_waits_for_is_known_in_time(cache_dir: Path, paths: list[Path]) -> None:
+    """Its epochs take less than a tenth of a second: many are told with one heartbeat."""
+    told = tfquiver.explain_input(tfquiver.dataset(paths, cache_dir=cache_dir, batch_size=8), seconds=2.0)
+    assert "waits for records" in told.shares
+    assert told.seconds < 5.0
+
+
 def test_what_cannot_be_explained_is_said(cache_dir: Path, paths: list[Path]) -> None:
     with pytest.raises(tf.errors.InvalidArgumentError, match="none is in it"):
         tfquiver.explain_input(tf.data.Dataset.range(3))

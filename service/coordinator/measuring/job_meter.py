@@ -25,6 +25,7 @@ WINDOWS = 30
 MOST_STALL_SHARE = 0.9
 _LEAST_PAUSE_S = 0.1  # less is rounding
 _LATE_S = 5.0  # a report may have been so long under way
+_MOST_AGO_S = 60.0  # that its node says it waited, so that nobody seems to have read long before anybody was there
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,14 +94,16 @@ class JobMeter:
     def kept_back_bytes(self) -> int:
         return self._after_pause.kept_back_bytes
 
-    def report(self, reader_id: str, reading: Reading, now: float) -> None:
-        """`now` may jump, and what is reported may be anything: what cannot be is not counted."""
+    def report(self, reader_id: str, reading: Reading, now: float, ago_s: float = 0.0) -> None:
+        """`now` may jump, and what is reported may be anything: what cannot be is not counted. `ago_s`: so long before
+        `now` its node heard it."""
         self.heard_at, self.reports = max(now, self.heard_at), self.reports + 1
-        now = self.heard_at
+        now = self.heard_at - min(ago_s, _MOST_AGO_S)
         reader = self._readers.get(reader_id)
         if reader is None:
             # One that has been reading for longer than this has been heard of by a coordinator before this one.
             reader = self._readers[reader_id] = _Reader(Reading(0, 0, 0.0, 0.0), now - WINDOW_S, now)
+        now = max(now, reader.heard_at)
         if _fell(reading, reader.last):
             return  # late: a newer one has come already
         earlier_s = max(reader.began_at - (now - reading.elapsed_s), 0.0)

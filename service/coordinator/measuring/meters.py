@@ -46,7 +46,7 @@ class JobMeters:
                 report.records, report.bytes, report.waited_us / 1e6, report.elapsed_us / 1e6, report.hit_bytes,
                 report.missed_bytes,
             )  # fmt: skip
-            meter.report(report.reader_id, reading, now)
+            meter.report(report.reader_id, reading, now, report.heard_ago_ms / 1000)
         while self._meters:
             oldest = next(iter(self._meters))
             if len(self._meters) <= MOST_JOBS and self._meters[oldest].heard_at > now - FORGET_S:

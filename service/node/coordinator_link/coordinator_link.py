@@ -18,6 +18,7 @@ from absl import logging
 
 from tfquiver import errors
 from tfquiver.amounts import many
+from tfquiver.clock import SystemClock
 from tfquiver.grpc_plumbing import rpc
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2 as pb
 from tfquiver.proto.tfquiver.v1 import named_datasets_pb2, types_pb2
@@ -72,7 +73,7 @@ class CoordinatorLink(CoordinatorCalls):
         self._on_new, self._on_lost = on_new, on_lost
         self._on_orders, self._on_members, self._on_return = on_orders, on_members, on_return
         self.inventory: InventoryReports
-        self.reader_reports = ReaderReports()
+        self.reader_reports = ReaderReports(SystemClock())
         self.store_reads: Callable[[], pb.StoreReads | None] = lambda: None  # told with every heartbeat
         # Told before the orders themselves: the version (OrdersReply.places_version), and where data sets are kept.
         self.on_places: Callable[[int, Sequence[pb.DatasetPlaces]], None] = lambda version, places: None

@@ -48,8 +48,8 @@ def explain_input(data: tf.data.Dataset, seconds: float = 10.0) -> InputReport:
       data: made of one `tfquiver.dataset`, without `resume=` and `stream=`, and whatever follows it; not behind
         `tfquiver.distribute`.
       seconds: how long to look, from 1 to 600. Where readers have told nothing by then, which they do every few
-        seconds, it is read on until they have, for 8 s at most, and only what they tell counts of that. Of epochs
-        of much less than a second they tell too little: what such a pipeline waits for is not known then.
+        seconds, it is read on until they have, for 8 s at most, and only what they tell counts of that. What a
+        pipeline waits for at the beginning of each epoch is in it: of small data sets it may be nearly all.
 
     Raises InvalidArgumentError: there is no `tfquiver.dataset` in it, or several; it has no elements; or seconds cannot
     be right.

@@ -611,6 +611,7 @@ class ReaderReport(_message.Message):
     ELAPSED_US_FIELD_NUMBER: _builtins.int
     HIT_BYTES_FIELD_NUMBER: _builtins.int
     MISSED_BYTES_FIELD_NUMBER: _builtins.int
+    HEARD_AGO_MS_FIELD_NUMBER: _builtins.int
     session_id: _builtins.str
     reader_id: _builtins.str
     records: _builtins.int
@@ -624,6 +625,10 @@ class ReaderReport(_message.Message):
     object store, whoever began to read it there.
     """
     missed_bytes: _builtins.int
+    heard_ago_ms: _builtins.int
+    """So long before this heartbeat the reader said it: many epochs of less than a second end between two heartbeats, one
+    after the other, and seem to have been read at the same time else. 0: just now, or older than the field.
+    """
     def __init__(
         self,
         *,
@@ -635,10 +640,11 @@ class ReaderReport(_message.Message):
         elapsed_us: _builtins.int = ...,
         hit_bytes: _builtins.int = ...,
         missed_bytes: _builtins.int = ...,
+        heard_ago_ms: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["bytes", b"bytes", "elapsed_us", b"elapsed_us", "hit_bytes", b"hit_bytes", "missed_bytes", b"missed_bytes", "reader_id", b"reader_id", "records", b"records", "session_id", b"session_id", "waited_us", b"waited_us"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["bytes", b"bytes", "elapsed_us", b"elapsed_us", "heard_ago_ms", b"heard_ago_ms", "hit_bytes", b"hit_bytes", "missed_bytes", b"missed_bytes", "reader_id", b"reader_id", "records", b"records", "session_id", b"session_id", "waited_us", b"waited_us"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
