@@ -89,7 +89,7 @@ class Node:
         self._data_address = ""
         self._peer_client: PeerClient | None = None
         self._reaching = Reach(directory.node_id, options.token, random.Random())
-        self._room = Room(directory.path)
+        self._room = Room(directory.path, lambda: self._disk.used_bytes)
         self._is_reading = False  # readers may come
 
     @classmethod
@@ -247,6 +247,7 @@ class Node:
         await self._start_control(client_stores)
         if options.reader_group:
             self._let_in(options.reader_group)
+        await self._room.bytes()  # the first heartbeat tells it: plans would be made with all of the quota
         await self._link.connect()
         self._sessions.start(directory.sockets / "reader.sock")
         self._is_reading = True

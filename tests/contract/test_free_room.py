@@ -1,4 +1,4 @@
-"""How much room the disk has, asked by many at once and while the disk hangs."""
+"""How much room the disk has, asked by many at once, while the disk hangs, and while entries come and go."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ ASKERS, EACH = 20, 50
 
 @on_loop
 async def test_who_asks_while_another_is_answered_is_answered_too(tmp_path: Path) -> None:
-    room = free_room.Room(tmp_path)
+    room = free_room.Room(tmp_path, int)
 
     async def ask() -> list[int | None]:
         return [await room.bytes() for _ in range(EACH)]
@@ -30,7 +30,7 @@ async def test_who_asks_while_another_is_answered_is_answered_too(tmp_path: Path
 @on_loop
 async def test_a_disk_that_hangs_has_the_room_it_had(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(free_room.Room, "_PATIENCE_S", 0.05)
-    room, let_go, statvfs, looks = free_room.Room(tmp_path), threading.Event(), os.statvfs, 0
+    room, let_go, statvfs, looks = free_room.Room(tmp_path, int), threading.Event(), os.statvfs, 0
     before = await room.bytes()
 
     def hangs(path: Path) -> os.statvfs_result:
@@ -45,3 +45,23 @@ async def test_a_disk_that_hangs_has_the_room_it_had(tmp_path: Path, monkeypatch
         assert looks == 1  # each may hold a thread for ever
     finally:
         let_go.set()
+
+
+@on_loop
+async def test_what_entries_take_and_what_is_left_are_of_the_same_moment(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Beside the room of before a node that had just been emptied was as small as what it still had, until the next
+    heartbeat but one."""
+    used_bytes, free_bytes = 700, 300
+    monkeypatch.setattr(free_room, "look", lambda directory: (free_bytes + 50, 50))
+    room = free_room.Room(tmp_path, lambda: used_bytes)
+    assert await room.bytes() == 300
+    for now_bytes, left_bytes in ((0, 1000), (900, 100), (1001, 0)):
+        used_bytes = now_bytes
+        assert room.now() == left_bytes
+    used_bytes, free_bytes = 990, -40
+    await room.bytes()
+    assert await room.bytes() == 0
+    used_bytes = 900
+    assert room.now() == 50, "others have had 40 of what entries leave to them: those come first"

@@ -65,6 +65,21 @@ async def test_where_no_disk_takes_anything_there_is_a_plan_all_the_same(tmp_pat
 
 
 @on_loop
+async def test_logs_that_come_and_go_on_one_node_after_the_other_change_no_plan(tmp_path: Path) -> None:
+    """Each plan was another one, and told to all nodes."""
+    clock, rooms = ManualClock(), [FIRST_BYTES // 40] * 40
+    async with coordinating(tmp_path, policy="silod_greedy", clock=clock) as coordinator:
+        for step in range(20):
+            for at, disk_bytes in enumerate(rooms):
+                beat(coordinator, str(at), QUOTA // 40, disk_room_bytes=disk_bytes)
+            await reads(coordinator, "job", FIRST)
+            planning = await plans(coordinator)
+            clock.advance(11.0)
+            rooms[step] += QUOTA // 40 // 40 * (-1) ** step
+        assert len(planning.planner.history) == 1
+
+
+@on_loop
 async def test_what_a_person_gives_no_size_gets_what_the_disks_have_room_for(tmp_path: Path) -> None:
     """Chunks were ordered for all of the quota, and nobody could keep them. Who says how much is believed."""
     async with coordinating(tmp_path) as coordinator:

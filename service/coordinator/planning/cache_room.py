@@ -7,24 +7,30 @@ from collections.abc import Iterable
 from tfquiver.proto.tfquiver.v1 import types_pb2
 from tfquiver.sizes_on_disk.node_room import most_bytes
 
-# One part of the quota in so many: whatever differs in a view makes a plan that may move data, for a policy that has no
-# goal to weigh that by at once. Logs and the like write less between two plans, for days.
+# One part of the quotas in so many: whatever differs in a view makes a plan that may move data, for a policy that has
+# no goal to weigh that by at once; and what has to pay in several plans in a row is begun anew. Logs and the like write
+# less between two plans, for days. Of all nodes together: of many there is always one of which so much is news.
 _NEWS_PARTS = 64
 
 
 class CacheRoom:
     def __init__(self) -> None:
-        self._seen: dict[str, tuple[int, int]] = {}  # by node: its quota, and what it can keep, as of the last news
+        self._quotas: dict[str, int] = {}  # by node, in the last look
+        self._seen_bytes = 0  # that they can keep, as of the last news
 
-    def look(self, nodes: Iterable[types_pb2.NodeInfo]) -> list[int]:
-        """Of each of the live nodes that keep anything; 0 where the disk takes nothing and has nothing."""
-        before, self._seen = self._seen, {}
+    @property
+    def keepers(self) -> int:
+        """Nodes that keep anything, in the last look."""
+        return len(self._quotas)
+
+    def look(self, nodes: Iterable[types_pb2.NodeInfo]) -> int:
+        """Bytes, of the live nodes; 0 where no disk takes anything or has something."""
+        now_bytes, quotas = 0, dict[str, int]()
         for node in nodes:
-            if not node.quota_bytes:
-                continue
-            now_bytes = most_bytes(node)
-            quota_bytes, seen_bytes = before.get(node.node_id, (0, 0))
-            if quota_bytes == node.quota_bytes and abs(now_bytes - seen_bytes) * _NEWS_PARTS <= quota_bytes:
-                now_bytes = seen_bytes
-            self._seen[node.node_id] = node.quota_bytes, now_bytes
-        return [kept_bytes for _, kept_bytes in self._seen.values()]
+            if node.quota_bytes:
+                quotas[node.node_id] = node.quota_bytes
+                now_bytes += most_bytes(node)
+        is_little = abs(now_bytes - self._seen_bytes) * _NEWS_PARTS <= sum(quotas.values())
+        if quotas != self._quotas or not is_little:
+            self._quotas, self._seen_bytes = quotas, now_bytes
+        return self._seen_bytes

@@ -93,8 +93,7 @@ class ClusterViews:
         self.irregular = set[tuple[str, bytes]]()  # of those: whose epochs are drawn by a scheme of sampling
         self.names = Names()  # in the last view
         self._sizes: dict[bytes, _Size] = {}
-        self._room = CacheRoom()
-        self.keepers = 0  # nodes that keep anything, in the last view
+        self.room = CacheRoom()  # as of the last view
 
     def note(self) -> dict[tuple[str, bytes], float]:
         """Who reads what. Call it now and then. Returns who has gone, and when each was last seen."""
@@ -134,9 +133,8 @@ class ClusterViews:
             self._sizes[digest_id] = await asyncio.to_thread(_size, digest)
         for digest_id in self._sizes.keys() - wanted:
             del self._sizes[digest_id]
-        kept_bytes = self._room.look(self._membership.live())
-        self.keepers = len(kept_bytes)
-        even = 1 - UNEVEN_SHARE if self.keepers > 1 else 1.0
+        kept_bytes = self.room.look(self._membership.live())
+        even = 1 - UNEVEN_SHARE if self.room.keepers > 1 else 1.0
         known = {digest_id for digest_id in wanted & self._sizes.keys() if digest_id in self._registry}
         unknown_bytes = sum(setting.allocation_bytes for key, setting in pins.items() if key not in self._sizes)
         self.names = self.names_of(known, sorted(key for key in self.reading if key[1] in known))
@@ -150,7 +148,7 @@ class ClusterViews:
             await parts.rest()
         return ClusterView(
             # Some write more than any disk has, for all there is; of the sum nothing may come that is no view.
-            cache_bytes=max(0, int(min(sum(kept_bytes), MOST_BYTES) * even) - unknown_bytes),
+            cache_bytes=max(0, int(min(kept_bytes, MOST_BYTES) * even) - unknown_bytes),
             remote_bytes_per_s=_rate(self._store_bytes_per_s),
             datasets=tuple(datasets),
             jobs=tuple(jobs),

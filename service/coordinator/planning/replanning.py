@@ -291,7 +291,7 @@ class Replanning:
     async def _replan(self, now: float) -> None:
         began_s = time.perf_counter()
         view = await self._seen()
-        if not self._views.keepers:
+        if not self._views.room.keepers:
             return  # nodes are still to come
         seen_s = time.perf_counter()
         outcome = await self._asked(view, now)

@@ -1,0 +1,44 @@
+"""What a node tells of its disk's room beside what its entries take: of one moment, from the first heartbeat on."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from tests.support import node_calls, numbered
+from tests.support.disks import ext4
+from tests.support.named_place import Place, name
+from tests.support.privileges import needs_disks
+from tfquiver.proto.tfquiver.v1 import named_datasets_pb2 as pb
+from tfquiver.proto.tfquiver.v1 import types_pb2
+from tfquiver.sizes_on_disk.node_room import most_bytes
+
+READY = pb.NamedDataset.STATE_READY
+SLACK_BYTES = 4 << 20  # digests, notes, what the file system keeps of files
+
+
+@needs_disks
+def test_a_node_can_keep_as_much_when_it_has_just_been_started_or_emptied(tmp_path: Path) -> None:
+    """Plans were made with all of its quota, and with what was left on it; `set-cache lru` gave that for good."""
+    with ext4(tmp_path, 96 << 20) as disk:
+        (tmp_path / "cluster").mkdir()
+        (tmp_path / "cluster" / "cache0").symlink_to(disk.path / "cache")
+        (disk.path / "cache").mkdir(mode=0o700)
+        place = Place(tmp_path / "cluster", nodes=1, quota="1GiB")
+
+        def told() -> types_pb2.NodeInfo:
+            (node,) = node_calls.nodes(place.coordinator.address)
+            return node
+
+        try:
+            empty_bytes = most_bytes(told())
+            assert 64 << 20 < empty_bytes < 96 << 20, "with its first heartbeat"
+            numbered.write(tmp_path / "goes", 4, 400, 20_000)
+            place.call("Create", pb.DatasetSpec(name="goes", sources=[f"{tmp_path / 'goes'}/"]))
+            place.until("goes", READY)
+            assert told().used_bytes > 30 << 20
+            place.call("Evict", name("goes"))
+            place.until("goes", READY)
+            assert not told().used_bytes
+            assert abs(most_bytes(told()) - empty_bytes) < SLACK_BYTES
+        finally:
+            place.stop()
