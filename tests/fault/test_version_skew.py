@@ -32,6 +32,8 @@ pytestmark = pytest.mark.long
 BASE = Path(__file__).with_name("skew_base.txt").read_text().split()[0]
 # Names are known there, and all of them are told with all orders.
 ALL_NAMES_TOLD = "8ccd0c2db9dbb0ef1c6ea710a57aa132115e0307"
+# Names are known there, and nodes do not say for which task of one they register what they have scanned.
+TASKS_UNSAID = "b6bc985acc374c8e0b404b0cb61d275b27af94b8"
 NOW, BEFORE = "now", "before"
 SHARDS = 300
 ONE_RECORD = CutPolicy(1, 1, 1)
@@ -52,6 +54,11 @@ print(len(read), len(set(read)))
 @pytest.fixture(scope="module")
 def before_changes(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     return earlier.environment(earlier.unpacked(ALL_NAMES_TOLD, tmp_path_factory.mktemp("earlier") / "code"))
+
+
+@pytest.fixture(scope="module")
+def before_tasks(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    return earlier.environment(earlier.unpacked(TASKS_UNSAID, tmp_path_factory.mktemp("earlier") / "code"))
 
 
 @pytest.fixture(scope="module")
@@ -353,6 +360,29 @@ def test_each_node_has_the_digests_of_all_names_and_no_others_whoever_is_older(
             mixed.name("Delete", named_datasets_pb2.NamedDatasetRequest(name=gone))
             del wanted[gone]
             wait_until(all_have_them, f"{gone} is gone everywhere", 30)
+
+
+def test_what_a_node_has_scanned_without_saying_for_which_name_is_that_names_and_goes_with_it(
+    tmp_path: Path, before_tasks: dict[str, str]
+) -> None:
+    def datasets() -> int:
+        return len(mixed.call("ListDatasets", pb.ListDatasetsRequest()).datasets)
+
+    with Mixed(tmp_path, before_tasks, NOW, (BEFORE, BEFORE)) as mixed:
+        for number in range(3):
+            part = tmp_path / "data" / f"one-{number}"
+            part.write_bytes((tmp_path / "data/part-0").read_bytes()[: (number + 1) * RECORD_BYTES])
+            mixed.name("Create", named_datasets_pb2.DatasetSpec(name="train", sources=[str(part)]))
+            wait_until(lambda: mixed.named("train").state == READY, "it is scanned")
+            assert (mixed.named("train").version, datasets()) == (1, 1)
+            part.write_bytes((tmp_path / "data/part-1").read_bytes()[: (number + 1) * RECORD_BYTES])
+            mixed.name("Refresh", named_datasets_pb2.NamedDatasetRequest(name="train"))
+            wait_until(lambda: mixed.named("train").version == 2, "it is scanned anew")
+            if number:  # one of this version goes on with what the older one has scanned
+                mixed.replace_node(number - 1, NOW)
+            mixed.name("Delete", named_datasets_pb2.NamedDatasetRequest(name="train"))
+            wait_until(lambda: not datasets(), "nothing of it is registered")
+            wait_until(lambda: not any(mixed.status(one).entries for one in range(2)), "nothing of it is kept", 60)
 
 
 def test_both_versions_are_named_where_one_lacks_what_the_other_asks_for(tmp_path: Path) -> None:
