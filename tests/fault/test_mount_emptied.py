@@ -1,4 +1,5 @@
-"""The cache directory of a mount is emptied, with the data sets that its own coordinator knew: the mount goes on."""
+"""The cache directory of a mount is emptied, with the data sets that its own coordinator knew: the mount goes on. Where
+somebody has deleted the data set it does not."""
 
 from __future__ import annotations
 
@@ -9,8 +10,9 @@ from pathlib import Path
 import pytest
 
 from tests.support import numbered, warm
+from tests.support.cluster import wait_until
 from tests.support.daemons import daemons
-from tests.support.mounted import command, mounted, sums
+from tests.support.mounted import command, entries, mounted, sums
 from tests.support.privileges import needs_fuse, needs_mounts
 
 pytestmark = [needs_fuse, needs_mounts]
@@ -34,3 +36,22 @@ def test_what_is_mounted_is_registered_again(tmp_path: Path, format: str) -> Non
         listed = warm.run(command("dataset", "list", cache_dir), capture_output=True, text=True)
         assert listed.returncode == 0, listed.stderr
         assert "data" in listed.stdout
+
+
+def test_what_was_deleted_is_not_registered_again(tmp_path: Path) -> None:
+    source, cache_dir = tmp_path / "data", tmp_path / "cache"
+    numbered.write(source, 2, 1500, 1000)
+
+    def dataset(*what: str) -> str:
+        done = warm.run(command("dataset", *what, "--service", cache_dir), capture_output=True, text=True)
+        assert done.returncode == 0, done.stderr
+        return str(done.stdout)
+
+    with mounted(tmp_path / "mnt", cache_dir, [str(source)]) as mount:
+        dataset("delete", "data", "--force")
+        wait_until(lambda: not entries(cache_dir), "the node knows it, too")
+        for path in mount.point.iterdir():
+            with pytest.raises(OSError, match="Input/output error"):
+                path.read_bytes()
+        mount.logged("is registered")
+        assert "no data set yet" in dataset("list")

@@ -1,7 +1,9 @@
 """A mounted data set that its coordinator does not know any more is made known to it again. Needs trio.
 
 Whoever empties a cache directory takes the data sets of its own coordinator along. The mount has all that was known of
-its one, and what it shows is read again from where the files are.
+its one, and what it shows is read again from where the files are. What somebody has deleted, or a newer version has
+taken the place of, stays gone: so a coordinator is asked, which tells that to nodes and admins, and where there are no
+tokens to everybody. Who may not ask registers nothing: it may be there, and not be theirs any more.
 """
 
 from __future__ import annotations
@@ -52,10 +54,15 @@ class KnownAgain:
         with Registrar(where, None, self._token, _CALLS_S) as registrar:
             if registrar.find(coordinator_pb2.FindDatasetRequest(digest_id=digest_id)) is not None:
                 return False
-            registrar.register(self._digest, self._digest.to_bytes(), self._digest.name, self._terms)
+            if registrar.was_removed(digest_id):
+                return False
+            name = self._digest.name
+            if name and registrar.find(coordinator_pb2.FindDatasetRequest(name=name)) is not None:
+                name = digest_id.hex()  # what is called so now is found by it, not what this shows
+            registrar.register(self._digest, self._digest.to_bytes(), self._digest.name, self._terms, name)
         logging.warning(
             "%s (%s): the coordinator at %s did not know it any more (was the cache directory emptied?); it is "
-            "registered again, without what was set of it: a name of its own, a pin, how it is cached",
-            self._digest.name, digest_id.hex(), where,
+            "registered again%s, without what was set of it: a name of its own, a pin, how it is cached",
+            self._digest.name, digest_id.hex(), where, "" if name == self._digest.name else f" as {name}",
         )  # fmt: skip
         return True

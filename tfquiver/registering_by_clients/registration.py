@@ -104,10 +104,12 @@ class Registrar:
         found = self.find(request(listing_key=key) if key else request(digest_id=digest.digest_id))
         return found or self.register(digest, path.read_bytes(), str(path), terms)
 
-    def register(self, digest: Digest, data: bytes, what: str, terms: ListingTerms | None = None) -> types_pb2.Dataset:
+    def register(
+        self, digest: Digest, data: bytes, what: str, terms: ListingTerms | None = None, name: str = ""
+    ) -> types_pb2.Dataset:
         """The data set of a digest, whose bytes `data` are, which the coordinator does not know. `terms`: as `digest`.
 
-        `what`: is registered, for errors. Raises UnavailableError, PermissionError_.
+        `what`: is registered, for errors. `name`: "": the digest's. Raises UnavailableError, PermissionError_.
         """
         key = terms.key_of(digest) if terms else b""
 
@@ -115,7 +117,7 @@ class Registrar:
             for at in range(0, len(data), _PART_BYTES):
                 part = coordinator_pb2.RegisterDatasetRequest(part=data[at : at + _PART_BYTES])
                 if at == 0:
-                    part.name = digest.name
+                    part.name = name or digest.name
                     if terms:
                         part.listing_key = key
                         part.terms.CopyFrom(terms.message())
@@ -137,6 +139,16 @@ class Registrar:
             )
         except errors.NotFoundError:
             return None
+
+    def was_removed(self, digest_id: bytes) -> bool:
+        """Somebody has deleted it, or it was an old version, and it was not registered again. Raises PermissionError_:
+        a job's token may not ask."""
+        request = coordinator_pb2.RemovedDatasetsRequest(digest_ids=[digest_id])
+        reply = self._retry(
+            lambda: self._coordinator.RemovedDatasets.future(request, metadata=self._metadata, timeout=CALL_S),
+            f"asking the coordinator at {self._address}",
+        )
+        return bool(reply.digest_ids)
 
     def named(self, name: str, progress: Progress | None) -> types_pb2.Dataset:
         """The newest version of a data set that has a name; waited for while a node scans the first one.
