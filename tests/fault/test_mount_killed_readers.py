@@ -28,6 +28,16 @@ fd = os.open(sys.argv[1], os.O_RDONLY | os.O_DIRECT)
 buffer = mmap.mmap(-1, int(sys.argv[2]))
 sys.stdout.write(str(os.preadv(fd, [buffer], 0)))
 """
+BY_A_THREAD = f"""
+import os, threading
+opened = []
+def by_a_thread(path, flags, call=os.open):
+    thread = threading.Thread(target=lambda: opened.append(call(path, flags)))
+    thread.start()
+    thread.join()
+    return opened[0]
+os.open = by_a_thread
+{DIRECT}"""
 LIST = "import os, sys; sys.stdout.write(str(os.open(sys.argv[1], os.O_RDONLY)))"
 IN_A_CALL = {"0", "2", "257", "295", "327"}  # read, open, openat, preadv, preadv2
 
@@ -74,7 +84,11 @@ def hanging(tmp_path: Path, seed: int) -> Iterator[tuple[Mounted, Path]]:
 
 
 @pytest.mark.parametrize("sent", [signal.SIGKILL, signal.SIGTERM])
-@pytest.mark.parametrize(("program", "name"), [(DIRECT, "0"), (LIST, ".tfquiver/next")], ids=["O_DIRECT", "next"])
+@pytest.mark.parametrize(
+    ("program", "name"),
+    [(DIRECT, "0"), (BY_A_THREAD, "0"), (LIST, ".tfquiver/next")],
+    ids=["O_DIRECT", "thread", "next"],
+)
 def test_it_ends(tmp_path: Path, seed: int, program: str, name: str, sent: int) -> None:
     with hanging(tmp_path, seed) as (mount, _), reading(program, mount.point / name) as process:
         process.send_signal(sent)

@@ -18,7 +18,7 @@ from tfquiver.file_tree.paths import CONTROL as CONTROL_NAME
 from tfquiver.file_tree.times import modified_ns
 from tfquiver.file_tree.tree import CONTROL, NEXT, NEXT0, ROOT, FileTree
 from tfquiver.mounting import next_names
-from tfquiver.mounting.killed_readers import KilledReaders
+from tfquiver.mounting.killed_readers import KilledReaders, Process, process_of
 from tfquiver.mounting.node_line import NodeLine
 from tfquiver.mounting.open_shards import OpenShards
 from tfquiver.mounting.read_plan import ReadPlan
@@ -66,9 +66,7 @@ class Operations(pyfuse3.Operations):  # type: ignore[misc, unused-ignore]  # no
         super().__init__()
         self._digest, self._tree, self._line, self._shards, self._nursery = digest, tree, line, shards, nursery
         self._lines: dict[int, bytes] = {}  # of lists that are open
-        self._direct: dict[
-            int, tuple[pyfuse3.FileHandleT, int]
-        ] = {}  # of files that are open past the kernel's pages: file, by whom
+        self._direct: dict[int, tuple[pyfuse3.FileHandleT, Process | None]] = {}  # past the kernel's pages: by whom
         self._killed = KilledReaders()
         nursery.start_soon(self._killed.run)
         self._opened = 0
@@ -122,7 +120,7 @@ class Operations(pyfuse3.Operations):  # type: ignore[misc, unused-ignore]  # no
         if flags & (os.O_WRONLY | os.O_RDWR):
             raise pyfuse3.FUSEError(errno.EROFS)
         if inode in _LISTS:
-            with self._killed.ends_with(ctx.pid):
+            with self._killed.ends_with(process_of(ctx.pid)):
                 opened = await self._open_next(*_LISTS[inode])
                 self._in_use += 1
                 return opened
@@ -134,11 +132,11 @@ class Operations(pyfuse3.Operations):  # type: ignore[misc, unused-ignore]  # no
         handle = pyfuse3.FileHandleT(file_index)
         if flags & os.O_DIRECT:
             handle = self._new_handle()
-            self._direct[handle] = file_index, ctx.pid
+            self._direct[handle] = file_index, process_of(ctx.pid)
         return pyfuse3.FileInfo(fh=handle, keep_cache=True)
 
     async def read(self, fh: pyfuse3.FileHandleT, off: int, size: int) -> bytes:
-        file_index, reader = fh, 0
+        file_index, reader = fh, None
         if fh >= _OWN_FROM:
             if (lines := self._lines.get(fh)) is not None:
                 return lines[off : off + size]
@@ -147,7 +145,7 @@ class Operations(pyfuse3.Operations):  # type: ignore[misc, unused-ignore]  # no
         if (found := self._parts.find(file_index, off, size)) is not None:
             return found  # type: ignore[return-value]
         try:
-            if not reader:
+            if reader is None:
                 return await self._read(file_index, off, size)
             with self._killed.ends_with(reader):
                 return await self._read(file_index, off, size)
