@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.aio import on_loop
-from tests.support.stream_node import SPILL_BYTES, WINDOW_BYTES, Node, batch, node_in
+from tests.support.stream_node import SPILL_BYTES, WINDOW_BYTES, End, Node, batch, node_in
 from tfquiver.service.node.checked_shards_in_memory import sealed_memory
 from tfquiver.service.node.shared_batches.spill_files import SpillFiles
 from tfquiver.service.node.shared_batches.streams import Streams
@@ -132,10 +132,48 @@ async def test_who_begins_when_all_have_left_gets_nothing_that_they_made(tmp_pat
             await late.follow(makes=False, likeness=likeness)
             assert await late.wants(29) == batch(29)
             assert await late.wants(0) in (batch(0), stream.Behind(0)), "others are there: it is as they are"
-            for end in (one, late, maker):
-                end.close()
-            while node.members:
-                await asyncio.sleep(0.01)
+            await _all_leave(node, one, late, maker)
+
+
+async def _all_leave(node: Node, *ends: End) -> None:
+    for end in ends:
+        end.close()
+    while node.members:
+        await asyncio.sleep(0.01)
+
+
+@on_loop
+async def test_two_that_begin_anew_get_nothing_of_later_passes_either(tmp_path: Path) -> None:
+    """Pass 0 was forgotten a minute after it; what was made of pass 1 by whoever was there is still kept."""
+    async with node_in(tmp_path) as node:
+        before = node.end()
+        await before.follow(makes=False, pass_=1)
+        assert await before.wants(0) == stream.Unmade(0)
+        maker, _ = await node.maker(pass_=1)
+        await maker.publish(0)
+        await _all_leave(node, before, maker)
+        one, two = node.end(), node.end()
+        await one.follow(makes=False)
+        assert await one.wants(0) == stream.Unmade(0)
+        await two.follow(makes=False, pass_=1)
+        assert await two.wants(0) == stream.Unmade(0)
+
+
+@on_loop
+async def test_who_has_asked_before_does_not_begin_anew_where_the_maker_was_quick(tmp_path: Path) -> None:
+    """All that there is has been made, and its maker has left, before who had asked to have them made asks again."""
+    async with node_in(tmp_path) as node:
+        one = node.end()
+        await one.follow(makes=False)
+        assert await one.wants(0) == stream.Unmade(0)
+        maker, _ = await node.maker()
+        await maker.publish(0)
+        await maker.say(stream.Over(1))
+        maker.close()
+        while node.members > 1:
+            await asyncio.sleep(0.01)
+        assert await one.wants(0) == batch(0)
+        assert await one.wants(1) == stream.Over(1)
 
 
 async def _sends(node: Node, kind: str) -> frames.Frame | None:

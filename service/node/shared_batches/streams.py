@@ -83,7 +83,8 @@ class Stream:
     def ask(self, number: int, member: Member, index: int, made: Sum | None) -> None:
         """Raises InvalidArgumentError."""
         one = self.passes[number]
-        if index == 0 and made is None and (one.state.head or one.state.over) and self._is_alone(member):
+        begins = index == 0 and made is None and member.number not in one.state.cursors
+        if begins and self._is_alone(member):  # who asks again may have had all of it made by a maker that has left
             self._begin_anew(number)
         one.state.ask(member.number, index, made)
         if one.leaving is not None:
@@ -99,7 +100,7 @@ class Stream:
 
     def _begin_anew(self, number: int) -> None:
         """Whoever made what is here has left, and maybe changed the pipeline since: who begins at the beginning now has
-        nobody to be alike."""
+        nobody to be alike. Of other passes, too: in those others may be there when it comes to them."""
         for other in [other for other in self.passes if other != number]:
             self._forget_pass(other)
         one = self.passes[number]
