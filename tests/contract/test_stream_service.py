@@ -176,6 +176,29 @@ async def test_who_has_asked_before_does_not_begin_anew_where_the_maker_was_quic
         assert await one.wants(1) == stream.Over(1)
 
 
+@on_loop
+async def test_who_was_there_before_goes_on_with_what_others_made_who_have_left(tmp_path: Path) -> None:
+    """The slowest of all, in its next epoch; or who looks at other data between two epochs."""
+    async with node_in(tmp_path) as node:
+        slow, fast = node.end(), node.end()
+        await slow.follow(makes=False)
+        await fast.follow(makes=False, process=2)
+        assert await slow.wants(0) == await fast.wants(0) == stream.Unmade(0)
+        next_ = node.end()
+        await next_.follow(makes=False, pass_=1, process=2)
+        assert await next_.wants(0) == stream.Unmade(0)
+        maker, _ = await node.maker(pass_=1)
+        await maker.publish(0)
+        await _all_leave(node, slow, fast, next_, maker)
+        slow = node.end()
+        await slow.follow(makes=False, pass_=1)
+        assert await slow.wants(0) == batch(0)
+        await _all_leave(node, slow)
+        new = node.end()
+        await new.follow(makes=False, pass_=1, process=3)
+        assert await new.wants(0) == stream.Unmade(0), "of no process that was there"
+
+
 async def _sends(node: Node, kind: str) -> frames.Frame | None:
     maker, _ = await node.maker()
     data = batch(0)

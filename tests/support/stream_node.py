@@ -51,8 +51,8 @@ class End:
             found.frombytes(data)
         return (frames.decode(message) if message else None), (found[0] if found else -1)
 
-    async def follow(self, makes: bool, pass_: int = 0, likeness: bytes = bytes(32)) -> None:
-        await self.say(frames.Hello(frames.ROLE_STREAM, os.getpid(), ""))
+    async def follow(self, makes: bool, pass_: int = 0, likeness: bytes = bytes(32), process: int = 1) -> None:
+        await self.say(frames.Hello(frames.ROLE_STREAM, process, ""))
         assert isinstance((await self.hear())[0], frames.Welcome)
         await self.say(stream.Follow("s", likeness, pass_, makes, WINDOW_BYTES, SPILL_BYTES))
 

@@ -21,12 +21,12 @@ _numbers = itertools.count()
 
 
 class StreamShell(Shell):
-    """`uid`: whose process it is."""
+    """`process`: its number, as it says; `uid`: whose it is."""
 
     peer = "a trainer of a stream"
 
-    def __init__(self, streams: Streams, uid: int) -> None:
-        self._streams, self._uid = streams, uid
+    def __init__(self, streams: Streams, uid: int, process: int) -> None:
+        self._streams, self._uid, self.process = streams, uid, process
         self.number = next(_numbers)
         self.wants: int | None = None
         self.checkpoint = 0

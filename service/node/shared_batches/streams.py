@@ -22,6 +22,7 @@ LEAST_WINDOW_BYTES = 64 << 10
 MOST_CHECKPOINT_BYTES = 16 << 20
 _LINGER_S = 60.0  # with nobody in it
 _DISK_PAUSE_S = 5.0
+_MOST_KNOWN = 1024  # processes
 _CHECKPOINTS_SHARE = 4  # those of a pass are at most one part in so many of the window's memory
 
 
@@ -29,6 +30,7 @@ class Member(Protocol):
     """One end of a connection. What is sent with a descriptor owns it."""
 
     number: int
+    process: int
     wants: int | None
     checkpoint: int  # the newest that it was sent is of so many batches
 
@@ -54,6 +56,8 @@ class Stream:
         self._streams, self.key, self.likeness, self.window = streams, key, likeness, window
         self.passes: dict[int, _Pass] = {}
         self.segments: dict[int, tuple[int, int]] = {}  # descriptor, bytes
+        # Since all began: the pass that each process was in last; who was in one last, last.
+        self._reached: dict[int, int] = {}
         self._tasks: set[asyncio.Task[None]] = set()
 
     # Members.
@@ -83,9 +87,10 @@ class Stream:
     def ask(self, number: int, member: Member, index: int, made: Sum | None) -> None:
         """Raises InvalidArgumentError."""
         one = self.passes[number]
-        begins = index == 0 and made is None and member.number not in one.state.cursors
-        if begins and self._is_alone(member):  # who asks again may have had all of it made by a maker that has left
-            self._begin_anew(number)
+        if member.number not in one.state.cursors:  # who asks again may have had all made by a maker that has left
+            if index == 0 and made is None and self._is_alone(number, member):
+                self._begin_anew(number)
+            self._note(number, member)
         one.state.ask(member.number, index, made)
         if one.leaving is not None:
             one.leaving.cancel()
@@ -95,8 +100,17 @@ class Stream:
         self._tell_room(one)
         self._see_to_window()
 
-    def _is_alone(self, member: Member) -> bool:
+    def _is_alone(self, number: int, member: Member) -> bool:
+        """Nobody else is there; nor was it there itself, in an earlier pass, with those who have made what is here."""
+        if self._reached.get(member.process, number) < number:
+            return False
         return all(one.members.keys() <= {member.number} for one in self.passes.values())
+
+    def _note(self, number: int, member: Member) -> None:
+        self._reached.pop(member.process, None)
+        self._reached[member.process] = number
+        while len(self._reached) > _MOST_KNOWN:
+            del self._reached[next(iter(self._reached))]
 
     def _begin_anew(self, number: int) -> None:
         """Whoever made what is here has left, and maybe changed the pipeline since: who begins at the beginning now has
@@ -106,6 +120,7 @@ class Stream:
         one = self.passes[number]
         self._drop(number, one)
         one.state = OnePass()
+        self._reached.clear()
 
     @property
     def deserted(self) -> bool:

@@ -170,7 +170,7 @@ class SessionServer:
 
     def welcome(self, hello: frames.Hello, uid: int) -> Peer:
         if hello.role == frames.ROLE_STREAM and self._streams is not None:
-            return StreamShell(self._streams, uid)
+            return StreamShell(self._streams, uid, hello.pid)
         if hello.role == frames.ROLE_TICKETS:
             return TicketProvider(self._office)
         if hello.role == frames.ROLE_DELIVERIES:
