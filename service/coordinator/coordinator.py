@@ -240,7 +240,7 @@ class Coordinator:
         self._tasks.append(loop.create_task(self.named.run()))
         self._tasks.append(loop.create_task(self.keeping_past.run()))
         if self.replanning:
-            self.replanning.restored()
+            await self.replanning.restored()
             self._tasks.append(loop.create_task(self.replanning.run()))
 
     def release_waiters(self) -> None:

@@ -105,3 +105,22 @@ async def test_a_policy_that_does_not_answer_is_asked_by_one_thread_at_a_time(
             done.set()
         async with asyncio.timeout(10):
             await coordinator.choose_policy("none")
+
+
+class _NotYet:
+    @property
+    def probing(self) -> bool:
+        raise OSError("not connected yet")
+
+    def plan(self, view: Any, now: float) -> Plan:
+        return Plan()
+
+
+@on_loop
+async def test_jobs_of_a_policy_that_cannot_say_whether_it_wants_that_are_probed(tmp_path: Path) -> None:
+    async with coordinating(tmp_path, a=FIRST_BYTES) as coordinator:
+        assert coordinator.replanning
+        coordinator.replanning.planner.policy = _NotYet()
+        await reads(coordinator, "job", FIRST)
+        await coordinator.replanning.measure()
+        assert coordinator.replanning._read_by.keys() == {("job", FIRST.digest_id)}

@@ -97,6 +97,34 @@ async def test_nobody_waits_for_ever_for_one_that_is_never_made(
 
 
 @on_loop
+async def test_one_that_is_not_made_at_the_next_start_keeps_nobody_from_starting(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    goes_on.set()
+    async with coordinating(tmp_path) as coordinator:
+        await coordinator.start()
+        await coordinator.choose_policy("slow")
+    goes_on.clear()
+    monkeypatch.setattr(replanning, "MOST_MADE_S", 0.2)
+    try:
+        async with coordinating(tmp_path) as coordinator:
+            async with asyncio.timeout(30):
+                await coordinator.start()
+            assert coordinator.replanning
+            assert coordinator.replanning.planner.policy_name == registry.DEFAULT
+            goes_on.set()
+            async with asyncio.timeout(30):
+                await coordinator.choose_policy("none")
+            assert coordinator.replanning.planner.policy_name == "none"
+    finally:
+        goes_on.set()
+    async with coordinating(tmp_path) as coordinator:
+        await coordinator.start()
+        assert coordinator.replanning
+        assert coordinator.replanning.planner.policy_name == "none"
+
+
+@on_loop
 async def test_what_a_choice_moves_is_moved_at_once_after_a_restart_too(tmp_path: Path) -> None:
     """One that was killed before the next plan weighed it, as if nobody had chosen anything."""
     clock, room_bytes = ManualClock(), 2 * FIRST_BYTES

@@ -15,7 +15,7 @@ from tfquiver.service.coordinator.planning.decision_history.history import Histo
 from tfquiver.service.coordinator.planning.hysteresis import Hysteresis, Patience, Verdict, Why
 from tfquiver.service.coordinator.planning.moves import carried
 from tfquiver.service.coordinator.policies import registry
-from tfquiver.service.coordinator.policies.interface import Allocation, ClusterView, Plan
+from tfquiver.service.coordinator.policies.interface import Allocation, ClusterView, Plan, Policy
 from tfquiver.service.coordinator.policies.views_and_plans.check import check_plan, check_view
 from tfquiver.service.coordinator.policies.views_and_plans.columns import ByName
 from tfquiver.service.coordinator.policies.views_and_plans.pins import pin_reasons, remote_pins
@@ -54,6 +54,14 @@ class Planner:
     def plan(self) -> Plan:
         return self._plan or Plan()
 
+    @property
+    def probing(self) -> bool:
+        """Whether the policy makes something of what is probed. Of one that cannot say, jobs are probed as ever."""
+        try:
+            return bool(getattr(self.policy, "probing", True))
+        except Exception:  # noqa: BLE001  Of theirs.
+            return True
+
     def switch(self, policy: str, now: float) -> Decision | None:
         """From the next `replan` on, whatever that moves. None: it was chosen already. Raises InvalidArgumentError, and
         nothing has changed."""
@@ -68,8 +76,11 @@ class Planner:
         return decision
 
     def go_on_with(self, policy: str) -> None:
-        """After a restart: what a person had chosen. Raises InvalidArgumentError, and nothing has changed."""
-        made = registry.make(policy)
+        """Raises InvalidArgumentError, and nothing has changed."""
+        self.take(policy, registry.make(policy))
+
+    def take(self, policy: str, made: Policy) -> None:
+        """After a restart: what a person had chosen."""
         if policy != self.policy_name:
             self.policy_name, self.policy = policy, made
 

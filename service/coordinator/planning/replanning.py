@@ -37,6 +37,7 @@ from tfquiver.service.coordinator.planning.explanations.explain import Explanati
 from tfquiver.service.coordinator.planning.explanations.explaining import Explaining
 from tfquiver.service.coordinator.planning.plan_times import PlanTimes
 from tfquiver.service.coordinator.planning.planner import Outcome, Planner
+from tfquiver.service.coordinator.policies import registry
 from tfquiver.service.coordinator.policies.interface import Allocation, ClusterView, Plan
 from tfquiver.service.coordinator.policies.views_and_plans.names import Names, Reads, renamed
 from tfquiver.service.coordinator.probing.probes import Held, Probes
@@ -47,6 +48,7 @@ OFF = "off"  # of the flag: nobody decides but persons
 _LOOK_S, _MEASURE_S = 0.5, 1.0  # nodes say how their jobs read every second at most
 _MEASURED_PER_S = 500  # jobs: of a thousand all are heard of every four seconds, and looked at every two
 _AT_A_TIME = 32  # sessions
+MOST_MADE_S = 10.0  # the policy that was chosen, at the start
 MOST_ASKED_S = 4.0  # a command gives up after 5: who asks is told who keeps him waiting
 
 
@@ -82,15 +84,13 @@ class Replanning:
         self._asked_at: float | None = None  # of the loop's clock: the policy has not answered yet
         self._asked_name = ""
 
-    def restored(self) -> None:
+    async def restored(self) -> None:
         """The log has been read: what the policy had decided is in force, and the one that was chosen goes on."""
         if self.chosen.outdated:
             logging.warning("--policy=%s holds: another one was chosen while it said otherwise", self.chosen.flag)
             self._journal(self.chosen.choose(self.chosen.flag))
-        try:
-            self.planner.go_on_with(self.chosen.name)
-        except errors.InvalidArgumentError as error:  # the package that had it is gone
-            logging.error("the policy that was chosen is not there, --policy=%s decides: %s", self.chosen.flag, error)
+        if self.chosen.name != self.planner.policy_name:
+            await self._go_on_with(self.chosen.name)
         settings = self._caching.placement.in_force
         names = self._views.names_of(settings).datasets
         self._named = Names(names)
@@ -101,6 +101,19 @@ class Replanning:
         }
         if decided:
             self.planner.restore(Plan(decided), [], self.chosen.pending)
+
+    async def _go_on_with(self, policy: str) -> None:
+        """In a thread: another package's need not come to an end, and the coordinator has to start."""
+        making = asyncio.ensure_future(asyncio.to_thread(registry.make, policy))
+        if not (await asyncio.wait([making], timeout=MOST_MADE_S))[0]:
+            making.add_done_callback(lambda _: making.cancelled() or making.exception())  # nobody looks at it any more
+            said = "the policy that was chosen, %s, is not made within %g s, --policy=%s decides: choose one again"
+            logging.error(said, policy, MOST_MADE_S, self.chosen.flag)
+            return
+        try:
+            self.planner.take(policy, making.result())
+        except errors.InvalidArgumentError as error:  # the package that had it is gone
+            logging.error("the policy that was chosen is not there, --policy=%s decides: %s", self.chosen.flag, error)
 
     def decided(self, record: PlanDecided) -> None:
         """From the log. What an older or newer version wrote, and this one does not know, is passed over."""
@@ -125,7 +138,7 @@ class Replanning:
         """Who reads what, and who is to be probed, if the policy makes something of that."""
         parts = InParts()
         self._explaining.note()
-        if not getattr(self.planner.policy, "probing", True):
+        if not self.planner.probing:
             self._probes.tick({}, ())
             return
         await parts.rest()

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 
 from tfquiver.service.coordinator.planning.decision_history.decision import Decision
+from tfquiver.service.coordinator.policies.views_and_plans.names import digits_of
 
 MOST_DECISIONS = 4096
 
@@ -35,7 +36,14 @@ class History:
         self._decisions = deque(renamed, self._decisions.maxlen)
 
     def of(self, *names: str) -> list[Decision]:
-        """Those about data sets and jobs, and about the plan as a whole."""
-        return [
-            decision for decision in self._decisions if decision.name in names or decision.kind in ("plan", "policy")
-        ]
+        """Those about data sets and jobs, and about the plan as a whole. A data set may have been called otherwise when
+        nobody read it, or when the log was written that a coordinator was started with: its digits are the same."""
+        called = {digits: name for name in names if (digits := digits_of(name))}
+        found = list[Decision]()
+        for one in self._decisions:
+            now = called.get(digits_of(one.name)) if one.kind == "dataset" else None
+            if now is not None:
+                found.append(one if one.name == now else replace(one, name=now))
+            elif one.name in names or one.kind in ("plan", "policy"):
+                found.append(one)
+        return found

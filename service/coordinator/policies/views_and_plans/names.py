@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import TypeVar
 
 _DIGITS = 12  # of a digest id: as people are shown it everywhere
+_HEX = frozenset("0123456789abcdef")
 
 Reads = tuple[str, bytes]  # job and digest id
 Key = TypeVar("Key")
@@ -20,6 +21,12 @@ Key = TypeVar("Key")
 class Names:
     datasets: Mapping[bytes, str] = field(default_factory=dict)
     jobs: Mapping[Reads, str] = field(default_factory=dict)
+
+
+def digits_of(name: str) -> str:
+    """Those of a data set's digest id in a name that plans have of it; empty: there are none."""
+    digits = name.rpartition("(")[2].removesuffix(")") if name.endswith(")") else ""
+    return digits if len(digits) >= _DIGITS and not set(digits) - _HEX else ""
 
 
 def names_of(registered: Mapping[bytes, str], reading: Iterable[Reads]) -> Names:
