@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import runpy
+import socket
 import subprocess
 import threading
 import urllib.error
@@ -168,6 +169,7 @@ def test_a_node_that_is_lost_is_missed_by_a_coordinator_that_is_started_again(cl
         coordinator_is_killed(cluster, prometheus, cluster.node.kill)
         wait_until(lambda: NODE in prometheus.firing(), "who was killed meanwhile is missed", 60)
         [lost] = tfquiver.status(cluster.coordinator.address)["lost_nodes"]
+        assert lost["host"] == socket.gethostname()
         assert lost["quota_bytes"] > 0
     finally:
         prometheus.close()

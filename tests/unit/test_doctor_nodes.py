@@ -19,6 +19,7 @@ def test_a_lost_node_is_told_with_its_address() -> None:
     lost = LostNode(node=types_pb2.NodeInfo(node_id="node-0123456789abcdef", control_address="host-b:4040"))
     found, *_ = cluster._nodes(ListNodesReply(lost=[lost], up_ms=1), "")
     assert (found.verdict, found.why) == (Verdict.WARN, "1: 01234567 at host-b:4040")
+    assert "with the flags that they had" in found.do and "gone for good" in found.do
 
 
 def test_a_log_that_cannot_be_written_is_a_fault() -> None:

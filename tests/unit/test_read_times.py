@@ -36,6 +36,19 @@ def test_a_read_that_hangs_keeps_a_node_busy_for_a_while_only() -> None:
     assert (at.busy_s, at.request_s) == pytest.approx((MOST_S + 1, MOST_S + 1))
 
 
+def test_how_long_the_oldest_read_has_been_under_way() -> None:
+    """Also of one that hangs; when all have ended there is none."""
+    times = ReadTimes(0.0)
+    assert times.at(5.0).oldest_s == 0.0
+    one, other = times.begin(10.0), times.begin(12.0)
+    assert times.at(13.0).oldest_s == pytest.approx(3.0)
+    assert times.at(10.0 + 2 * MOST_S).message(all_bytes=0).oldest_ms == 2000 * MOST_S
+    times.end(one, 1, 12.0 + 2 * MOST_S)
+    assert times.at(12.0 + 2 * MOST_S).oldest_s == pytest.approx(2 * MOST_S)
+    times.end(other, 1, 13.0 + 2 * MOST_S)
+    assert times.at(14.0 + 2 * MOST_S).oldest_s == 0.0
+
+
 @given(st.lists(st.tuples(st.floats(-5, 30), st.booleans()), max_size=80))
 def test_nothing_falls_and_nobody_is_busy_for_longer_than_there_was_time(steps: list[tuple[float, bool]]) -> None:
     times, now, open_ = ReadTimes(0.0), 0.0, list[int]()

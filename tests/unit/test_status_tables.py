@@ -82,7 +82,7 @@ def test_no_heading_and_no_figure_is_cut_in_80_columns() -> None:
     headings = [
         "node host used quota readers hits peers misses store",
         "data set digest shards records size here cache",
-        "job data set epoch state read sure readers hits unread again",
+        "job data set epoch state read sure readers disk unread again",
     ]
     shown = [" ".join(line.split()) for line in printed.splitlines()]
     assert [line for line in shown if line in headings] == headings

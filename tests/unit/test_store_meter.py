@@ -149,6 +149,19 @@ def test_late_and_repeated_reports_count_once() -> None:
     assert meter.bytes_per_s == pytest.approx(10 * MB, rel=0.02)
 
 
+def test_the_longest_read_of_all_nodes_is_told_while_they_are_heard_of() -> None:
+    meter, clock = made()
+    assert meter.told().oldest_ms == 0
+    meter.take("a", "1", pb2.StoreReads(elapsed_us=10, oldest_ms=31_000))
+    meter.take("b", "1", pb2.StoreReads(elapsed_us=10, oldest_ms=2_000))
+    assert meter.told().oldest_ms == 31_000
+    clock.advance(2.0)
+    meter.take("a", "1", pb2.StoreReads(elapsed_us=2_000_010, oldest_ms=0))
+    assert meter.told().oldest_ms == 2_000
+    clock.advance(16.0)
+    assert meter.told().oldest_ms == 0, "that was before"
+
+
 @pytest.mark.parametrize(
     "lie",
     [

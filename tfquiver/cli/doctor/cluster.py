@@ -96,9 +96,11 @@ def _nodes(told: coordinator_pb2.ListNodesReply, token: str) -> Iterator[Finding
     nodes = list(told.nodes)
     if told.lost:
         names = _some([f"{words.short(one.node.node_id)} at {one.node.control_address}" for one in told.lost])
-        yield warn(
-            "lost nodes", f"{len(told.lost)}: {names}", "start them again, or wait an hour: they are forgotten then"
+        do = (
+            "start them again, with the flags that they had; until then jobs read from the store what they kept alone. "
+            "Of machines that are gone for good nothing is left to do: who is silent for an hour is forgotten"
         )
+        yield warn("lost nodes", f"{len(told.lost)}: {names}", do)
     storing = [node for node in nodes if node.quota_bytes]
     if not storing and (started := words.just_started(told.up_ms)):
         do = "ask again in some seconds: nodes come back to a coordinator by themselves"

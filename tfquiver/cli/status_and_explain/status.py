@@ -192,7 +192,7 @@ def collect(
         "coordinator_up_ms": listed_nodes.up_ms,
         "coordinator_trouble": listed_nodes.log_trouble,
         "nodes": told,
-        "lost_nodes": [{**plain(one.node), "silent_ms": one.silent_ms} for one in listed_nodes.lost],
+        "lost_nodes": [_unasked(one.node) | {"silent_ms": one.silent_ms} for one in listed_nodes.lost],
         "dispatchers": [plain(one) for one in listed.dispatchers] if listed else [],
         "lost_dispatchers": [plain(one) for one in listed.lost] if listed else [],
         "datasets": cached,

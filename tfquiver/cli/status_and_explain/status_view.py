@@ -16,7 +16,7 @@ from tfquiver import plain_text
 from tfquiver.amounts import many
 from tfquiver.cli import calls
 from tfquiver.cli.calls import cut, table
-from tfquiver.cli.status_tables import activity, mounts_view, nodes_view, sessions_view, words, workers_view
+from tfquiver.cli.status_tables import activity, mounts_view, nodes_view, sessions_view, store_view, words, workers_view
 from tfquiver.cli.status_tables.names import named_rows
 from tfquiver.cli.status_tables.words import count, job, short, size
 
@@ -117,6 +117,7 @@ def problems(status: Mapping[str, Any]) -> list[str]:
         was_lately = _lately(node, "refused_ms")
         if without_room and was_lately and not is_limited and node["used_bytes"] <= _FULL * node["quota_bytes"]:
             found.append(f"{name}: {many(without_room, 'time')} a shard could not be kept: no room in its quota")
+    found += store_view.problems(status.get("store") or {}, status["sessions"])
     found += workers_view.lost(status["lost_dispatchers"])
     found += workers_view.problems(status["dispatchers"])
     found += mounts_view.problems(status.get("mounts", ()), status["datasets"])

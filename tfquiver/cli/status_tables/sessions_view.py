@@ -14,10 +14,10 @@ from tfquiver.cli.status_tables.names import named_rows
 LEGEND = (
     "A session is one epoch of one job. idle: it has not ended, and for so long nobody has read it: its trainer is at "
     "something else, or is no more. read: of its shards, given to the job's pipeline. sure: known to have come "
-    "through it; the rest would be read again if a reader were lost. hits: of its shards, those that a node's disk "
-    "had when they were handed out (those of a job are of bytes, and count what memory had or was loaded in time). "
-    "unread: shards whose reader was lost after the end, perhaps not delivered. again: shards handed out more than "
-    "once."
+    "through it; the rest would be read again if a reader were lost. disk: of its shards, those that a node's disk "
+    "had when they were handed out; what memory had, or was loaded before it was needed, is none, but a hit of its "
+    "job. unread: shards whose reader was lost after the end, perhaps not delivered. again: shards handed out more "
+    "than once."
 )
 
 
@@ -28,7 +28,7 @@ def sessions(told: Sequence[Mapping[str, Any]], width: int) -> Table:
     told = sorted(told, key=lambda info: jobs[words.job(info)])
     failures = {"unread": "shortfall", "again": "reread"}
     shown = [head for head, key in failures.items() if any(info[key] for info in told)]
-    heads = ("epoch", "state", "read", "sure", "readers", "hits", *shown)
+    heads = ("epoch", "state", "read", "sure", "readers", "disk", *shown)
     rows, names = [], []
     for info in told:
         leases = info["resident_leases"] + info["missing_leases"]

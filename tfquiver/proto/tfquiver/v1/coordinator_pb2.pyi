@@ -564,6 +564,7 @@ class StoreReads(_message.Message):
     REQUEST_US_FIELD_NUMBER: _builtins.int
     ELAPSED_US_FIELD_NUMBER: _builtins.int
     ALL_BYTES_FIELD_NUMBER: _builtins.int
+    OLDEST_MS_FIELD_NUMBER: _builtins.int
     reads: _builtins.int
     """that have come to their end"""
     bytes: _builtins.int
@@ -575,6 +576,8 @@ class StoreReads(_message.Message):
     elapsed_us: _builtins.int
     all_bytes: _builtins.int
     """read there for whatever: scans, too. Unset: an earlier node, which tells bytes only"""
+    oldest_ms: _builtins.int
+    """so long the one has been under way that began first, with its retries; 0: none is"""
     def __init__(
         self,
         *,
@@ -584,10 +587,11 @@ class StoreReads(_message.Message):
         request_us: _builtins.int = ...,
         elapsed_us: _builtins.int = ...,
         all_bytes: _builtins.int | None = ...,
+        oldest_ms: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_all_bytes", b"_all_bytes", "all_bytes", b"all_bytes"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_all_bytes", b"_all_bytes", "all_bytes", b"all_bytes", "busy_us", b"busy_us", "bytes", b"bytes", "elapsed_us", b"elapsed_us", "reads", b"reads", "request_us", b"request_us"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_all_bytes", b"_all_bytes", "all_bytes", b"all_bytes", "busy_us", b"busy_us", "bytes", b"bytes", "elapsed_us", b"elapsed_us", "oldest_ms", b"oldest_ms", "reads", b"reads", "request_us", b"request_us"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__all_bytes: _TypeAlias = _typing.Literal["all_bytes"]  # noqa: Y015
     _WhichOneofArgType__all_bytes: _TypeAlias = _typing.Literal["_all_bytes", b"_all_bytes"]  # noqa: Y015
@@ -848,6 +852,7 @@ class StoreInfo(_message.Message):
     REQUEST_S_PER_BYTE_FIELD_NUMBER: _builtins.int
     MOST_BYTES_PER_S_FIELD_NUMBER: _builtins.int
     LIMIT_BYTES_PER_S_FIELD_NUMBER: _builtins.int
+    OLDEST_MS_FIELD_NUMBER: _builtins.int
     bytes_per_s: _builtins.float
     """that left it in the last ten seconds for whatever (scans, prefetches, readers), all nodes together"""
     s_per_byte: _builtins.float
@@ -858,6 +863,8 @@ class StoreInfo(_message.Message):
     """of ten seconds, in the last hour"""
     limit_bytes_per_s: _builtins.float
     """what a person says that it gives (--store_bytes_per_s)"""
+    oldest_ms: _builtins.int
+    """so long a read for readers or orders has been under way, with its retries: the longest; 0: none is"""
     def __init__(
         self,
         *,
@@ -866,10 +873,11 @@ class StoreInfo(_message.Message):
         request_s_per_byte: _builtins.float = ...,
         most_bytes_per_s: _builtins.float = ...,
         limit_bytes_per_s: _builtins.float = ...,
+        oldest_ms: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["bytes_per_s", b"bytes_per_s", "limit_bytes_per_s", b"limit_bytes_per_s", "most_bytes_per_s", b"most_bytes_per_s", "request_s_per_byte", b"request_s_per_byte", "s_per_byte", b"s_per_byte"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["bytes_per_s", b"bytes_per_s", "limit_bytes_per_s", b"limit_bytes_per_s", "most_bytes_per_s", b"most_bytes_per_s", "oldest_ms", b"oldest_ms", "request_s_per_byte", b"request_s_per_byte", "s_per_byte", b"s_per_byte"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
