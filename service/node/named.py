@@ -14,13 +14,14 @@ from tfquiver.service.node.coordinator_orders.dataset_tasks import DatasetTasks
 from tfquiver.service.node.coordinator_orders.named_orders import NamedOrders, NamedWork
 from tfquiver.service.node.dataset_scans.asking import Asking
 from tfquiver.service.node.dataset_scans.helping import Helping
+from tfquiver.service.node.dataset_scans.named_sources import NamedSources
 from tfquiver.service.node.dataset_scans.scan import Scanner
 from tfquiver.service.node.dataset_scans.shared_scans import SharedScans
 from tfquiver.service.node.disk.disk_cache import DiskCache
+from tfquiver.service.node.evicting_and_deleting_shards.other_digests import OtherDigests
 from tfquiver.service.node.grpc_calls_warm_clear.warming import Warming
 from tfquiver.service.node.known_datasets.digest_cache import DigestCache
 from tfquiver.service.node.known_datasets.ensure import DatasetScans
-from tfquiver.service.node.known_datasets.named_sources import NamedSources
 from tfquiver.service.node.moving_shards.moves import Moves
 from tfquiver.service.node.object_store.fetcher import Fetcher
 from tfquiver.service.node.object_store.named_access import NamedAccess
@@ -28,7 +29,6 @@ from tfquiver.service.node.peers.serving.incoming import Incoming
 from tfquiver.service.node.removed_and_leftover_data.came_meanwhile import CameMeanwhile
 from tfquiver.service.node.removed_and_leftover_data.late_evictions import LateEvictions
 from tfquiver.service.node.removed_and_leftover_data.leftovers import Leftovers
-from tfquiver.service.node.removed_and_leftover_data.other_digests import OtherDigests
 from tfquiver.service.node.removed_and_leftover_data.placed_log import PlacedLog
 from tfquiver.service.node.removed_and_leftover_data.removals import Removals
 from tfquiver.service.node.shard_fetching.shard_source import ShardSource

@@ -6,7 +6,7 @@ import asyncio
 
 from tests.support.aio import on_loop
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2 as pb
-from tfquiver.service.node.reader_sessions.delivery_shell import MAX_ACKS, Deliveries
+from tfquiver.service.node.unix_socket_clients.delivery_shell import MAX_ACKS, Deliveries
 from tfquiver.socket_frames import reader_frames as frames
 
 

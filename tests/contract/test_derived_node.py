@@ -23,8 +23,8 @@ from tfquiver.service.node.derived_shards.computers import MOST_COMPUTERS, Compu
 from tfquiver.service.node.derived_shards.elsewhere import Elsewhere
 from tfquiver.service.node.derived_shards.puts import MOST_BYTES, Puts
 from tfquiver.service.node.object_store.fetcher import Fetcher
-from tfquiver.service.node.object_store.metered_store import Meter
 from tfquiver.service.node.peers.frames_and_bodies import data_frames
+from tfquiver.service.node.rate_limits.metered_store import Meter
 
 BODY = b"derived" * 1000
 HASH = hashlib.sha256(BODY).digest()

@@ -19,7 +19,7 @@ from tfquiver.scanning.cutting import CutPolicy
 from tfquiver.service.node.checked_shards_in_memory.verified import VerifiedShard
 from tfquiver.service.node.object_store.bounded_reads import BoundedReads
 from tfquiver.service.node.object_store.file_passes import FilePasses, _Pass
-from tfquiver.service.node.object_store.metered_store import Meter, MeteredStore
+from tfquiver.service.node.rate_limits.metered_store import Meter, MeteredStore
 from tfquiver.stores.attempts import Attempts
 from tfquiver.stores.local import LocalStore
 

@@ -19,7 +19,7 @@ from tfquiver.digests.digest import Digest, ShardRef
 from tfquiver.materializing import derived_uris
 from tfquiver.service.node.checked_shards_in_memory.ready_shard import ReadyShard
 from tfquiver.service.node.counters.stats import Stats
-from tfquiver.service.node.peers.frames_and_bodies import peer_socket
+from tfquiver.service.node.peers import peer_socket
 from tfquiver.service.node.peers.peers import PeerClient
 from tfquiver.service.node.shard_fetching.other_nodes import OtherNodes
 from tfquiver.service.node.shard_fetching.reach import ANYWHERE, STORE

@@ -30,9 +30,9 @@ from tfquiver.scanning.cutting import CutPolicy
 from tfquiver.service.node.checked_shards_in_memory.verified import VerifiedShard
 from tfquiver.service.node.object_store.client_stores import ClientStores
 from tfquiver.service.node.object_store.fetcher import Fetcher
-from tfquiver.service.node.object_store.metered_store import Meter
 from tfquiver.service.node.object_store.origins import origin_of_file
 from tfquiver.service.node.object_store.parallel_hedged_ranges.parallelism import FIRST
+from tfquiver.service.node.rate_limits.metered_store import Meter
 from tfquiver.stores.credentials.resolved import Access
 from tfquiver.stores.gcs import GcsStore
 from tfquiver.stores.hanging_file_systems.mounts import Mounts

@@ -12,8 +12,8 @@ from tests.support.store_node import build, write_files
 from tfquiver import errors, stores
 from tfquiver.clock import ManualClock
 from tfquiver.service.node.object_store.fetcher import Fetcher
-from tfquiver.service.node.object_store.metered_store import Meter
 from tfquiver.service.node.object_store.timed_store import Stopwatch, TimedStore
+from tfquiver.service.node.rate_limits.metered_store import Meter
 from tfquiver.stores import ObjectInfo
 from tfquiver.stores.local import LocalStore
 

@@ -22,7 +22,7 @@ from tfquiver.service.node.checked_shards_in_memory.verified import VerifiedShar
 from tfquiver.service.node.dataset_scans.fair_queue import FairQueue
 from tfquiver.service.node.dataset_scans.file_tables import FileTables, in_parts
 from tfquiver.service.node.object_store.damaged import Damaged
-from tfquiver.service.node.object_store.metered_store import Meter, MeteredStore
+from tfquiver.service.node.rate_limits.metered_store import Meter, MeteredStore
 from tfquiver.stores import ObjectStore
 from tfquiver.stores.attempts import Attempts, on_retry
 from tfquiver.stores.hanging_file_systems import patience

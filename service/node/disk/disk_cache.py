@@ -17,13 +17,13 @@ from tfquiver.clock import Clock, SystemClock
 from tfquiver.logs import about
 from tfquiver.service.node.checked_shards_in_memory.sealed_memory import NoMemoryError
 from tfquiver.service.node.checked_shards_in_memory.verified import VerifiedShard
+from tfquiver.service.node.counters.refusals import Refusals
 from tfquiver.service.node.disk import codec, entry, entry_file, free_room
 from tfquiver.service.node.disk.entry_file import OpenEntry as OpenEntry
 from tfquiver.service.node.disk.landing import Landing
 from tfquiver.service.node.disk.layout import Layout
 from tfquiver.service.node.quota_and_eviction.accounts import UNSET
 from tfquiver.service.node.quota_and_eviction.books import Books, Claim
-from tfquiver.service.node.quota_and_eviction.refusals import Refusals
 from tfquiver.service.node.quota_and_eviction.rules import Rules, Why
 
 _SHRINKS = 16

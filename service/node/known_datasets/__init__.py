@@ -1,5 +1,6 @@
-"""Data sets as this node knows them: found or scanned on first use, their digests kept; the sources of those that have
-names.
+"""Data sets as this node knows them: found or scanned on first use, their digests kept; which have names, as the
+coordinator tells it.
 
-Called by clients through the `servicer`, and by readers for a digest. Never decides how a data set is cached.
+Called by clients through the `servicer`, by readers for a digest, and by `coordinator_orders` with the list of names.
+Never decides how a data set is cached.
 """

@@ -15,8 +15,8 @@ from tfquiver.scanning import streams
 from tfquiver.service.node.checked_shards_in_memory.verified import VerifiedShard
 from tfquiver.service.node.object_store.bounded_reads import BoundedReads
 from tfquiver.service.node.object_store.damaged import Damaged, patience_s, stale
-from tfquiver.service.node.object_store.metered_store import MeteredStore
 from tfquiver.service.node.object_store.origins import Origins
+from tfquiver.service.node.rate_limits.metered_store import MeteredStore
 from tfquiver.stores.attempts import Attempts
 
 _Key = tuple[bytes, int, bool]  # digest id, file, and whether it is read past the cache

@@ -19,7 +19,7 @@ from tfquiver.service.node.checked_shards_in_memory.sealed_memory import NoMemor
 from tfquiver.service.node.disk import entry
 from tfquiver.service.node.peers.frames_and_bodies import data_frames as frames
 from tfquiver.service.node.peers.frames_and_bodies.peer_body import BodyIntake, DamagedBodyError, WrongBodyError
-from tfquiver.service.node.peers.frames_and_bodies.peer_socket import PeerSocket
+from tfquiver.service.node.peers.peer_socket import PeerSocket
 from tfquiver.service.node.shard_fetching.reach import ANYWHERE
 
 ITEM_S = 150.0  # a peer answers sooner than that, if only to say that a shard cannot be had

@@ -1,5 +1,4 @@
-"""A reader of this machine and its session: leases in, shards out, acknowledgements; those, too, of a trainer that
-says what has been delivered (`delivery_shell`).
+"""A reader of this machine and its session: leases in, shards out, acknowledgements.
 
 Called by the reader socket. `reader_session` decides (pure), `reader_shell` carries out. Never opens a store or an
 entry: shards come from `shard_fetching`, leases from the coordinator.

@@ -15,12 +15,12 @@ from tfquiver.digests.digest import Digest
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2 as pb
 from tfquiver.rare_lines import every_n_seconds
 from tfquiver.service.node.reader_sessions import reader_session
-from tfquiver.service.node.reader_sessions.delivery_shell import Deliveries
 from tfquiver.service.node.reader_sessions.reader_calls import Coordinator
 from tfquiver.service.node.reader_sessions.reader_shell import ReaderShell
 from tfquiver.service.node.shard_fetching.shard_source import ShardSource
 from tfquiver.service.node.shared_batches.stream_shell import StreamShell
 from tfquiver.service.node.shared_batches.streams import Streams
+from tfquiver.service.node.unix_socket_clients.delivery_shell import Deliveries
 from tfquiver.service.node.unix_socket_clients.frame_socket import FrameSocket
 from tfquiver.service.node.unix_socket_clients.local_peer import peer_groups, peer_uid
 from tfquiver.service.node.unix_socket_clients.mount_shell import MountShell

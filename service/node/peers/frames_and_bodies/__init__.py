@@ -1,5 +1,5 @@
-"""Frames of the data port, and a shard's bytes between two nodes: received, checked, in bounded memory and at a least
-pace.
+"""Frames of the data port, and a shard's bytes between two nodes: sent; received, checked, in bounded memory; at a
+least pace.
 
 Called by the asking and the serving end. Never decides who gets what; never believes a byte that has not been hashed.
 """

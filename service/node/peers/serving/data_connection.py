@@ -22,7 +22,7 @@ from tfquiver.service.node.disk import entry
 from tfquiver.service.node.disk.disk_cache import DiskCache
 from tfquiver.service.node.peers.frames_and_bodies import data_frames as frames
 from tfquiver.service.node.peers.frames_and_bodies.body_receiver import BodyReceiver
-from tfquiver.service.node.peers.serving.body_sender import Body, BodySender
+from tfquiver.service.node.peers.frames_and_bodies.body_sender import Body, BodySender
 from tfquiver.service.node.peers.serving.incoming import Incoming
 from tfquiver.service.node.shard_fetching import reach as reaches
 from tfquiver.service.node.shard_fetching.shard_source import ShardSource
