@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tfquiver import stores
+from tfquiver import rare_lines, stores
 from tfquiver.stores import trees
 
 _NAMES = st.sampled_from(["a", "b", ".h", "[x]", "c d"])
@@ -68,3 +68,14 @@ def test_a_link_to_what_is_elsewhere_is_followed(tmp_path: Path) -> None:
         (tmp_path / "here" / name).symlink_to(tmp_path / "there")
     found = [one.uri for one in stores.for_uri("/").list(f"{tmp_path}/here/**")]
     assert found == [f"file://{tmp_path}/here/{name}/deep/file" for name in ("one", "two")]
+
+
+def test_of_many_links_in_a_circle_one_is_told(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(rare_lines, "_rarely", rare_lines._Rarely())
+    for number in range(20):
+        (tmp_path / f"{number}").mkdir()
+        (tmp_path / f"{number}" / "up").symlink_to("..")
+    assert not list(stores.for_uri("/").list(f"{tmp_path}/**"))
+    assert sum("left out: a link" in message for message in caplog.messages) == 1

@@ -14,6 +14,9 @@ from collections.abc import Iterable, Iterator
 from absl import logging
 
 from tfquiver.plain_text import shortened
+from tfquiver.rare_lines import every_n_seconds
+
+_SAID_EVERY_S = 10.0  # of trees in a circle there may be thousands
 
 
 def matching(pattern: str, hidden: bool) -> Iterable[str]:
@@ -65,7 +68,10 @@ def _tree(root: str, hidden: bool) -> Iterator[tuple[str, list[str]]]:
                     elif not entry.is_symlink():
                         left.append((entry.path, (*places[:-1], f"{places[-1].rstrip('/')}/{entry.name}")))
                     elif any(_is_in(place, target := os.path.realpath(entry.path)) for place in places):
-                        logging.warning("%s: left out: a link to %s, which it is in", shortened(entry.path), target)
+                        every_n_seconds(
+                            logging.WARNING, "%s: left out: a link to %s, which it is in", _SAID_EVERY_S,
+                            shortened(entry.path), shortened(target),
+                        )  # fmt: skip
                     else:
                         left.append((entry.path, (*places, target)))
         except OSError:
