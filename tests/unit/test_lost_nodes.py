@@ -67,6 +67,17 @@ def node(name: str, address: str, quota_bytes: int = 9, **more: Any) -> dict[str
 def test_status_says_who_is_lost() -> None:
     (said,) = nodes_view.problems([], [node("073aa261", "10.0.0.3:35073", silent_ms=125_900)])
     assert said.startswith("node 073aa261 at 10.0.0.3:35073 is lost: not heard of for 125 s; ")
+    assert said.endswith(
+        "start it again, with the flags that it had; one that is gone for good is forgotten after an hour"
+    )
+
+
+def test_of_a_rack_that_is_lost_some_are_named_and_the_rest_counted() -> None:
+    rack = [node(f"{number:08x}", f"10.0.0.{number}:1", silent_ms=9_000) for number in range(40)]
+    *named, rest = nodes_view.problems([], rack)
+    assert len(named) == 5 and named[4].startswith("node 00000004 at ")
+    assert rest == "35 more nodes are lost: `tfquiver status --json` has all"
+    assert list(nodes_view.problems([], rack[:5])) == named
 
 
 def test_a_node_that_is_localhost_to_its_peers_is_named_whether_it_answers_here_or_not() -> None:

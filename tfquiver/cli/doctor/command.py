@@ -63,7 +63,7 @@ def _told(found: Iterable[tuple[str, Finding]], headings: bool) -> list[Finding]
     for where, one in found:
         seen.append(one)
         if headings and where != last:
-            console.print(f"== {plain(where, 300) or 'object store'}", soft_wrap=True)
+            console.print(f"== {plain(where, 300) or 'seen from this machine'}", soft_wrap=True)
         last = where
         console.print(Text(f"{one.verdict.value:<5}", style=_STYLES[one.verdict]) + Text(f"{one.what}: {one.why}"))
         if one.do:
@@ -76,8 +76,9 @@ def _told(found: Iterable[tuple[str, Finding]], headings: bool) -> list[Finding]
 
 
 def _findings(named: list[str], token: str, glob: str, with_op: bool) -> Iterator[tuple[str, Finding]]:
-    """With the cluster that each is of; "": of none."""
-    for one in machine.findings(with_op):
+    """With the cluster that each is of; "": of none. What takes longest comes last, and by itself: a disk's speed is
+    not measured while something else reads from it."""
+    for one in machine.findings():
         yield "", one
     for where in named:
         for one in _of_cluster(where, token):
@@ -85,6 +86,8 @@ def _findings(named: list[str], token: str, glob: str, with_op: bool) -> Iterato
     if glob:
         for one in store.findings(glob):
             yield "", one
+    if with_op:
+        yield "", machine.op()
 
 
 def _of_cluster(where: str, token: str) -> Iterator[Finding]:

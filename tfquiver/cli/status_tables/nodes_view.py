@@ -12,6 +12,7 @@ from tfquiver.cli.status_tables.words import short
 from tfquiver.grpc_plumbing import addresses
 from tfquiver.plain_text import plain
 
+_MOST_LOST = 5  # each with a sentence: where a rack is without power the other problems are to be seen, too
 _PARTS, _LEAST_BYTES, _MOST_BYTES = 100, 16 << 20, 1 << 30  # hardly anything: one of so many of its quota, within these
 
 
@@ -30,12 +31,14 @@ def problems(nodes: Sequence[Mapping[str, Any]], lost: Sequence[Mapping[str, Any
                 )
         elif "error" in node:
             yield node["error"]
-    for node in lost:
+    for node in lost[:_MOST_LOST]:
         yield (
             f"node {short(node['node_id'])} at {node['control_address']} is lost: not heard of for "
             f"{node['silent_ms'] // 1000} s; jobs read from the store what it kept alone; start it again, with the "
-            "flags that it had"
+            "flags that it had; one that is gone for good is forgotten after an hour"
         )
+    if (more := len(lost) - _MOST_LOST) > 0:
+        yield f"{many(more, 'more node is', 'more nodes are')} lost: `tfquiver status --json` has all"
 
 
 def full_disks(nodes: Sequence[Mapping[str, Any]]) -> Iterator[str]:
