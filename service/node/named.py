@@ -65,10 +65,9 @@ def wired(
         nonlocal emptied
         emptied = {digest_id for task in all_tasks for digest_id in task.evict.digest_ids}
         late.sure()
-        late.emptied(emptied)
         tell_emptied()
         stay = {digest_id for task in all_tasks if not task.evict.abandoned for digest_id in task.evict.digest_ids}
-        came.emptied(stay)
+        came.emptied(stay, emptied - stay)
 
     def tell_emptied() -> None:
         moves.emptied(emptied.union(late.due))
@@ -122,7 +121,9 @@ async def cleaners(
     others.start()
     late = LateEvictions(directory, removals.give_up)
     await late.start()
-    came = CameMeanwhile(disk.__contains__, incoming.coming, incoming.still, others.named, late.again)
+    came = CameMeanwhile(
+        disk.__contains__, incoming.coming, incoming.still, others.named, late.again, late.emptied
+    )  # fmt: skip
 
     def placed(hash: bytes) -> None:
         came.placed(hash)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Sequence, Set
+from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
@@ -12,8 +13,10 @@ import pytest
 from tests.support.aio import on_loop
 from tfquiver import errors
 from tfquiver.hash_prefixes_and_sorted_numbers.prefixes import Prefixes, of_hashes
-from tfquiver.service.node.removed_and_leftover_data import came_meanwhile
+from tfquiver.proto.tfquiver.v1 import named_datasets_pb2 as pb
+from tfquiver.service.node.removed_and_leftover_data import came_meanwhile, late_evictions
 from tfquiver.service.node.removed_and_leftover_data.came_meanwhile import CameMeanwhile
+from tfquiver.service.node.removed_and_leftover_data.late_evictions import LateEvictions
 
 A, B, C = b"a" * 32, b"b" * 32, b"c" * 32
 
@@ -23,11 +26,12 @@ class Node:
 
     def __init__(self) -> None:
         self.here, self.again = set[bytes](), list[set[bytes]]()
-        self.fails: errors.TfquiverError | None = None
+        self.unsettled = list[Set[bytes]]()
+        self.fails: Exception | None = None
         self.coming, self.landed = set[bytes](), asyncio.Event()
         self.came = CameMeanwhile(
             self.here.__contains__, lambda: self.coming, self.still, self.named,
-            lambda its: self.again.append(set(its)),
+            lambda its: self.again.append(set(its)), self.unsettled.append,
         )  # fmt: skip
 
     async def still(self, hashes: Sequence[bytes]) -> None:
@@ -94,6 +98,72 @@ async def test_what_was_put_and_lands_only_when_all_have_emptied_it() -> None:
     node.landed.set()
     await asyncio.gather(*node.came._looking)
     assert node.again == [{A}]
+
+
+@on_loop
+async def test_who_is_killed_while_he_looks_empties_it_once_more(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """That it was through was noted when all had emptied it, and what had come was looked at beside that."""
+    monkeypatch.setattr(late_evictions, "_NOTE_EVERY_S", 0.0)
+    gone, marked = list[bytes](), [pb.NamedDigest(digest_id=one, evicted="x/1") for one in (A, B)]
+
+    async def give_up(digest_ids: Sequence[bytes]) -> None:
+        gone.extend(digest_ids)
+
+    async def next_process(*goes: bytes) -> None:
+        gone.clear()
+        late = LateEvictions(tmp_path, give_up)
+        await late.start()
+        late.told(marked)
+        await late.carry_out()
+        assert gone == list(goes)
+        for task in late._tasks:
+            task.cancel()  # it notes nothing
+
+    node, late = Node(), LateEvictions(tmp_path, give_up)
+    await late.start()
+    came = CameMeanwhile(
+        node.here.__contains__, lambda: node.coming, node.still, node.named, late.again, late.emptied
+    )  # fmt: skip
+    came.emptied({A}, {B})
+    node.coming.add(shard(1))
+    await late.done("x/1", [A, B])
+    came.emptied(set())
+    await until_noted(tmp_path, B)
+    await next_process(A)
+    node.coming.clear()
+    node.landed.set()
+    await until_noted(tmp_path, A, B)
+    await next_process()
+    node.landed.clear()
+    node.coming.add(shard(1))
+    came.emptied({A})
+    marked[0].evicted = "x/2"
+    await late.done("x/2", [A])
+    came.emptied(set())
+    await came.close()
+    await late.close()
+    await next_process(A)
+
+
+async def until_noted(directory: Path, *digest_ids: bytes) -> None:
+    """These are, and no others."""
+    path, wanted = directory / late_evictions.FILE, {one.hex() for one in digest_ids}
+    async with asyncio.timeout(10):
+        while not path.exists() or {line[:64] for line in path.read_text().splitlines()} != wanted:
+            await asyncio.sleep(0.01)
+
+
+@on_loop
+async def test_a_look_that_fails_leaves_nothing_unsettled() -> None:
+    node = Node()
+    await node.told(A, B)
+    node.put(1)
+    node.fails = RuntimeError("nobody has thought of it")
+    assert await node.told(B) == [{A}]
+    await asyncio.sleep(0)
+    assert node.unsettled == [{A, B}, {A, B}, {B}]
 
 
 @on_loop

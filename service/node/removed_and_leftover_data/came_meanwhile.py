@@ -32,6 +32,8 @@ class CameMeanwhile:
       still: returns when of these nothing is that is now.
       named: which of these prefixes of hashes, sorted and distinct, one of those digests names; raises TfquiverError.
       again: told the digests of which something came.
+      unsettled: told, whenever that is another set, what all nodes are emptying, or have, and this one is still to look
+        what came: until then nobody but this process knows of it, and a kill would forget it.
     """
 
     def __init__(
@@ -41,13 +43,15 @@ class CameMeanwhile:
         still: Callable[[Sequence[bytes]], Awaitable[None]],
         named: Callable[[Prefixes, Collection[bytes]], Awaitable[npt.NDArray[np.bool_]]],
         again: Callable[[Collection[bytes]], None],
+        unsettled: Callable[[Set[bytes]], None],
     ) -> None:
         self._is_here, self._coming, self._still = is_here, coming, still
-        self._named, self._again = named, again
+        self._named, self._again, self._unsettled = named, again, unsettled
         self._lock = threading.Lock()
         self._emptied: Set[bytes] = frozenset()
+        self._going: Set[bytes] = frozenset()
         self._came: set[bytes] = set()
-        self._looking: set[asyncio.Task[None]] = set()
+        self._looking: dict[asyncio.Task[None], Set[bytes]] = {}  # and after whose digests each looks
 
     def placed(self, hash: bytes) -> None:
         """It comes by, or was put here."""
@@ -56,24 +60,34 @@ class CameMeanwhile:
                 if len(self._came) <= MOST_NOTED:
                     self._came.add(hash)
 
-    def emptied(self, digest_ids: Set[bytes]) -> None:
-        """With every orders: what all nodes are emptying now, to be read again by whoever wants it."""
-        over, self._emptied = self._emptied - digest_ids, frozenset(digest_ids)
-        if not over:
-            return
-        with self._lock:
-            came = self._came | self._coming()
-            if not self._emptied:
-                self._came = set()
-        if came:
-            task = asyncio.get_running_loop().create_task(self._look(over, came))
-            self._looking.add(task)
-            task.add_done_callback(self._looking.discard)
+    def emptied(self, digest_ids: Set[bytes], going: Set[bytes] = frozenset()) -> None:
+        """With every orders: what all nodes are emptying now, to be read again by whoever wants it. `going`: what goes
+        for good."""
+        over, self._emptied, self._going = self._emptied - digest_ids, frozenset(digest_ids), going
+        if over:
+            with self._lock:
+                came = self._came | self._coming()
+                if not self._emptied:
+                    self._came = set()
+            if came:
+                task = asyncio.get_running_loop().create_task(self._look(over, came))
+                self._looking[task] = over
+                task.add_done_callback(self._looked)
+        self._tell()
 
     async def close(self) -> None:
         for task in self._looking:
             task.cancel()
         await asyncio.gather(*self._looking, return_exceptions=True)
+
+    def _looked(self, task: asyncio.Task[None]) -> None:
+        if task.cancelled():
+            return  # it ends with this process: the next one empties all of it once more
+        del self._looking[task]
+        self._tell()
+
+    def _tell(self) -> None:
+        self._unsettled(frozenset().union(self._going, self._emptied, *self._looking.values()))
 
     async def _look(self, over: Set[bytes], came: Set[bytes]) -> None:
         try:
@@ -81,6 +95,9 @@ class CameMeanwhile:
             its = await self._of(over, came)
         except errors.TfquiverError as error:
             every_n_seconds(logging.WARNING, "what came while data sets were emptied: %s", 60, error)
+            its = over
+        except Exception:  # noqa: BLE001 - whatever it was: what came would stay, and nobody knew of it
+            logging.exception("what came while data sets were emptied")
             its = over
         if its:
             self._again(its)

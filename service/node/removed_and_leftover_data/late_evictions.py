@@ -88,8 +88,8 @@ class LateEvictions:
         return self._is_sure and (not all(tasks) or set(tasks) <= set(self._done.get(digest_id, "").split()))
 
     def emptied(self, digest_ids: Set[bytes]) -> None:
-        """With every orders: what all nodes are emptying. That this one has done so is noted when all have: what comes
-        until then, from those that have not, is known to this process alone."""
+        """What all nodes are emptying, or have, and what came meanwhile is not looked at yet. That this one has done so
+        is noted after that: what comes until then, from those that have not, is known to this process alone."""
         if self._emptied - digest_ids:
             self._to_note.set()
         self._emptied = digest_ids
