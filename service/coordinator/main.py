@@ -15,9 +15,9 @@ from tfquiver.roles_and_tokens.tokens import SharedToken, TokenFile
 from tfquiver.service.common_to_servers import full_collections, log_lines, serving
 from tfquiver.service.coordinator.commit_log.work_dir import was_held
 from tfquiver.service.coordinator.grpc_calls.callers import Tokens
-from tfquiver.service.coordinator.grpc_calls.server import CoordinatorServer
 from tfquiver.service.coordinator.named_dataset_lifecycle.room import WHEN_FULL
 from tfquiver.service.coordinator.options import CoordinatorOptions
+from tfquiver.service.coordinator.server import CoordinatorServer
 from tfquiver.service.metrics import coordinator_metrics as metrics
 from tfquiver.service.metrics import exposition, metrics_flag
 from tfquiver.service.metrics.instruments import TOLD_BY

@@ -149,7 +149,7 @@ class Node:
     async def _start(self) -> None:
         options, directory = self._options, self._directory
         if not options.coordinator:
-            from tfquiver.service.coordinator.grpc_calls.server import CoordinatorServer  # not of use to other nodes
+            from tfquiver.service.coordinator.server import CoordinatorServer  # not of use to other nodes
 
             coordinator = CoordinatorServer()
             readers = self.coordinator if options.reader_group else ""

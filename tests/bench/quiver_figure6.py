@@ -21,8 +21,8 @@ import sys
 from tests.bench.bars import Bar, finish, run_bench
 from tests.bench.experiment.paper import DEEPSPEECH, INCEPTION, RESNET50
 from tfquiver.service.coordinator.policies import registry
-from tfquiver.service.coordinator.policies.interface import ClusterView, DatasetView, JobView
 from tfquiver.service.coordinator.policies.views_and_plans.check import check_plan, check_view
+from tfquiver.service.coordinator.policies.views_and_plans.interface import ClusterView, DatasetView, JobView
 
 GB = 10**9
 CHUNK_BYTES, CHUNK_SHARE = 15 * GB, 0.1

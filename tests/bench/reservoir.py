@@ -30,7 +30,7 @@ from tests.support.reader_client import ReaderClient
 from tfquiver.digests.digest import Digest
 from tfquiver.proto.tfquiver.v1.coordinator_pb2 import AskSamplingRequest
 from tfquiver.registering_by_clients.registration import Registrar
-from tfquiver.service.coordinator.sampled_epochs.drawing import drawn
+from tfquiver.service.coordinator.sampling_schemes.drawing import drawn
 from tfquiver.service.coordinator.sampling_schemes.interface import Population
 from tfquiver.service.coordinator.sampling_schemes.reservoir import Reservoir
 from tfquiver.socket_frames import reader_frames as frames

@@ -29,7 +29,7 @@ from tests.bench.experiment import plots
 from tfquiver.service.coordinator.job_schedulers import registry as schedulers
 from tfquiver.service.coordinator.job_schedulers.fifo import Fifo
 from tfquiver.service.coordinator.policies import registry as policies
-from tfquiver.service.coordinator.policies.interface import ClusterView, Plan, Policy
+from tfquiver.service.coordinator.policies.views_and_plans.interface import ClusterView, Plan, Policy
 from tfquiver.service.sim.jobs_as_flows.outcome import Outcome, bound
 from tfquiver.service.sim.jobs_as_flows.simulation import simulate
 from tfquiver.service.sim.workloads.traces import DATASETS, MB, TB, TraceShape, generate

@@ -21,9 +21,9 @@ from tfquiver.proto.tfquiver.v1 import coordinator_pb2 as pb
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2_grpc, named_datasets_pb2, types_pb2
 from tfquiver.roles_and_tokens.identity import Open
 from tfquiver.service.coordinator.coordinator import Coordinator
-from tfquiver.service.coordinator.grpc_calls.server import CoordinatorServer
 from tfquiver.service.coordinator.grpc_calls.servicer import CoordinatorServicer
 from tfquiver.service.coordinator.options import CoordinatorOptions
+from tfquiver.service.coordinator.server import CoordinatorServer
 from tfquiver.service.node.coordinator_link import coordinator_link
 from tfquiver.service.node.coordinator_link.coordinator_calls import TICKET_DEADLINE_S
 from tfquiver.service.node.coordinator_link.coordinator_link import CoordinatorLink, CoordinatorPatience

@@ -25,7 +25,7 @@ from tfquiver.service.coordinator.long_work import in_parts
 from tfquiver.service.coordinator.planning import replanning
 from tfquiver.service.coordinator.planning.decision_history.decision import Decision
 from tfquiver.service.coordinator.planning.planner import Outcome
-from tfquiver.service.coordinator.policies.interface import Plan
+from tfquiver.service.coordinator.policies.views_and_plans.interface import Plan
 from tfquiver.service.coordinator.resident_shards import residency
 from tfquiver.service.coordinator.resident_shards.holdings import Holdings
 from tfquiver.service.coordinator.resident_shards.residency import Table

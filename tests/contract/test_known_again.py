@@ -16,7 +16,7 @@ from tests.support.coordinator_client import CoordinatorClient
 from tests.support.digests import numbered_digest
 from tfquiver import errors
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2 as pb
-from tfquiver.service.coordinator.grpc_calls.server import CoordinatorServer
+from tfquiver.service.coordinator.server import CoordinatorServer
 
 trio = pytest.importorskip("trio")
 known_again = pytest.importorskip("tfquiver.mounting.known_again")

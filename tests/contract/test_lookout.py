@@ -15,7 +15,7 @@ from tfquiver.cli.status_and_explain import status
 from tfquiver.cli.status_and_explain.lookout import Lookout
 from tfquiver.grpc_plumbing.kept_channels import KeptChannels
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2 as pb
-from tfquiver.service.coordinator.grpc_calls.server import CoordinatorServer
+from tfquiver.service.coordinator.server import CoordinatorServer
 
 DIGEST = numbered_digest(20, "data")
 

@@ -18,7 +18,7 @@ from tests.support.planning import (
 )
 from tfquiver import errors
 from tfquiver.service.coordinator.planning import replanning
-from tfquiver.service.coordinator.policies.interface import Plan
+from tfquiver.service.coordinator.policies.views_and_plans.interface import Plan
 
 
 @on_loop

@@ -20,9 +20,9 @@ from tfquiver.proto.tfquiver.v1 import coordinator_pb2 as pb
 from tfquiver.proto.tfquiver.v1 import types_pb2
 from tfquiver.service.coordinator.grpc_calls.about_jobs import listing_calls, step_calls
 from tfquiver.service.coordinator.grpc_calls.about_jobs.step_calls import INTERVAL_MS
-from tfquiver.service.coordinator.grpc_calls.server import CoordinatorServer
 from tfquiver.service.coordinator.measuring import step_meters
 from tfquiver.service.coordinator.planning.explanations.explain import Explanation
+from tfquiver.service.coordinator.server import CoordinatorServer
 
 DIGEST = numbered_digest(200, "data")
 DATA = DIGEST.digest_id

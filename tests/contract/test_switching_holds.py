@@ -15,7 +15,7 @@ from tfquiver import errors
 from tfquiver.clock import ManualClock
 from tfquiver.service.coordinator.planning import replanning
 from tfquiver.service.coordinator.policies import registry
-from tfquiver.service.coordinator.policies.interface import ClusterView, Plan
+from tfquiver.service.coordinator.policies.views_and_plans.interface import ClusterView, Plan
 
 begun, goes_on = threading.Event(), threading.Event()
 

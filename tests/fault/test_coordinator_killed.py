@@ -22,8 +22,8 @@ from tests.support.privileges import needs_mounts
 from tfquiver import errors
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2 as pb
 from tfquiver.service.coordinator.commit_log.log_file import framed, header, parse
-from tfquiver.service.coordinator.grpc_calls.server import CoordinatorServer
 from tfquiver.service.coordinator.options import CoordinatorOptions
+from tfquiver.service.coordinator.server import CoordinatorServer
 
 NODE_TIMEOUT_S = 10.0
 OPTIONS = CoordinatorOptions(node_timeout_s=NODE_TIMEOUT_S)

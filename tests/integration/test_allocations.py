@@ -20,7 +20,7 @@ from tfquiver.digests import formats
 from tfquiver.digests.digest import Digest
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2 as pb
 from tfquiver.proto.tfquiver.v1 import types_pb2
-from tfquiver.service.coordinator.grpc_calls.server import CoordinatorServer
+from tfquiver.service.coordinator.server import CoordinatorServer
 from tfquiver.sizes_on_disk.entry_size import most_disk_bytes
 
 DIGEST = numbered_digest(500)

@@ -118,7 +118,7 @@ import sys, os
 import grpc._server, grpc._utilities, google.protobuf, google_crc32c, zstandard, numpy
 from absl import app
 from tfquiver.service.node import main
-import tfquiver.service.node.node, tfquiver.service.coordinator.grpc_calls.server, encodings.idna, multiprocessing
+import tfquiver.service.node.node, tfquiver.service.coordinator.server, encodings.idna, multiprocessing
 os.setgroups([]); os.setresgid(1000, 1000, 1000); os.setresuid(1000, 1000, 1000)
 sys.argv = ["node", *sys.argv[1:]]
 main.run()

@@ -18,7 +18,7 @@ from tests.support.digests import numbered_digest
 from tfquiver import errors
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2 as pb
 from tfquiver.proto.tfquiver.v1 import types_pb2
-from tfquiver.service.coordinator.grpc_calls.server import CoordinatorServer
+from tfquiver.service.coordinator.server import CoordinatorServer
 from tfquiver.shard_owners_and_chunks import striping
 from tfquiver.sizes_on_disk.entry_size import most_disk_bytes
 

@@ -18,8 +18,8 @@ from tfquiver import errors
 from tfquiver.cli.main import main
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2 as pb
 from tfquiver.proto.tfquiver.v1 import types_pb2
-from tfquiver.service.coordinator.grpc_calls.server import CoordinatorServer
 from tfquiver.service.coordinator.planning import cluster_view
+from tfquiver.service.coordinator.server import CoordinatorServer
 from tfquiver.sizes_on_disk.entry_size import most_disk_bytes
 
 SMALL, LARGE = numbered_digest(500, "small"), numbered_digest(3000, "large")

@@ -20,7 +20,7 @@ from tfquiver.proto.tfquiver.v1 import coordinator_pb2 as pb
 
 _MODULE = """
 from pathlib import Path
-from tfquiver.service.coordinator.policies.interface import Allocation, Plan
+from tfquiver.service.coordinator.policies.views_and_plans.interface import Allocation, Plan
 
 class Theirs:
     def plan(self, view, now):

@@ -24,11 +24,11 @@ from tests.support.digests import numbered_digest
 from tfquiver import CutPolicy, errors
 from tfquiver.dataset_arguments.sampled import Sampled
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2 as pb
-from tfquiver.service.coordinator.grpc_calls.server import CoordinatorServer
 from tfquiver.service.coordinator.sampled_epochs import samplings
 from tfquiver.service.coordinator.sampling_schemes import registry
 from tfquiver.service.coordinator.sampling_schemes.chance import Chance
 from tfquiver.service.coordinator.sampling_schemes.interface import Draws, Population
+from tfquiver.service.coordinator.server import CoordinatorServer
 
 FILES, RECORDS_A_FILE, RECORD_BYTES = 4, 1000, 500
 TOTAL = FILES * RECORDS_A_FILE

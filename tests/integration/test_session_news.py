@@ -12,8 +12,8 @@ from tests.support.aio import on_loop
 from tests.support.coordinator_client import CoordinatorClient, Reader
 from tests.support.digests import numbered_digest
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2 as pb
-from tfquiver.service.coordinator.grpc_calls.server import CoordinatorServer
 from tfquiver.service.coordinator.options import CoordinatorOptions
+from tfquiver.service.coordinator.server import CoordinatorServer
 from tfquiver.service.dispatcher.session_news import CoordinatorNews, UnreadKeys
 
 DIGEST = numbered_digest(3)

@@ -21,7 +21,7 @@ from tfquiver.cli.main import main
 from tfquiver.cli.status_and_explain import status
 from tfquiver.proto.tfquiver.v1 import types_pb2
 from tfquiver.scanning.cutting import CutPolicy
-from tfquiver.service.coordinator.grpc_calls.server import CoordinatorServer
+from tfquiver.service.coordinator.server import CoordinatorServer
 from tfquiver.stores.gcs import GcsStore
 from tfquiver.testing.emulated_store import EmulatedStore
 

@@ -16,7 +16,7 @@ from tests.support.digests import numbered_digest
 from tfquiver.cli.main import main
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2 as pb
 from tfquiver.proto.tfquiver.v1 import types_pb2
-from tfquiver.service.coordinator.grpc_calls.server import CoordinatorServer
+from tfquiver.service.coordinator.server import CoordinatorServer
 
 DATA = numbered_digest(40, "train")
 BYTES = int(DATA.lengths.sum())

@@ -13,8 +13,8 @@ from tfquiver.dataset_arguments.sampled import Sampled
 from tfquiver.digests.digest import Digest
 from tfquiver.draws_and_weights.drawn_shards import DrawnShards
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2, coordinator_pb2_grpc
-from tfquiver.service.coordinator.sampled_epochs.drawing import drawn
 from tfquiver.service.coordinator.sampling_schemes import registry
+from tfquiver.service.coordinator.sampling_schemes.drawing import drawn
 from tfquiver.service.coordinator.sampling_schemes.interface import Population
 from tfquiver.service.coordinator.sampling_schemes.record_picks import draw_planes
 

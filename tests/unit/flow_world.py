@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from math import inf
 
 from tfquiver.service.coordinator.job_schedulers.fifo import Fifo
-from tfquiver.service.coordinator.policies.interface import Allocation, ClusterView, Mode, Plan
+from tfquiver.service.coordinator.policies.views_and_plans.interface import Allocation, ClusterView, Mode, Plan
 from tfquiver.service.sim.jobs_as_flows.outcome import Outcome
 from tfquiver.service.sim.jobs_as_flows.simulation import simulate
 from tfquiver.service.sim.workloads.workload import Cluster, SimJob, Workload

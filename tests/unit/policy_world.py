@@ -8,7 +8,12 @@ from hypothesis import strategies as st
 
 from tfquiver.service.coordinator.planning.planner import Planner
 from tfquiver.service.coordinator.policies import registry
-from tfquiver.service.coordinator.policies.interface import Allocation, ClusterView, DatasetView, JobView
+from tfquiver.service.coordinator.policies.views_and_plans.interface import (
+    Allocation,
+    ClusterView,
+    DatasetView,
+    JobView,
+)
 
 GB = 10**9
 POLICIES = ("benefit", "lru", "max_min_fair", "none", "quiver", "silod_greedy", "static")

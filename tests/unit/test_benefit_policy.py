@@ -11,7 +11,13 @@ from hypothesis import strategies as st
 
 from tests.unit.policy_world import GB, one_job_each
 from tfquiver.service.coordinator.policies.benefit import BenefitPolicy
-from tfquiver.service.coordinator.policies.interface import Allocation, ClusterView, Computed, DatasetView, JobView
+from tfquiver.service.coordinator.policies.views_and_plans.interface import (
+    Allocation,
+    ClusterView,
+    Computed,
+    DatasetView,
+    JobView,
+)
 from tfquiver.service.coordinator.speed_model.demand import demands
 
 

@@ -7,7 +7,7 @@ import random
 import pytest
 
 from tests.unit.flow_world import EPOCH_S, one_data_set
-from tfquiver.service.coordinator.policies.interface import Mode
+from tfquiver.service.coordinator.policies.views_and_plans.interface import Mode
 from tfquiver.service.sim.shard_by_shard import scenario
 from tfquiver.service.sim.shard_by_shard.engine import Engine
 from tfquiver.service.sim.shard_by_shard.job import Job

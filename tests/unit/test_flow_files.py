@@ -13,7 +13,7 @@ from tfquiver import errors
 from tfquiver.cli.main import main
 from tfquiver.cli.sim_plan_trace import trace
 from tfquiver.service.coordinator.policies import registry
-from tfquiver.service.coordinator.policies.interface import ClusterView, Plan
+from tfquiver.service.coordinator.policies.views_and_plans.interface import ClusterView, Plan
 from tfquiver.service.sim.recordings.recording import Recorder
 from tfquiver.service.sim.workloads import files, traces
 

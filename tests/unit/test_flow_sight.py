@@ -9,7 +9,7 @@ import pytest
 
 from tfquiver.service.coordinator.job_schedulers.fifo import Fifo
 from tfquiver.service.coordinator.measuring.meters import GONE_S
-from tfquiver.service.coordinator.policies.interface import Allocation, ClusterView, Plan
+from tfquiver.service.coordinator.policies.views_and_plans.interface import Allocation, ClusterView, Plan
 from tfquiver.service.sim.cache_contents.contents import UNIFORM, Contents
 from tfquiver.service.sim.jobs_as_flows.outcome import Outcome
 from tfquiver.service.sim.jobs_as_flows.simulation import simulate

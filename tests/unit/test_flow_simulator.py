@@ -16,7 +16,7 @@ from tfquiver import errors
 from tfquiver.service.coordinator.job_schedulers import registry as schedulers
 from tfquiver.service.coordinator.job_schedulers.fifo import Fifo
 from tfquiver.service.coordinator.policies import registry as policies
-from tfquiver.service.coordinator.policies.interface import Allocation, ClusterView, Plan
+from tfquiver.service.coordinator.policies.views_and_plans.interface import Allocation, ClusterView, Plan
 from tfquiver.service.sim.jobs_as_flows.outcome import YEAR_S, bound
 from tfquiver.service.sim.jobs_as_flows.simulation import simulate
 from tfquiver.service.sim.shard_by_shard.engine import Engine

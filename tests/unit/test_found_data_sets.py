@@ -18,7 +18,7 @@ from tfquiver.service.coordinator.dataset_placement.move_reports import MoveRepo
 from tfquiver.service.coordinator.dataset_registry.dataset_table import DatasetTable
 from tfquiver.service.coordinator.dataset_registry.found_by import FoundBy
 from tfquiver.service.coordinator.dataset_registry.ownership import Ownership
-from tfquiver.service.coordinator.grpc_calls.about_datasets.visible import Visible
+from tfquiver.service.coordinator.dataset_registry.visible import Visible
 
 BLUE, ADMIN = Identity(Role.JOB, "blue"), Identity(Role.ADMIN, "ann")
 

@@ -7,9 +7,9 @@ from dataclasses import replace
 from tests.unit.policy_world import one_job_each, settled, with_rates
 from tfquiver.service.coordinator.planning.decision_history import changes
 from tfquiver.service.coordinator.planning.planner import Planner
-from tfquiver.service.coordinator.policies.interface import Allocation, ClusterView, Plan
+from tfquiver.service.coordinator.policies.pins import PINNED
+from tfquiver.service.coordinator.policies.views_and_plans.interface import Allocation, ClusterView, Plan
 from tfquiver.service.coordinator.policies.views_and_plans.names import Names, renamed
-from tfquiver.service.coordinator.policies.views_and_plans.pins import PINNED
 
 TWO = one_job_each([100, 100], [1e8, 9e7], 100, None)
 

@@ -18,8 +18,8 @@ from tfquiver.service.coordinator.planning.explanations.explain import explain
 from tfquiver.service.coordinator.planning.hysteresis import Patience
 from tfquiver.service.coordinator.planning.moves import HOUR_S
 from tfquiver.service.coordinator.planning.planner import Planner
-from tfquiver.service.coordinator.policies.interface import Allocation, ClusterView, JobView, Plan
 from tfquiver.service.coordinator.policies.views_and_plans.check import check_plan
+from tfquiver.service.coordinator.policies.views_and_plans.interface import Allocation, ClusterView, JobView, Plan
 
 TWO = one_job_each([100, 100], [1e8, 9e7], 100, None)
 WHOLE = Allocation("uniform", 100 * GB)

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from tfquiver import errors
 from tfquiver.service.coordinator.planning.decision_history.decision import Decision
 from tfquiver.service.coordinator.planning.decision_history.history import History
-from tfquiver.service.coordinator.policies.interface import Allocation
+from tfquiver.service.coordinator.policies.views_and_plans.interface import Allocation
 
 values = st.one_of(
     st.none(),

@@ -10,8 +10,13 @@ from hypothesis import given
 
 from tests.unit.policy_world import GB, POLICIES, one_job_each, views
 from tfquiver.service.coordinator.policies import registry
-from tfquiver.service.coordinator.policies.interface import Allocation, ClusterView, DatasetView, JobView
 from tfquiver.service.coordinator.policies.views_and_plans.check import check_plan, check_view
+from tfquiver.service.coordinator.policies.views_and_plans.interface import (
+    Allocation,
+    ClusterView,
+    DatasetView,
+    JobView,
+)
 
 
 @pytest.mark.parametrize("name", POLICIES)

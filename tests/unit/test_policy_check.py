@@ -9,8 +9,8 @@ import pytest
 
 from tests.unit.policy_world import GB, one_job_each
 from tfquiver import errors
-from tfquiver.service.coordinator.policies.interface import Allocation, ClusterView, JobView, Plan
 from tfquiver.service.coordinator.policies.views_and_plans.check import check_plan, check_view
+from tfquiver.service.coordinator.policies.views_and_plans.interface import Allocation, ClusterView, JobView, Plan
 
 NAN, INF = float("nan"), float("inf")
 VIEW = one_job_each([100, 50], [1e8, 5e7], 120, 1e8)

@@ -11,7 +11,7 @@ import pytest
 from tests.unit.policy_world import POLICIES
 from tfquiver import errors
 from tfquiver.service.coordinator.policies import registry
-from tfquiver.service.coordinator.policies.interface import ClusterView, Plan
+from tfquiver.service.coordinator.policies.views_and_plans.interface import ClusterView, Plan
 
 
 class Theirs:

@@ -14,8 +14,13 @@ from hypothesis import strategies as st
 from tests.bench.quiver_figure6 import PAPER, decisions, figure_6
 from tests.unit.policy_world import GB
 from tfquiver.service.coordinator.policies.choice import Option, _choose, _downs, choose, choose_named, tabled
-from tfquiver.service.coordinator.policies.interface import Allocation, ClusterView, DatasetView, JobView
 from tfquiver.service.coordinator.policies.quiver import QuiverPolicy
+from tfquiver.service.coordinator.policies.views_and_plans.interface import (
+    Allocation,
+    ClusterView,
+    DatasetView,
+    JobView,
+)
 
 
 @pytest.mark.parametrize("cache_gb", PAPER)

@@ -17,7 +17,7 @@ from tests.unit.test_sampling_distributions import ALPHA, POWER, SEED, p_value, 
 from tfquiver import errors
 from tfquiver.draws_and_weights.record_picks import RecordPicks
 from tfquiver.draws_and_weights.record_weights import checked_values, record_weights
-from tfquiver.service.coordinator.sampled_epochs.drawing import drawn
+from tfquiver.service.coordinator.sampling_schemes.drawing import drawn
 from tfquiver.service.coordinator.sampling_schemes.interface import Population
 from tfquiver.service.coordinator.sampling_schemes.record_picks import draw_planes, smallest_keys
 from tfquiver.service.coordinator.sampling_schemes.weighted import Weighted

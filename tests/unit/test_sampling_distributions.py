@@ -13,10 +13,10 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-from tfquiver.service.coordinator.sampled_epochs.drawing import drawn
 from tfquiver.service.coordinator.sampling_schemes.chance import Chance
 from tfquiver.service.coordinator.sampling_schemes.class_balanced import ClassBalanced
 from tfquiver.service.coordinator.sampling_schemes.curriculum import Curriculum
+from tfquiver.service.coordinator.sampling_schemes.drawing import drawn
 from tfquiver.service.coordinator.sampling_schemes.interface import Draws, Population, Scheme
 from tfquiver.service.coordinator.sampling_schemes.reservoir import Reservoir
 from tfquiver.service.coordinator.sampling_schemes.weighted import Weighted

@@ -16,9 +16,9 @@ from tests.unit.test_sampling_distributions import ALPHA, POWER, SEED, populatio
 from tfquiver import errors
 from tfquiver.draws_and_weights.record_picks import RecordPicks
 from tfquiver.draws_and_weights.record_weights import checked_values
-from tfquiver.service.coordinator.sampled_epochs.drawing import drawn
 from tfquiver.service.coordinator.sampling_schemes import interface
 from tfquiver.service.coordinator.sampling_schemes.chance import Chance
+from tfquiver.service.coordinator.sampling_schemes.drawing import drawn
 from tfquiver.service.coordinator.sampling_schemes.interface import Draws, Population
 from tfquiver.service.coordinator.sampling_schemes.record_picks import smallest_keys
 from tfquiver.service.coordinator.sampling_schemes.weighted import Weighted

@@ -10,9 +10,14 @@ from hypothesis import strategies as st
 
 from tests.unit.policy_world import GB, one_job_each
 from tfquiver.service.coordinator.policies import registry
-from tfquiver.service.coordinator.policies.interface import Allocation, ClusterView, DatasetView, JobView
 from tfquiver.service.coordinator.policies.silod_greedy import SilodGreedyPolicy
 from tfquiver.service.coordinator.policies.views_and_plans.check import check_plan
+from tfquiver.service.coordinator.policies.views_and_plans.interface import (
+    Allocation,
+    ClusterView,
+    DatasetView,
+    JobView,
+)
 from tfquiver.service.coordinator.speed_model.demand import demands, expected_rates
 
 MB = 1e6

@@ -11,7 +11,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.unit.policy_world import GB, one_job_each
-from tfquiver.service.coordinator.policies.interface import Allocation, ClusterView, DatasetView, JobView
+from tfquiver.service.coordinator.policies.views_and_plans.interface import (
+    Allocation,
+    ClusterView,
+    DatasetView,
+    JobView,
+)
 from tfquiver.service.coordinator.speed_model.closed_form import cache_efficiency, hit_ratio, remote_demand, throughput
 from tfquiver.service.coordinator.speed_model.demand import demands, expected_rates, lacking_now, share_remote
 from tfquiver.service.coordinator.speed_model.filling import fill, whole_sum

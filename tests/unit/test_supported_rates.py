@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 
 from tfquiver.service.coordinator.planning.explanations.supported import supported
-from tfquiver.service.coordinator.policies.interface import JobView
+from tfquiver.service.coordinator.policies.views_and_plans.interface import JobView
 
 MODEL = 1e12
 rates, shares = st.floats(1e3, 1e10), st.floats(0, 1)

@@ -12,13 +12,13 @@ from hypothesis import strategies as st
 
 from tests.unit.policy_world import GB, POLICIES, one_job_each, views
 from tfquiver.service.coordinator.policies import registry
-from tfquiver.service.coordinator.policies.interface import Allocation, ClusterView
 from tfquiver.service.coordinator.policies.views_and_plans.columns import (
     AllocationColumns,
     RateColumns,
     Rows,
     columns_of,
 )
+from tfquiver.service.coordinator.policies.views_and_plans.interface import Allocation, ClusterView
 from tfquiver.service.coordinator.speed_model.closed_form import hit_ratio
 from tfquiver.service.coordinator.speed_model.demand import (
     effective,

@@ -8,7 +8,7 @@ import pytest
 
 from tests.unit.flow_world import EPOCH_S, SIZE, SPEED, Fixed
 from tfquiver.service.coordinator.job_schedulers.fifo import Fifo
-from tfquiver.service.coordinator.policies.interface import Allocation
+from tfquiver.service.coordinator.policies.views_and_plans.interface import Allocation
 from tfquiver.service.node.coordinator_orders.load_plan import PARALLEL_LOADS
 from tfquiver.service.sim.jobs_as_flows.simulation import simulate
 from tfquiver.service.sim.workloads.workload import Cluster, SimJob, Stored, Workload

@@ -22,9 +22,9 @@ from tfquiver.service.coordinator.dataset_placement import rules
 from tfquiver.service.coordinator.dataset_registry.ownership import Ownership
 from tfquiver.service.coordinator.dataset_registry.registry import Registry
 from tfquiver.service.coordinator.long_polls.readers import Waiting
+from tfquiver.service.coordinator.named_dataset_lifecycle.users import Users
 from tfquiver.service.coordinator.nodes_mounts_dispatchers.membership import Membership
 from tfquiver.service.coordinator.sessions.sessions import Sessions
-from tfquiver.service.coordinator.sessions.users import Users
 from tfquiver.sizes_on_disk.entry_size import most_disk_bytes
 from tfquiver.sizes_on_disk.node_room import most_bytes
 

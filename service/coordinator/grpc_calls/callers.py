@@ -7,7 +7,7 @@ from typing import Protocol
 from tfquiver.proto.tfquiver.v1 import types_pb2
 from tfquiver.roles_and_tokens.identity import Authority, Identity
 from tfquiver.service.coordinator.coordinator import Coordinator
-from tfquiver.service.coordinator.grpc_calls.about_datasets.visible import Visible
+from tfquiver.service.coordinator.dataset_registry.visible import Visible
 
 
 class Tokens(Authority, Protocol):

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from tfquiver.clock import Clock
 from tfquiver.service.coordinator.measuring.counters import Counters
 from tfquiver.service.coordinator.measuring.job_meter import Measured
-from tfquiver.service.coordinator.policies.interface import Allocation
+from tfquiver.service.coordinator.policies.views_and_plans.interface import Allocation
 from tfquiver.service.coordinator.policies.views_and_plans.names import Reads
 
 MOST_JOBS = 256

@@ -27,19 +27,19 @@ from tfquiver.service.coordinator.long_work.in_parts import InParts
 from tfquiver.service.coordinator.measuring.meters import GONE_S
 from tfquiver.service.coordinator.nodes_mounts_dispatchers.membership import Membership
 from tfquiver.service.coordinator.planning.cache_room import CacheRoom
-from tfquiver.service.coordinator.policies.interface import (
+from tfquiver.service.coordinator.policies.views_and_plans.check import (
+    LEAST_BYTES_PER_S,
+    MOST_ACCELERATORS,
+    MOST_BYTES,
+    MOST_BYTES_PER_S,
+)
+from tfquiver.service.coordinator.policies.views_and_plans.interface import (
     Allocation,
     ClusterView,
     Computed,
     DatasetView,
     JobView,
     Mode,
-)
-from tfquiver.service.coordinator.policies.views_and_plans.check import (
-    LEAST_BYTES_PER_S,
-    MOST_ACCELERATORS,
-    MOST_BYTES,
-    MOST_BYTES_PER_S,
 )
 from tfquiver.service.coordinator.policies.views_and_plans.names import Names, names_of
 from tfquiver.service.coordinator.probing.ideal import could_read, is_guess

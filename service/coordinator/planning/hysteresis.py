@@ -10,7 +10,7 @@ from tfquiver.amounts import many, of_bytes
 from tfquiver.service.coordinator.planning.decision_history import changes
 from tfquiver.service.coordinator.planning.moves import HOUR_S, Move, MoveBudget, move
 from tfquiver.service.coordinator.planning.worth import Valuing, worth_of
-from tfquiver.service.coordinator.policies.interface import Allocation, ClusterView, Plan, Policy
+from tfquiver.service.coordinator.policies.views_and_plans.interface import Allocation, ClusterView, Plan, Policy
 from tfquiver.service.coordinator.speed_model.demand import reading_rates
 
 Why = Literal["", "failed", "gain", "loading", "again", "budget"]

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from tfquiver.service.coordinator.policies.interface import Allocation, ClusterView
-from tfquiver.service.coordinator.policies.views_and_plans.pins import free, free_bytes, pinned, two_chunks_bytes
+from tfquiver.service.coordinator.policies.pins import free, free_bytes, pinned, two_chunks_bytes
+from tfquiver.service.coordinator.policies.views_and_plans.interface import Allocation, ClusterView
 
 HOUR_S = 3600.0
 

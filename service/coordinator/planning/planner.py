@@ -15,10 +15,10 @@ from tfquiver.service.coordinator.planning.decision_history.history import Histo
 from tfquiver.service.coordinator.planning.hysteresis import Hysteresis, Patience, Verdict, Why
 from tfquiver.service.coordinator.planning.moves import carried
 from tfquiver.service.coordinator.policies import registry
-from tfquiver.service.coordinator.policies.interface import Allocation, ClusterView, Plan, Policy
+from tfquiver.service.coordinator.policies.pins import pin_reasons, remote_pins
 from tfquiver.service.coordinator.policies.views_and_plans.check import check_plan, check_view
 from tfquiver.service.coordinator.policies.views_and_plans.columns import ByName
-from tfquiver.service.coordinator.policies.views_and_plans.pins import pin_reasons, remote_pins
+from tfquiver.service.coordinator.policies.views_and_plans.interface import Allocation, ClusterView, Plan, Policy
 from tfquiver.service.coordinator.policies.views_and_plans.reasons import Reasons
 from tfquiver.service.coordinator.speed_model.filling import fill
 

@@ -38,7 +38,7 @@ from tfquiver.service.coordinator.planning.explanations.explaining import Explai
 from tfquiver.service.coordinator.planning.plan_times import PlanTimes
 from tfquiver.service.coordinator.planning.planner import Outcome, Planner
 from tfquiver.service.coordinator.policies import registry
-from tfquiver.service.coordinator.policies.interface import Allocation, ClusterView, Plan
+from tfquiver.service.coordinator.policies.views_and_plans.interface import Allocation, ClusterView, Plan
 from tfquiver.service.coordinator.policies.views_and_plans.names import Names, Reads, renamed
 from tfquiver.service.coordinator.probing.probes import Held, Probes
 from tfquiver.service.coordinator.sessions.session import Session

@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from typing import Protocol, runtime_checkable
 
 from tfquiver import errors
-from tfquiver.service.coordinator.policies.interface import Allocation, ClusterView, Policy
 from tfquiver.service.coordinator.policies.views_and_plans.columns import ByName
+from tfquiver.service.coordinator.policies.views_and_plans.interface import Allocation, ClusterView, Policy
 from tfquiver.service.coordinator.speed_model.demand import spared
 
 

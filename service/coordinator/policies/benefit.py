@@ -7,16 +7,8 @@ from dataclasses import dataclass
 from statistics import fmean
 
 from tfquiver.amounts import of_bytes, of_rate
-from tfquiver.service.coordinator.policies.interface import (
-    Allocation,
-    ClusterView,
-    Computed,
-    DatasetView,
-    JobView,
-    Plan,
-)
 from tfquiver.service.coordinator.policies.irregular import in_parts, without_guests
-from tfquiver.service.coordinator.policies.views_and_plans.pins import (
+from tfquiver.service.coordinator.policies.pins import (
     free,
     free_bytes,
     jobs_by_dataset,
@@ -24,6 +16,14 @@ from tfquiver.service.coordinator.policies.views_and_plans.pins import (
     pinned,
     remote_pins,
     two_chunks_bytes,
+)
+from tfquiver.service.coordinator.policies.views_and_plans.interface import (
+    Allocation,
+    ClusterView,
+    Computed,
+    DatasetView,
+    JobView,
+    Plan,
 )
 from tfquiver.service.coordinator.policies.views_and_plans.reasons import Reasons, Sentences
 from tfquiver.service.coordinator.speed_model.closed_form import hit_ratio

@@ -13,7 +13,7 @@ from itertools import combinations
 import numpy as np
 
 from tfquiver.amounts import of_bytes
-from tfquiver.service.coordinator.policies.interface import Bools, Floats, Ints
+from tfquiver.service.coordinator.policies.views_and_plans.interface import Bools, Floats, Ints
 
 _AT_ONCE = 512  # steps
 _ROUNDING = 1e-9

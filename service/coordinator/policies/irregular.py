@@ -6,15 +6,21 @@ from collections.abc import Callable, Sequence, Set
 from dataclasses import replace
 
 from tfquiver.amounts import of_bytes
-from tfquiver.service.coordinator.policies.interface import Allocation, ClusterView, DatasetView, JobView, Plan
-from tfquiver.service.coordinator.policies.views_and_plans.columns import given_columns
-from tfquiver.service.coordinator.policies.views_and_plans.pins import (
+from tfquiver.service.coordinator.policies.pins import (
     free,
     free_bytes,
     jobs_by_dataset,
     pin_reasons,
     pinned,
     remote_pins,
+)
+from tfquiver.service.coordinator.policies.views_and_plans.columns import given_columns
+from tfquiver.service.coordinator.policies.views_and_plans.interface import (
+    Allocation,
+    ClusterView,
+    DatasetView,
+    JobView,
+    Plan,
 )
 from tfquiver.service.coordinator.speed_model.demand import lacking_now, remote_reasons, share_remote
 from tfquiver.service.coordinator.speed_model.filling import fill

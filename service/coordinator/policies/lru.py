@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 
 from tfquiver.amounts import of_bytes, of_rate
-from tfquiver.service.coordinator.policies.interface import ClusterView, Plan
+from tfquiver.service.coordinator.policies.pins import free_bytes, pin_reasons, pinned, remote_pins
 from tfquiver.service.coordinator.policies.views_and_plans.columns import AllocationColumns, columns_of, listed, picked
-from tfquiver.service.coordinator.policies.views_and_plans.pins import free_bytes, pin_reasons, pinned, remote_pins
+from tfquiver.service.coordinator.policies.views_and_plans.interface import ClusterView, Plan
 from tfquiver.service.coordinator.policies.views_and_plans.reasons import Reasons, Sentences
 from tfquiver.service.coordinator.speed_model.demand import reading_rate_column
 from tfquiver.service.coordinator.speed_model.filling import fill_column, whole_bytes

@@ -16,8 +16,8 @@ import numpy as np
 
 from tfquiver import errors
 from tfquiver.amounts import of_bytes, of_rate
-from tfquiver.service.coordinator.policies.interface import Allocation, Bools, ClusterView, Floats, Ints, Plan
 from tfquiver.service.coordinator.policies.irregular import in_parts
+from tfquiver.service.coordinator.policies.pins import free_bytes, pin_reasons, pinned, remote_pins
 from tfquiver.service.coordinator.policies.views_and_plans.columns import (
     AllocationColumns,
     RateColumns,
@@ -25,7 +25,14 @@ from tfquiver.service.coordinator.policies.views_and_plans.columns import (
     listed,
     picked,
 )
-from tfquiver.service.coordinator.policies.views_and_plans.pins import free_bytes, pin_reasons, pinned, remote_pins
+from tfquiver.service.coordinator.policies.views_and_plans.interface import (
+    Allocation,
+    Bools,
+    ClusterView,
+    Floats,
+    Ints,
+    Plan,
+)
 from tfquiver.service.coordinator.policies.views_and_plans.reasons import Reasons, Sentences
 from tfquiver.service.coordinator.speed_model.closed_form import hit_ratio
 from tfquiver.service.coordinator.speed_model.demand import hit_ratio_column, least_remote, reading_rate_column

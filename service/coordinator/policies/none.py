@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from tfquiver.service.coordinator.policies.interface import ClusterView, Plan
-from tfquiver.service.coordinator.policies.views_and_plans.pins import free, pin_reasons, pinned, remote_pins
+from tfquiver.service.coordinator.policies.pins import free, pin_reasons, pinned, remote_pins
+from tfquiver.service.coordinator.policies.views_and_plans.interface import ClusterView, Plan
 
 
 class NonePolicy:

@@ -9,7 +9,10 @@ import numpy as np
 
 from tfquiver.amounts import many, of_bytes
 from tfquiver.service.coordinator.policies.choice import Options, choose
-from tfquiver.service.coordinator.policies.interface import (
+from tfquiver.service.coordinator.policies.irregular import in_parts, without_guests
+from tfquiver.service.coordinator.policies.pins import free_bytes, pin_reasons, pinned, remote_pins
+from tfquiver.service.coordinator.policies.views_and_plans.columns import AllocationColumns, columns_of, picked
+from tfquiver.service.coordinator.policies.views_and_plans.interface import (
     MODES,
     Allocation,
     ClusterView,
@@ -18,9 +21,6 @@ from tfquiver.service.coordinator.policies.interface import (
     Plan,
     ViewColumns,
 )
-from tfquiver.service.coordinator.policies.irregular import in_parts, without_guests
-from tfquiver.service.coordinator.policies.views_and_plans.columns import AllocationColumns, columns_of, picked
-from tfquiver.service.coordinator.policies.views_and_plans.pins import free_bytes, pin_reasons, pinned, remote_pins
 from tfquiver.service.coordinator.policies.views_and_plans.reasons import Reasons, Sentences
 
 # t_miss/t_hit of jobs while not one is measured: only that it is the same for all matters.

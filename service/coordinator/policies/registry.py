@@ -9,7 +9,7 @@ from typing import cast
 from tfquiver import errors
 from tfquiver.plain_text import of_others_error, shortened
 from tfquiver.service.coordinator.policies.benefit import BenefitPolicy
-from tfquiver.service.coordinator.policies.interface import Policy
+from tfquiver.service.coordinator.policies.views_and_plans.interface import Policy
 
 GROUP = "tfquiver.policies"
 DEFAULT = "benefit"

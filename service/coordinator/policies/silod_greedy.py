@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from tfquiver.amounts import of_bytes, of_rate
-from tfquiver.service.coordinator.policies.interface import Allocation, ClusterView, Plan
 from tfquiver.service.coordinator.policies.irregular import in_parts
-from tfquiver.service.coordinator.policies.views_and_plans.pins import (
+from tfquiver.service.coordinator.policies.pins import (
     free,
     free_bytes,
     jobs_by_dataset,
     pin_reasons,
     pinned,
 )
+from tfquiver.service.coordinator.policies.views_and_plans.interface import Allocation, ClusterView, Plan
 from tfquiver.service.coordinator.speed_model.closed_form import cache_efficiency
 from tfquiver.service.coordinator.speed_model.demand import (
     lacking_now,

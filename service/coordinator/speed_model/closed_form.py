@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from tfquiver.service.coordinator.policies.interface import Allocation
+from tfquiver.service.coordinator.policies.views_and_plans.interface import Allocation
 
 
 def throughput(ideal_bytes_per_s: float, remote_bytes_per_s: float, hit_ratio: float) -> float:

@@ -8,7 +8,9 @@ from statistics import fmean
 import numpy as np
 
 from tfquiver.amounts import of_rate
-from tfquiver.service.coordinator.policies.interface import (
+from tfquiver.service.coordinator.policies.pins import jobs_by_dataset, remote_pins
+from tfquiver.service.coordinator.policies.views_and_plans.columns import AllocationColumns
+from tfquiver.service.coordinator.policies.views_and_plans.interface import (
     MODES,
     Allocation,
     ClusterView,
@@ -16,8 +18,6 @@ from tfquiver.service.coordinator.policies.interface import (
     JobView,
     ViewColumns,
 )
-from tfquiver.service.coordinator.policies.views_and_plans.columns import AllocationColumns
-from tfquiver.service.coordinator.policies.views_and_plans.pins import jobs_by_dataset, remote_pins
 from tfquiver.service.coordinator.speed_model.closed_form import hit_ratio, remote_demand, throughput
 from tfquiver.service.coordinator.speed_model.filling import fill
 

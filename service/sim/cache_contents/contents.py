@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from tfquiver.service.coordinator.policies.interface import MODES
+from tfquiver.service.coordinator.policies.views_and_plans.interface import MODES
 from tfquiver.service.sim.store_bandwidth.sharing import Floats, Ints
 
 NONE, COOPERATIVE, UNIFORM, LRU = map(MODES.index, ("none", "cooperative", "uniform", "lru"))

@@ -16,17 +16,17 @@ import numpy as np
 from tfquiver import errors
 from tfquiver.service.coordinator.job_schedulers.gavel import equal_bytes_per_s
 from tfquiver.service.coordinator.job_schedulers.interface import Capacity, Scheduler
-from tfquiver.service.coordinator.policies.interface import Policy
+from tfquiver.service.coordinator.policies.views_and_plans.interface import Policy
 from tfquiver.service.sim.cache_contents.contents import COOPERATIVE, LRU, Contents
 from tfquiver.service.sim.cache_contents.lru_window import LruWindow
 from tfquiver.service.sim.job_queue.jobs import Jobs, Queue
 from tfquiver.service.sim.jobs_as_flows import steps
 from tfquiver.service.sim.jobs_as_flows.outcome import MOST_YEARS, YEAR_S, Outcome, Sample
+from tfquiver.service.sim.jobs_as_flows.rates import Rates, Store, rates
 from tfquiver.service.sim.probing_and_policies.planner import Planner
 from tfquiver.service.sim.probing_and_policies.probing import TICK_S, Probing
 from tfquiver.service.sim.probing_and_policies.sight import SIGHTS, Sight
 from tfquiver.service.sim.shard_by_shard.engine import Engine
-from tfquiver.service.sim.store_bandwidth.rates import Rates, Store, rates
 from tfquiver.service.sim.store_bandwidth.sharing import Floats
 from tfquiver.service.sim.store_bandwidth.windows import Windows
 from tfquiver.service.sim.workloads.workload import Cluster, Workload

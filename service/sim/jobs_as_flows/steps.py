@@ -9,7 +9,7 @@ import numpy as np
 from tfquiver.service.sim.cache_contents.contents import COOPERATIVE, LRU, NONE, UNIFORM, Contents
 from tfquiver.service.sim.cache_contents.lru_window import LruWindow
 from tfquiver.service.sim.job_queue.jobs import Jobs
-from tfquiver.service.sim.store_bandwidth.rates import Rates
+from tfquiver.service.sim.jobs_as_flows.rates import Rates
 from tfquiver.service.sim.store_bandwidth.sharing import Bools, Floats, Ints
 
 PART_A_STEP = 1 / 64  # of what several jobs still have to bring in, or of what a curriculum samples

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tfquiver.service.coordinator.planning.decision_history.decision import Decision
 from tfquiver.service.coordinator.planning.planner import Planner
-from tfquiver.service.coordinator.policies.interface import ClusterView, Plan
+from tfquiver.service.coordinator.policies.views_and_plans.interface import ClusterView, Plan
 
 
 class Shipping:

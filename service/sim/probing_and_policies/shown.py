@@ -15,7 +15,8 @@ import numpy as np
 
 from tfquiver.hash_prefixes_and_sorted_numbers.sorted_numbers import distinct
 from tfquiver.service.coordinator.chunk_rotation.chunk_counts import CYCLIC_BYTES, CYCLIC_SHARE
-from tfquiver.service.coordinator.policies.interface import (
+from tfquiver.service.coordinator.policies.views_and_plans.columns import Rows
+from tfquiver.service.coordinator.policies.views_and_plans.interface import (
     MODES,
     Allocation,
     ClusterView,
@@ -23,12 +24,11 @@ from tfquiver.service.coordinator.policies.interface import (
     JobView,
     ViewColumns,
 )
-from tfquiver.service.coordinator.policies.views_and_plans.columns import Rows
 from tfquiver.service.sim.cache_contents.contents import Contents
 from tfquiver.service.sim.job_queue.jobs import Jobs
+from tfquiver.service.sim.jobs_as_flows.rates import Rates
 from tfquiver.service.sim.probing_and_policies.probing import Probing
 from tfquiver.service.sim.probing_and_policies.sight import Meters, Sight, two_chunks_bytes
-from tfquiver.service.sim.store_bandwidth.rates import Rates
 from tfquiver.service.sim.store_bandwidth.sharing import Bools, Floats, Ints, alone_from_store
 from tfquiver.service.sim.workloads.workload import Cluster, Stored, Workload
 

@@ -17,8 +17,8 @@ import numpy as np
 from tfquiver.service.coordinator.chunk_rotation.chunk_counts import TWO_CHUNKS, relevance_chunks
 from tfquiver.service.coordinator.measuring.job_meter import WINDOW_S, WINDOWS, Measured
 from tfquiver.service.coordinator.measuring.meters import GONE_S, SILENT_S
-from tfquiver.service.coordinator.policies.interface import JobView
 from tfquiver.service.coordinator.policies.views_and_plans.check import MOST_BYTES_PER_S
+from tfquiver.service.coordinator.policies.views_and_plans.interface import JobView
 from tfquiver.service.coordinator.probing.ideal import could_read
 from tfquiver.service.coordinator.probing.probe import ProbeResult
 from tfquiver.service.sim.job_queue.jobs import Jobs

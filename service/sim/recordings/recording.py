@@ -21,7 +21,7 @@ from tfquiver.service.sim.recordings.recorded import (
     workload,
 )
 from tfquiver.service.sim.recordings.seen import Dataset, Seen, Visit
-from tfquiver.service.sim.store_bandwidth.store_rate import StoreRate
+from tfquiver.service.sim.recordings.store_rate import StoreRate
 from tfquiver.service.sim.workloads.trace_files import MOST_S, trace_json
 
 WAITS = 0.5  # of its time: the store gives no more

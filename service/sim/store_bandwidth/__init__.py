@@ -1,5 +1,4 @@
-"""What a store's bandwidth is to simulated jobs: who gets how much of it, and how fast each reads then; and
-how much a recorded cluster had.
+"""What a store's bandwidth is to simulated jobs: who gets how much of it, in turns or at once.
 
-Called by the simulation and by what is recorded. Pure: columns in, columns out; never knows a policy.
+Called by the simulation. Pure: columns in, columns out; never knows a policy.
 """

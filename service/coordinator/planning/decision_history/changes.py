@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from tfquiver.service.coordinator.planning.decision_history.decision import Decision
-from tfquiver.service.coordinator.policies.interface import Allocation, ClusterView, Plan
-from tfquiver.service.coordinator.policies.views_and_plans.pins import PINNED, pinned, remote_pins
+from tfquiver.service.coordinator.policies.pins import PINNED, pinned, remote_pins
+from tfquiver.service.coordinator.policies.views_and_plans.interface import Allocation, ClusterView, Plan
 
 # A job's bandwidth follows every measurement: less than twice, or than half of it, is not told of.
 _NOTABLE = 2.0

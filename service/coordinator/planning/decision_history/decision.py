@@ -8,7 +8,7 @@ from math import inf
 from typing import Any, Literal, get_args
 
 from tfquiver import errors
-from tfquiver.service.coordinator.policies.interface import Allocation, Mode
+from tfquiver.service.coordinator.policies.views_and_plans.interface import Allocation, Mode
 
 _MOST_S = 1e11  # a date that people can be told; and what is no number is none
 

@@ -10,8 +10,13 @@ from tfquiver import errors
 from tfquiver.plain_text import shortened
 from tfquiver.service.coordinator.planning.explanations.supported import supported
 from tfquiver.service.coordinator.planning.planner import Planner
-from tfquiver.service.coordinator.policies.interface import Allocation, ClusterView, Computed, DatasetView
 from tfquiver.service.coordinator.policies.views_and_plans.check import check_plan
+from tfquiver.service.coordinator.policies.views_and_plans.interface import (
+    Allocation,
+    ClusterView,
+    Computed,
+    DatasetView,
+)
 from tfquiver.service.coordinator.speed_model.closed_form import hit_ratio
 from tfquiver.service.coordinator.speed_model.demand import demands, expected_rates, reading_rates
 

@@ -23,7 +23,7 @@ from tfquiver.service.coordinator.planning.cluster_view import ClusterViews, all
 from tfquiver.service.coordinator.planning.explanations.explain import Explanation, explain
 from tfquiver.service.coordinator.planning.explanations.of_finished import explain_finished
 from tfquiver.service.coordinator.planning.planner import Planner
-from tfquiver.service.coordinator.policies.interface import ClusterView
+from tfquiver.service.coordinator.policies.views_and_plans.interface import ClusterView
 from tfquiver.service.coordinator.probing.probes import Probes
 from tfquiver.service.coordinator.sessions.session import Session
 from tfquiver.service.coordinator.sessions.sessions import Sessions

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from tfquiver.service.coordinator.policies.interface import JobView
+from tfquiver.service.coordinator.policies.views_and_plans.interface import JobView
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,8 +8,14 @@ from typing import TypeGuard
 
 from tfquiver import errors
 from tfquiver.plain_text import shortened
-from tfquiver.service.coordinator.policies.interface import Allocation, ClusterView, DatasetView, JobView, Plan
-from tfquiver.service.coordinator.policies.views_and_plans.pins import free_bytes, remote_pins, two_chunks_bytes
+from tfquiver.service.coordinator.policies.pins import free_bytes, remote_pins, two_chunks_bytes
+from tfquiver.service.coordinator.policies.views_and_plans.interface import (
+    Allocation,
+    ClusterView,
+    DatasetView,
+    JobView,
+    Plan,
+)
 from tfquiver.service.coordinator.policies.views_and_plans.reasons import Reasons
 
 MOST_BYTES = 1 << 60  # an exbibyte: more than any cluster's disks hold

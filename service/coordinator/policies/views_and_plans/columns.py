@@ -12,7 +12,7 @@ from typing import TypeVar, overload
 
 import numpy as np
 
-from tfquiver.service.coordinator.policies.interface import (
+from tfquiver.service.coordinator.policies.views_and_plans.interface import (
     MODES,
     Allocation,
     ClusterView,

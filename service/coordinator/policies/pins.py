@@ -4,8 +4,13 @@ from __future__ import annotations
 
 from collections import defaultdict
 
-from tfquiver.service.coordinator.policies.interface import Allocation, ClusterView, DatasetView, JobView
 from tfquiver.service.coordinator.policies.views_and_plans.columns import given_columns
+from tfquiver.service.coordinator.policies.views_and_plans.interface import (
+    Allocation,
+    ClusterView,
+    DatasetView,
+    JobView,
+)
 
 
 def pinned(view: ClusterView) -> dict[str, Allocation]:
