@@ -19,6 +19,7 @@ from tests.support.planning import (
     plans,
     reads,
 )
+from tfquiver import errors
 from tfquiver.clock import ManualClock
 from tfquiver.proto.tfquiver.v1 import types_pb2
 from tfquiver.service.coordinator.policies import registry
@@ -88,3 +89,6 @@ async def test_what_a_person_gives_no_size_gets_what_the_disks_have_room_for(tmp
         for asked_bytes, gets_bytes in ((0, FIRST_BYTES // 2), (FIRST_BYTES, FIRST_BYTES)):
             asked = types_pb2.CacheSetting(mode=COOPERATIVE, allocation_bytes=asked_bytes)
             assert (await coordinator.catalogue.set_cache(FIRST.digest_id, asked)).allocation_bytes == gets_bytes
+        beat(coordinator, "a", QUOTA, disk_room_bytes=0)
+        with pytest.raises(errors.ResourceExhaustedError, match="quotas and disks have room for 0: make room there"):
+            await coordinator.catalogue.set_cache(FIRST.digest_id, types_pb2.CacheSetting(mode=COOPERATIVE))

@@ -117,7 +117,8 @@ class Placement:
             fixed.allocation_bytes = int(free_bytes * (1 - UNEVEN_SHARE if len(quotas_bytes) > 1 else 1))
             if not fixed.allocation_bytes:
                 raise errors.ResourceExhaustedError(
-                    f"setting.allocation_bytes: other data sets have {taken_bytes} of the nodes' {there_bytes} bytes"
+                    f"setting.allocation_bytes: other data sets have {taken_bytes} bytes, and the live nodes' quotas "
+                    f"and disks have room for {there_bytes}: make room there, or give a size"
                 )
         if fixed.allocation_bytes > free_bytes:
             raise errors.ResourceExhaustedError(
