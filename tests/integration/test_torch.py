@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+import multiprocessing
 import os
 import pickle
 import signal
 import subprocess
 import sys
+import threading
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -28,6 +30,7 @@ pytest.importorskip("torchdata", reason="torchdata is not installed: pip install
 quiver = pytest.importorskip("tfquiver.torch")
 epochs = pytest.importorskip("tfquiver.torch.epochs")
 participants = pytest.importorskip("tfquiver.torch.participants")
+processes = pytest.importorskip("tfquiver.torch.processes")
 
 FILES, RECORDS, RECORD_BYTES = 3, 1000, 300
 TOTAL = FILES * RECORDS
@@ -219,9 +222,9 @@ class TestIterations:
     def worker(self, number: int, began: int, loader: int = 7) -> Any:
         return participants.Worker(number, 3, loader, began - number)
 
-    def test_workers_find_one_another_whoever_is_begun_in_between(self) -> None:
+    def test_workers_find_one_another_whoever_comes_first(self) -> None:
         iterations = epochs.Iterations()
-        begun = [iterations.begin(self.worker(number, began), 0) for number, began in ((0, 11), (2, 15), (1, 13))]
+        begun = [iterations.begin(self.worker(number, 11 + number), 0) for number in (1, 0, 2)]
         assert begun == [(0, 0)] * 3
 
     def test_the_next_iteration_of_the_same_seed_is_another_one(self) -> None:
@@ -230,14 +233,14 @@ class TestIterations:
             for number in (2, 0, 1):
                 assert iterations.begin(self.worker(number, 10 + 3 * epoch + number), 0) == (epoch, epoch)
 
-    def test_two_loaders_at_the_same_time_are_two_iterations(self) -> None:
+    def test_many_loaders_at_the_same_time_are_many_iterations(self) -> None:
         iterations = epochs.Iterations()
         begun = [
-            iterations.begin(self.worker(number, 10 + 2 * number + which, 7 + which), 0)
+            iterations.begin(self.worker(number, 10 + 3 * which + number), 0)
             for number in range(3)
-            for which in range(2)
+            for which in range(100)
         ]
-        assert begun == [(0, 0), (1, 1)] * 3
+        assert begun == [(which, which) for which in range(100)] * 3
 
     def test_a_copy_counts_by_itself_and_under_a_name_of_its_own(self) -> None:
         iterations = epochs.Iterations()
@@ -249,6 +252,39 @@ class TestIterations:
         iterations = epochs.Iterations()
         begun = [iterations.begin(self.worker(number, 10 + number), again) for again in range(2) for number in range(3)]
         assert begun == [(0, 0)] * 3 + [(1, 1)] * 3
+
+
+def _says(iterations: Any, also: Any, told: Any, of: int) -> None:
+    told.put((of, processes.begun()))
+
+
+@pytest.mark.parametrize("how", ["fork", "spawn"])
+def test_processes_of_one_thread_are_counted_whatever_others_begin(how: str) -> None:
+    """Of two data sets each; with multiprocessing's own count all workers of DataLoaders that were begun by two threads
+    at the same time read a whole epoch each."""
+    context: Any = multiprocessing.get_context(how)
+    told, turn = context.Queue(), threading.Barrier(2, timeout=60)
+    both = epochs.Iterations(), epochs.Iterations()
+
+    def begins(of: int) -> None:
+        each = []
+        for _ in range(2):
+            turn.wait()
+            each.append(context.Process(target=_says, args=(*both, told, of)))
+            each[-1].start()
+        for one in each:
+            one.join(60)
+
+    threads = [threading.Thread(target=begins, args=(of,)) for of in range(2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    found = [told.get(timeout=60) for _ in range(4)]
+    by_thread = [[begun for of, begun in found if of == which] for which in range(2)]
+    assert [sorted(begun.number for begun in some) for some in by_thread] == [[1, 2]] * 2
+    assert len({begun.thread for begun in by_thread[0]}) == len({begun.thread for begun in by_thread[1]}) == 1
+    assert len({begun.thread for _, begun in found}) == 2
 
 
 def test_importing_it_imports_no_tensorflow() -> None:

@@ -11,9 +11,10 @@ import uuid
 from multiprocessing import context
 from typing import Any
 
+from tfquiver.torch import processes
 from tfquiver.torch.participants import Worker
 
-_KNOWN = 8  # of the last iterations: their workers may come in between one another
+_KNOWN = 256  # of the last iterations: their workers may come in between one another
 _NEXT_EPOCH, _BEGUN, _FIRST = 0, 1, 2  # places in the memory; then, of each known iteration:
 _WHO, _WORKER_0, _NUMBER, _EPOCH, _PLACES = 0, 1, 2, 3, 4
 
@@ -41,7 +42,7 @@ class Iterations:
             who = 0 if worker.loader is None else hash((worker.loader, again)) & (1 << 62) - 1 | 1
             known = range(_FIRST, len(shared), _PLACES)
             for at in known if who else ():
-                if shared[at + _WHO] == who and abs(shared[at + _WORKER_0] - worker.first) < worker.workers:
+                if shared[at + _WHO] == who and shared[at + _WORKER_0] == worker.first:
                     return shared[at + _NUMBER], shared[at + _EPOCH]
             number, epoch = shared[_BEGUN], shared[_NEXT_EPOCH]
             shared[_BEGUN], shared[_NEXT_EPOCH] = number + 1, epoch + 1
@@ -56,10 +57,12 @@ class Iterations:
 
     def __getstate__(self) -> dict[str, Any]:
         if context.get_spawning_popen() is not None:
-            return {"copy": self.copy, "_shared": self._shared}
+            return {"copy": self.copy, "_shared": self._shared, "begun": processes.spawned()}
         with self._shared.get_lock():
             return {"numbers": list(self._shared.get_obj())}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
+        if "begun" in state:
+            processes.say(state["begun"])
         self.copy = state["copy"] if "_shared" in state else uuid.uuid4().hex
         self._shared = state["_shared"] if "_shared" in state else self._new(state["numbers"])

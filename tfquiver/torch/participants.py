@@ -7,7 +7,6 @@ of one run have to mean the same sessions and those of no other run: what they s
 from __future__ import annotations
 
 import hashlib
-import multiprocessing
 import os
 import uuid
 from collections.abc import Mapping
@@ -17,6 +16,7 @@ import torch.distributed
 import torch.utils.data
 
 from tfquiver import errors
+from tfquiver.torch import processes
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,8 +35,8 @@ class Worker:
     Attributes:
       loader: the same for all workers of one iteration of a DataLoader; None in the trainer. The next iteration has the
         same where the user seeds PyTorch alike before each.
-      first: as which of its parent's processes worker 0 was begun, as this worker reckons. Of one iteration these are
-        less than `workers` apart, also where a thread begins other processes meanwhile; of two iterations they are not.
+      first: as which process of its parent's thread worker 0 was begun: a DataLoader begins one after the other. The
+        same for all workers of one iteration, another one in the next.
     """
 
     number: int
@@ -90,7 +90,7 @@ def worker() -> Worker:
     info = torch.utils.data.get_worker_info()
     if info is None:
         return Worker(0, 1, None)
-    began = multiprocessing.current_process()._identity  # counted by the parent, whatever starts processes
+    began = processes.begun()
     # DataLoader draws a seed for each iteration. The parent: ranks that seed alike may have a copy of one data set.
-    loader = hash((info.seed - info.id, os.getppid()))
-    return Worker(info.id, info.num_workers, loader, (began[-1] if began else 0) - info.id)
+    loader = hash((info.seed - info.id, os.getppid(), began.thread))
+    return Worker(info.id, info.num_workers, loader, began.number - info.id)
