@@ -22,7 +22,7 @@ LEAST_READS = 20
 WINDOWS = 3  # of which the middle counts: one odd window is none
 MOST_NODES = 10_000
 _LATE_S = 5.0  # a report may have been so long under way
-_SILENT_S = 15.0  # what a node that is silent for longer said last is of the past
+_SLOW_S = 30.0  # a read is given up after --fetch_deadline_s, and the next one begins with nothing
 
 
 @dataclass(slots=True)
@@ -31,7 +31,7 @@ class _Node:
     last: StoreReads
     heard_at: float
     counted: StoreReads = field(default_factory=StoreReads)  # in this window
-    oldest_ms: int = 0  # so long its oldest read had been under way then
+    slow: tuple[int, float] = (0, 0.0)  # so many ms its oldest read had been under way, of the last ones the most; when
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +60,7 @@ class StoreMeter:
         node = self._nodes.get(node_id)
         if node is None:
             if len(self._nodes) < MOST_NODES:
-                self._nodes[node_id] = _Node(incarnation, reads, now, oldest_ms=told.oldest_ms)
+                self._nodes[node_id] = _Node(incarnation, reads, now, slow=(told.oldest_ms, now))
             return
         delta = reads.since(node.last)
         counted = node.counted.plus(delta)
@@ -69,7 +69,9 @@ class StoreMeter:
             node.counted = counted
             self._reads += delta.reads
             self._outflow.take(delta.all_bytes, now)
-        node.incarnation, node.last, node.heard_at, node.oldest_ms = incarnation, reads, now, told.oldest_ms
+        node.incarnation, node.last, node.heard_at = incarnation, reads, now
+        if told.oldest_ms >= node.slow[0] or node.slow[1] <= now - _SLOW_S:
+            node.slow = told.oldest_ms, now
         self._close(now)
 
     def load(self) -> StoreLoad:
@@ -93,7 +95,7 @@ class StoreMeter:
             request_s_per_byte=load.request_s_per_byte or 0.0,
             most_bytes_per_s=self._outflow.most_bytes_per_s(now),
             limit_bytes_per_s=self.limit_bytes_per_s,
-            oldest_ms=max((one.oldest_ms for one in self._nodes.values() if one.heard_at > now - _SILENT_S), default=0),
+            oldest_ms=max((one.slow[0] for one in self._nodes.values() if one.slow[1] > now - _SLOW_S), default=0),
         )
 
     def _close(self, now: float) -> None:

@@ -29,8 +29,8 @@ def problems(store: Mapping[str, Any], sessions: Sequence[Mapping[str, Any]]) ->
     wait = "waits" if len(held_up) == 1 else "wait"
     rate, most = (size(round(store.get(f"{key}bytes_per_s", 0.0))) for key in ("", "most_"))
     yield (
-        f"{many(len(held_up), 'job')} {wait} while the object store is slow or hangs: {', '.join(named)}{more}; one of "
-        f"its reads has been under way for {oldest_ms // 1000} s, and it gives {rate}/s (in the last hour up to "
+        f"{many(len(held_up), 'job')} {wait} while the object store is slow or hangs: {', '.join(named)}{more}; a "
+        f"read there took {oldest_ms // 1000} s or more lately, and it gives {rate}/s (in the last hour up to "
         f"{most}/s); look at it and at the network to it (`tfquiver doctor --store GLOB` reads there; nodes' logs name "
         "the files): jobs go on by themselves when it answers"
     )

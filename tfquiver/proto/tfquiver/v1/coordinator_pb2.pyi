@@ -864,7 +864,9 @@ class StoreInfo(_message.Message):
     limit_bytes_per_s: _builtins.float
     """what a person says that it gives (--store_bytes_per_s)"""
     oldest_ms: _builtins.int
-    """so long a read for readers or orders has been under way, with its retries: the longest; 0: none is"""
+    """So long a read for readers or orders was under way, of the last half minute the longest: one that is given up is tried
+    again, and begins anew. 0: none was.
+    """
     def __init__(
         self,
         *,
