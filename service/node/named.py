@@ -23,7 +23,6 @@ from tfquiver.service.node.grpc_calls_warm_clear.warming import Warming
 from tfquiver.service.node.known_datasets.digest_cache import DigestCache
 from tfquiver.service.node.known_datasets.ensure import DatasetScans
 from tfquiver.service.node.moving_shards.moves import Moves
-from tfquiver.service.node.object_store.fetcher import Fetcher
 from tfquiver.service.node.object_store.named_access import NamedAccess
 from tfquiver.service.node.peers.serving.incoming import Incoming
 from tfquiver.service.node.removed_and_leftover_data.came_meanwhile import CameMeanwhile
@@ -31,6 +30,7 @@ from tfquiver.service.node.removed_and_leftover_data.late_evictions import LateE
 from tfquiver.service.node.removed_and_leftover_data.leftovers import Leftovers
 from tfquiver.service.node.removed_and_leftover_data.placed_log import PlacedLog
 from tfquiver.service.node.removed_and_leftover_data.removals import Removals
+from tfquiver.service.node.shard_fetching.fetcher import Fetcher
 from tfquiver.service.node.shard_fetching.shard_source import ShardSource
 
 

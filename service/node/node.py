@@ -36,7 +36,6 @@ from tfquiver.service.node.known_datasets.digest_cache import DigestCache
 from tfquiver.service.node.known_datasets.ensure import DatasetScans
 from tfquiver.service.node.moving_shards.moves import Moves
 from tfquiver.service.node.object_store.client_stores import ClientStores
-from tfquiver.service.node.object_store.fetcher import Fetcher
 from tfquiver.service.node.object_store.named_access import NamedAccess
 from tfquiver.service.node.options import Options
 from tfquiver.service.node.peers.peers import PeerClient
@@ -45,6 +44,7 @@ from tfquiver.service.node.peers.serving.data_port import DataPort
 from tfquiver.service.node.peers.serving.incoming import Incoming
 from tfquiver.service.node.rate_limits.metered_store import Meter
 from tfquiver.service.node.reader_sessions.reader_session import ReaderLimits
+from tfquiver.service.node.shard_fetching.fetcher import Fetcher
 from tfquiver.service.node.shard_fetching.shard_source import ShardSource
 from tfquiver.service.node.shards_put_at_their_owners.known_places import KnownPlaces
 from tfquiver.service.node.shards_put_at_their_owners.placer import Placer

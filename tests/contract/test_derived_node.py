@@ -22,9 +22,9 @@ from tfquiver.service.node.checked_shards_in_memory.verified import VerifiedShar
 from tfquiver.service.node.derived_shards.computers import MOST_COMPUTERS, Computers
 from tfquiver.service.node.derived_shards.elsewhere import Elsewhere
 from tfquiver.service.node.derived_shards.puts import MOST_BYTES, Puts
-from tfquiver.service.node.object_store.fetcher import Fetcher
 from tfquiver.service.node.peers.frames_and_bodies import data_frames
 from tfquiver.service.node.rate_limits.metered_store import Meter
+from tfquiver.service.node.shard_fetching.fetcher import Fetcher
 
 BODY = b"derived" * 1000
 HASH = hashlib.sha256(BODY).digest()

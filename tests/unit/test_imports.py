@@ -35,7 +35,7 @@ VIOLATIONS = [
     ("service/coordinator/sessions/sessions.py", "import time", "Pure parts"),
     ("service/coordinator/coordinator.py", "import tensorflow", "never import TensorFlow"),
     (
-        "service/node/object_store/fetcher.py",
+        "service/node/shard_fetching/fetcher.py",
         "import tfquiver.service.coordinator.shard_order.sampler",
         "do not import one another",
     ),

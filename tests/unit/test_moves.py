@@ -27,10 +27,10 @@ from tfquiver.service.node.checked_shards_in_memory.ready_shard import ReadyShar
 from tfquiver.service.node.checked_shards_in_memory.verified import VerifiedShard
 from tfquiver.service.node.disk.disk_cache import DiskCache
 from tfquiver.service.node.moving_shards.moves import GIVE_UP_AFTER_S, ChangedError, Moves
-from tfquiver.service.node.object_store.fetcher import Fetcher
 from tfquiver.service.node.quota_and_eviction.accounts import UNSET, AccountTerms
 from tfquiver.service.node.quota_and_eviction.rules import Why
 from tfquiver.service.node.rate_limits.metered_store import Meter
+from tfquiver.service.node.shard_fetching.fetcher import Fetcher
 from tfquiver.service.node.shard_fetching.shard_source import ShardSource
 from tfquiver.service.node.shards_put_at_their_owners.known_places import KnownPlaces
 

@@ -18,10 +18,10 @@ from tfquiver.service.coordinator.grpc_calls.about_datasets.dataset_calls import
 from tfquiver.service.coordinator.grpc_calls.about_datasets.derived_calls import DerivedDatasetCalls
 from tfquiver.service.coordinator.grpc_calls.about_datasets.named_calls import NamedDatasetCalls
 from tfquiver.service.coordinator.grpc_calls.about_datasets.place_calls import PlaceCalls
-from tfquiver.service.coordinator.grpc_calls.about_jobs.budget_calls import BudgetCalls
-from tfquiver.service.coordinator.grpc_calls.about_jobs.listing_calls import ListingCalls
-from tfquiver.service.coordinator.grpc_calls.about_jobs.session_calls import SessionCalls
-from tfquiver.service.coordinator.grpc_calls.about_jobs.step_calls import StepCalls
+from tfquiver.service.coordinator.grpc_calls.about_sessions_and_jobs.budget_calls import BudgetCalls
+from tfquiver.service.coordinator.grpc_calls.about_sessions_and_jobs.listing_calls import ListingCalls
+from tfquiver.service.coordinator.grpc_calls.about_sessions_and_jobs.session_calls import SessionCalls
+from tfquiver.service.coordinator.grpc_calls.about_sessions_and_jobs.step_calls import StepCalls
 from tfquiver.service.coordinator.grpc_calls.callers import Tokens
 from tfquiver.service.coordinator.grpc_calls.change_calls import ChangeCalls
 from tfquiver.service.coordinator.grpc_calls.past_calls import PastCalls

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence, Set
+from typing import Protocol
 
 from tfquiver import errors
 from tfquiver.amounts import many
@@ -11,11 +12,19 @@ from tfquiver.service.node.checked_shards_in_memory.hot import HotSet
 from tfquiver.service.node.disk.disk_cache import DiskCache
 from tfquiver.service.node.disk.inserts import Inserts
 from tfquiver.service.node.evicting_and_deleting_shards.given_up import GivenUp
-from tfquiver.service.node.object_store.fetcher import Fetcher
 from tfquiver.service.node.quota_and_eviction.rules import Why
 from tfquiver.service.node.shards_put_at_their_owners.handing_over import HandingOver
 
 _AT_ONCE = 1 << 14
+
+
+class Passing(Protocol):
+    """What comes from the store and may be kept yet: of `shard_fetching`, the room above."""
+
+    def passing(self) -> set[bytes]: ...
+
+    async def keep_none(self, hashes: Set[bytes]) -> None:
+        """None of these is kept any more when it returns."""
 
 
 class LettingGo:
@@ -26,7 +35,7 @@ class LettingGo:
         node_id: str,
         disk: DiskCache,
         hot: HotSet,
-        fetcher: Fetcher,
+        fetcher: Passing,
         inserts: Inserts,
         handing_over: HandingOver,
         unkept: GivenUp,

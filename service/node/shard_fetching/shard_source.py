@@ -28,7 +28,7 @@ from tfquiver.service.node.disk.inserts import Inserts
 from tfquiver.service.node.disk.stored_body import StoredBody
 from tfquiver.service.node.evicting_and_deleting_shards.given_up import Getting, GivenUp
 from tfquiver.service.node.evicting_and_deleting_shards.letting_go import LettingGo
-from tfquiver.service.node.object_store.fetcher import Fetcher
+from tfquiver.service.node.shard_fetching.fetcher import Fetcher
 from tfquiver.service.node.shard_fetching.flights import Flights
 from tfquiver.service.node.shard_fetching.other_nodes import OtherNodes, Owners, Peers
 from tfquiver.service.node.shard_fetching.reach import ON_DISK
