@@ -142,6 +142,10 @@ def test_columns_become_features(tmp_path: Path) -> None:
             "2 columns 'a'",
         ),
         (lambda arrow: arrow.table({"a": [{"b": 1}], "a/b": [2]}), "column 'a/b' and a struct"),
+        (
+            lambda arrow: arrow.table({"a": arrow.StructArray.from_arrays([[1], [2]], names=["b", "b"])}),
+            "a struct has two fields of one name",
+        ),
         (lambda arrow: arrow.table({"a": arrow.array([2**63], arrow.uint64())}), f"column 'a' has {2**63}"),
         (
             lambda arrow: arrow.table({"a": arrow.array([[2**64 - 1]], arrow.list_(arrow.uint64()))}),

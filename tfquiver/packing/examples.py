@@ -125,10 +125,16 @@ def _of_arrow(part: Part) -> Iterator[bytes]:
 
 def _rows(path: Path, batch: Any) -> Iterator[bytes]:
     names = batch.schema.names
-    for name in names:
+    for name in names if len(set(names)) < len(names) else ():
         if names.count(name) > 1:
             raise errors.InvalidArgumentError(f"{path}: has {names.count(name)} columns {name!r}, which must be one")
-    for row in batch.to_pylist():
+    try:
+        rows = batch.to_pylist()
+    except ValueError as error:
+        if "duplicate field names" not in str(error):
+            raise
+        raise errors.InvalidArgumentError(f"{path}: a struct has two fields of one name") from error
+    for row in rows:
         features: dict[str, Value] = {}
         for name, value in row.items():
             _put(path, name, value, features)
