@@ -39,7 +39,7 @@ class Told(_OfVariant):
 
 
 class EndsAtOnce(_OfVariant):
-    """`dataset` again, whose iterators go at once (ops/tf/ends_at_once)."""
+    """`dataset` again, whose iterators go at once (ops/tf/quiver_ends_at_once_op)."""
 
     def __init__(self, dataset: tf.data.Dataset, library: Library) -> None:
         variant = library.ends_at_once_dataset(dataset._variant_tensor, **dataset._flat_structure)

@@ -11,8 +11,8 @@
 
 #include "ops/core/clock.h"
 #include "ops/core/element_transfer/received_memory.h"
+#include "ops/core/element_transfer/stream_socket.h"
 #include "ops/core/element_wire/messages.h"
-#include "ops/core/element_wire/stream_socket.h"
 
 namespace tfquiver {
 

@@ -6,7 +6,7 @@
 #include <algorithm>
 
 #include "ops/core/bytes_checksums_tfrecords/bytes.h"
-#include "ops/core/element_wire/sha256.h"
+#include "ops/core/bytes_checksums_tfrecords/sha256.h"
 
 namespace tfquiver {
 namespace {

@@ -17,10 +17,10 @@
 #include "ops/core/record_memory/block_pool.h"
 #include "ops/core/record_memory/shard_records.h"
 #include "ops/core/record_order/gate.h"
-#include "ops/core/record_order/mixture.h"
 #include "ops/core/record_order/order_log.h"
 #include "ops/core/shuffle_pool/credit.h"
 #include "ops/core/shuffle_pool/filling.h"
+#include "ops/core/shuffle_pool/mixture.h"
 #include "ops/core/shuffle_pool/taker_meter.h"
 #include "ops/core/status.h"
 

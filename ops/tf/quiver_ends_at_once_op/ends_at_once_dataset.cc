@@ -1,8 +1,8 @@
-#include "ops/tf/ends_at_once/ends_at_once_dataset.h"
+#include "ops/tf/quiver_ends_at_once_op/ends_at_once_dataset.h"
 
 #include <utility>
 
-#include "ops/tf/quiver_dataset_op/tuner_waking.h"
+#include "ops/tf/tuner_waking.h"
 #include "tensorflow/core/framework/model.h"
 #include "tensorflow/core/framework/op_kernel.h"
 #include "tensorflow/core/framework/tensor.h"

@@ -1,4 +1,4 @@
-#include "ops/tf/quiver_dataset_op/tuner_waking.h"
+#include "ops/tf/tuner_waking.h"
 
 #include "tensorflow/core/platform/mutex.h"
 

@@ -1,4 +1,4 @@
-#include "ops/core/element_wire/sha256.h"
+#include "ops/core/bytes_checksums_tfrecords/sha256.h"
 
 #include <array>
 #include <cstdint>
@@ -6,7 +6,7 @@
 namespace tfquiver {
 namespace {
 
-constexpr size_t kBlockBytes = 64;
+constexpr size_t kHashedAtOnceBytes = 64;
 constexpr std::array<uint32_t, 64> kRound = {
     0x428a2f98, 0x71374491, 0xb5c0fbcf, 0xe9b5dba5, 0x3956c25b, 0x59f111f1, 0x923f82a4, 0xab1c5ed5,
     0xd807aa98, 0x12835b01, 0x243185be, 0x550c7dc3, 0x72be5d74, 0x80deb1fe, 0x9bdc06a7, 0xc19bf174,
@@ -49,10 +49,10 @@ std::string Sha256(std::string_view bytes) {
                                    0x510e527f, 0x9b05688c, 0x1f83d9ab, 0x5be0cd19};
   std::string padded(bytes);
   padded.push_back('\x80');
-  while (padded.size() % kBlockBytes != kBlockBytes - 8) padded.push_back('\0');
+  while (padded.size() % kHashedAtOnceBytes != kHashedAtOnceBytes - 8) padded.push_back('\0');
   const uint64_t bits = uint64_t{bytes.size()} * 8;
   for (int shift = 56; shift >= 0; shift -= 8) padded.push_back(static_cast<char>(bits >> shift));
-  for (size_t at = 0; at < padded.size(); at += kBlockBytes) {
+  for (size_t at = 0; at < padded.size(); at += kHashedAtOnceBytes) {
     Mix(reinterpret_cast<const uint8_t*>(padded.data() + at), &state);
   }
   std::string hash;
@@ -63,8 +63,8 @@ std::string Sha256(std::string_view bytes) {
 }
 
 std::string HmacSha256(std::string_view key, std::string_view bytes) {
-  std::string block = key.size() > kBlockBytes ? Sha256(key) : std::string(key);
-  block.resize(kBlockBytes, '\0');
+  std::string block = key.size() > kHashedAtOnceBytes ? Sha256(key) : std::string(key);
+  block.resize(kHashedAtOnceBytes, '\0');
   std::string inner = block;
   std::string outer = block;
   for (char& byte : inner) byte = static_cast<char>(byte ^ 0x36);

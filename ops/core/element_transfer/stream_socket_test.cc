@@ -1,6 +1,6 @@
 // Whether a peer's machine is there, by what the kernel knows of a real connection.
 
-#include "ops/core/element_wire/stream_socket.h"
+#include "ops/core/element_transfer/stream_socket.h"
 
 #include <errno.h>
 #include <linux/filter.h>

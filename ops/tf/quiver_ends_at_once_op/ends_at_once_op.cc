@@ -1,4 +1,4 @@
-#include "ops/tf/ends_at_once/ends_at_once_dataset.h"
+#include "ops/tf/quiver_ends_at_once_op/ends_at_once_dataset.h"
 #include "tensorflow/core/framework/common_shape_fns.h"
 #include "tensorflow/core/framework/dataset.h"
 #include "tensorflow/core/framework/op.h"

@@ -1,4 +1,4 @@
-#include "ops/core/element_transfer/outgoing.h"
+#include "ops/core/element_wire/outgoing.h"
 
 #include <cstring>
 

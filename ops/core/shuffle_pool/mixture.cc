@@ -1,4 +1,4 @@
-#include "ops/core/record_order/mixture.h"
+#include "ops/core/shuffle_pool/mixture.h"
 
 #include <algorithm>
 #include <string>

@@ -1,4 +1,4 @@
-#include "ops/core/record_order/turns.h"
+#include "ops/core/shuffle_pool/turns.h"
 
 #include <algorithm>
 #include <unordered_map>

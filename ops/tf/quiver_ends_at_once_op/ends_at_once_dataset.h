@@ -1,5 +1,5 @@
-#ifndef TFQUIVER_OPS_TF_ENDS_AT_ONCE_ENDS_AT_ONCE_DATASET_H_
-#define TFQUIVER_OPS_TF_ENDS_AT_ONCE_ENDS_AT_ONCE_DATASET_H_
+#ifndef TFQUIVER_OPS_TF_QUIVER_ENDS_AT_ONCE_OP_ENDS_AT_ONCE_DATASET_H_
+#define TFQUIVER_OPS_TF_QUIVER_ENDS_AT_ONCE_OP_ENDS_AT_ONCE_DATASET_H_
 
 #include <cstdint>
 #include <memory>
@@ -11,7 +11,7 @@
 namespace tfquiver {
 
 // The elements of another data set, whose iterators TensorFlow's tuning thread does not hold up
-// when they go (quiver_dataset_op/tuner_waking.h). Immutable; owns a reference to the other.
+// when they go (ops/tf/tuner_waking.h). Immutable; owns a reference to the other.
 class EndsAtOnceDataset : public tensorflow::data::DatasetBase {
  public:
   EndsAtOnceDataset(tensorflow::OpKernelContext* ctx, const DatasetBase* input);
@@ -45,4 +45,4 @@ class EndsAtOnceDataset : public tensorflow::data::DatasetBase {
 
 }  // namespace tfquiver
 
-#endif  // TFQUIVER_OPS_TF_ENDS_AT_ONCE_ENDS_AT_ONCE_DATASET_H_
+#endif  // TFQUIVER_OPS_TF_QUIVER_ENDS_AT_ONCE_OP_ENDS_AT_ONCE_DATASET_H_

@@ -1,5 +1,5 @@
-#ifndef TFQUIVER_OPS_CORE_RECORD_ORDER_MIXTURE_H_
-#define TFQUIVER_OPS_CORE_RECORD_ORDER_MIXTURE_H_
+#ifndef TFQUIVER_OPS_CORE_SHUFFLE_POOL_MIXTURE_H_
+#define TFQUIVER_OPS_CORE_SHUFFLE_POOL_MIXTURE_H_
 
 #include <cstdint>
 #include <deque>
@@ -14,7 +14,7 @@
 #include "ops/core/record_memory/shard_records.h"
 #include "ops/core/record_order/gate.h"
 #include "ops/core/record_order/order_log.h"
-#include "ops/core/record_order/turns.h"
+#include "ops/core/shuffle_pool/turns.h"
 #include "ops/core/status.h"
 
 namespace tfquiver {
@@ -137,4 +137,4 @@ class Mixture {
 
 }  // namespace tfquiver
 
-#endif  // TFQUIVER_OPS_CORE_RECORD_ORDER_MIXTURE_H_
+#endif  // TFQUIVER_OPS_CORE_SHUFFLE_POOL_MIXTURE_H_

@@ -1,5 +1,5 @@
-#ifndef TFQUIVER_OPS_TF_QUIVER_DATASET_OP_TUNER_WAKING_H_
-#define TFQUIVER_OPS_TF_QUIVER_DATASET_OP_TUNER_WAKING_H_
+#ifndef TFQUIVER_OPS_TF_TUNER_WAKING_H_
+#define TFQUIVER_OPS_TF_TUNER_WAKING_H_
 
 #include <memory>
 #include <utility>
@@ -34,4 +34,4 @@ class TunerWaking {
 
 }  // namespace tfquiver
 
-#endif  // TFQUIVER_OPS_TF_QUIVER_DATASET_OP_TUNER_WAKING_H_
+#endif  // TFQUIVER_OPS_TF_TUNER_WAKING_H_

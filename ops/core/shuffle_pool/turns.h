@@ -1,5 +1,5 @@
-#ifndef TFQUIVER_OPS_CORE_RECORD_ORDER_TURNS_H_
-#define TFQUIVER_OPS_CORE_RECORD_ORDER_TURNS_H_
+#ifndef TFQUIVER_OPS_CORE_SHUFFLE_POOL_TURNS_H_
+#define TFQUIVER_OPS_CORE_SHUFFLE_POOL_TURNS_H_
 
 #include <cstddef>
 #include <cstdint>
@@ -93,4 +93,4 @@ class BlockTurns {
 
 }  // namespace tfquiver
 
-#endif  // TFQUIVER_OPS_CORE_RECORD_ORDER_TURNS_H_
+#endif  // TFQUIVER_OPS_CORE_SHUFFLE_POOL_TURNS_H_

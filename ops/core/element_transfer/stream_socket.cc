@@ -1,4 +1,4 @@
-#include "ops/core/element_wire/stream_socket.h"
+#include "ops/core/element_transfer/stream_socket.h"
 
 #include <errno.h>
 #include <fcntl.h>

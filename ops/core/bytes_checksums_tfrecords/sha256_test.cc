@@ -1,4 +1,4 @@
-#include "ops/core/element_wire/sha256.h"
+#include "ops/core/bytes_checksums_tfrecords/sha256.h"
 
 #include "ops/testing/testing.h"
 

@@ -1,5 +1,5 @@
-#ifndef TFQUIVER_OPS_CORE_ELEMENT_WIRE_SHA256_H_
-#define TFQUIVER_OPS_CORE_ELEMENT_WIRE_SHA256_H_
+#ifndef TFQUIVER_OPS_CORE_BYTES_CHECKSUMS_TFRECORDS_SHA256_H_
+#define TFQUIVER_OPS_CORE_BYTES_CHECKSUMS_TFRECORDS_SHA256_H_
 
 #include <string>
 #include <string_view>
@@ -19,4 +19,4 @@ bool SameSecret(std::string_view left, std::string_view right);
 
 }  // namespace tfquiver
 
-#endif  // TFQUIVER_OPS_CORE_ELEMENT_WIRE_SHA256_H_
+#endif  // TFQUIVER_OPS_CORE_BYTES_CHECKSUMS_TFRECORDS_SHA256_H_
