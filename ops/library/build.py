@@ -189,6 +189,9 @@ def main() -> int:
     )  # fmt: skip
     parser.add_argument("--lib_dir", type=Path, help="where the libraries go")
     parser.add_argument("--reader", action="store_true", help="the reader library alone, which needs no TensorFlow")
+    parser.add_argument(
+        "--anew", action="store_true", help="compiles also what is there already, made of these sources"
+    )
     arguments = parser.parse_args()
     try:
         if arguments.reader:
@@ -203,8 +206,7 @@ def main() -> int:
         else:
             from tfquiver.ops.library import own_build
 
-            paths = [own_build.library(target, anew=True, reader=True) for target in targets]
-            paths.append(own_build.library(None, anew=not targets))
+            paths = own_build.libraries(targets, arguments.anew)
     except (BuildError, OSError, ImportError) as error:
         print(f"tfquiver.ops.library.build: {error}", file=sys.stderr)
         return 1

@@ -12,10 +12,25 @@ import os
 import platform
 import shutil
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 from tfquiver.ops.library import build, tensorflows
 from tfquiver.ops.library.tensorflows import TensorFlow
+
+
+def libraries(targets: Sequence[TensorFlow], anew: bool = False) -> list[Path]:
+    """Of each target, and the reader library; says which are there already. Arguments and errors as `library`."""
+    for target in [] if anew else [*targets, None]:
+        if (path := _path(target)).is_file():
+            what = f"op for TensorFlow {target.version}" if target else "reader"
+            _say(f"the {what} is there already: {path} (--anew: compile it again)")
+    made = [library(target, anew, reader=True) for target in targets]
+    return [*made, library(None, anew and not targets)]
+
+
+def _path(target: TensorFlow | None) -> Path:
+    return _directory() / _key(target) / (tensorflows.library_name(target.version) if target else build.READER)
 
 
 def library(target: TensorFlow | None, anew: bool = False, reader: bool = False) -> Path:
@@ -28,14 +43,15 @@ def library(target: TensorFlow | None, anew: bool = False, reader: bool = False)
 
     Raises build.BuildError, and OSError naming the directory when it cannot be written or is somebody else's.
     """
-    folder = _directory() / _key(target)
-    path = folder / (tensorflows.library_name(target.version) if target else build.READER)
+    path = _path(target)
+    folder = path.parent
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     _check_own(folder)
     if path.is_file() and not anew:
         return path
     with (folder / "lock").open("w") as lock:
-        what = f"op for TensorFlow {target.version}: a few minutes" if target else "reader: a minute"
+        and_reader = " and reader" if reader else ""
+        what = f"op for TensorFlow {target.version}{and_reader}: a few minutes" if target else "reader: a minute"
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:

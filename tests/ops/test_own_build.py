@@ -9,6 +9,7 @@ from __future__ import annotations
 import fcntl
 import os
 import platform
+import re
 import shutil
 import subprocess
 import sys
@@ -99,12 +100,20 @@ def test_the_reader_library_is_made_with_the_op(
     (tmp_path / "compiler.py").write_text(COMPILER)
     words = f"{sys.executable} '{tmp_path}/compiler.py' {loader.load().path} {tmp_path}/log"
     monkeypatch.setenv("CXX", words)
-    own_build.library(tensorflows.installed(), anew=True, reader=True)
-    assert capsys.readouterr().err.startswith("tfquiver: compiling tfquiver's op for TensorFlow ")
+    target = tensorflows.installed()
+    op, reader = made = own_build.libraries([target])
+    [said] = capsys.readouterr().err.splitlines()
+    assert re.match(r"tfquiver: compiling tfquiver's op for TensorFlow \S+ and reader: a few minutes, once ", said)
     linked = (tmp_path / "log").read_text().split()
-    reader = own_build.library(None)
     assert reader.is_file() and reader.name == build.READER
-    assert (tmp_path / "log").read_text().split() == linked and capsys.readouterr().err == ""
+    assert own_build.library(None) == reader and own_build.libraries([target]) == made
+    assert (tmp_path / "log").read_text().split() == linked, "what is there is not compiled again"
+    assert capsys.readouterr().err.splitlines() == [
+        f"tfquiver: the op for TensorFlow {target.version} is there already: {op} (--anew: compile it again)",
+        f"tfquiver: the reader is there already: {reader} (--anew: compile it again)",
+    ]
+    assert own_build.libraries([target], anew=True) == made
+    assert len((tmp_path / "log").read_text().split()) == 2 * len(linked)
 
 
 def failure(lib: Path) -> str:
