@@ -19,8 +19,9 @@ from prometheus_client.core import InfoMetricFamily, Metric
 from prometheus_client.registry import Collector
 
 from tfquiver import errors
-from tfquiver.grpc_plumbing import addresses, fair_places, rpc
+from tfquiver.grpc_plumbing import addresses, rpc
 from tfquiver.rare_lines import every_n_seconds
+from tfquiver.service.common_to_servers import fair_places
 from tfquiver.service.common_to_servers.loop_lag import measured_lag
 from tfquiver.service.metrics.instruments import CALLS, FAULTS, LOOP_LAG
 from tfquiver.version import VERSION

@@ -11,10 +11,9 @@ import psutil
 import pytest
 
 from tfquiver import errors
-from tfquiver.cache_directory import up_file
+from tfquiver.cache_directory import cluster_file, up_file
 from tfquiver.cli.up_stop_logs_clear import whole_cluster
 from tfquiver.cli.up_stop_logs_clear.last_time import Asked
-from tfquiver.cluster_address import cluster_file
 from tfquiver.node_daemon import daemon
 
 

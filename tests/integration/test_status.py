@@ -21,11 +21,11 @@ import tfquiver
 from tests.support import status_schema, warm
 from tests.support.cluster import Cluster, wait_until
 from tests.support.digests import numbered_digest
-from tfquiver.cache_directory import running_nodes
 from tfquiver.cli import calls
 from tfquiver.cli.main import main
 from tfquiver.cli.status_and_explain import status
 from tfquiver.cli.status_tables import words
+from tfquiver.node_daemon import running_nodes
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2, coordinator_pb2_grpc, types_pb2
 from tfquiver.registering_by_clients.registration import Registrar
 

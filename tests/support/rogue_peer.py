@@ -11,8 +11,8 @@ from types import TracebackType
 import google_crc32c
 
 from tfquiver.proto.tfquiver.v1 import types_pb2
-from tfquiver.roles_and_tokens import peer_proof
 from tfquiver.service.node.disk import entry
+from tfquiver.service.node.peers import peer_proof
 from tfquiver.service.node.peers.frames_and_bodies import data_frames as frames
 
 Answer = Callable[[int, bytes], tuple[entry.Header, bytes]]

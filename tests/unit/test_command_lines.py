@@ -13,11 +13,11 @@ import pytest
 
 from tests.support.bad_words import WORDS
 from tfquiver import errors, sizes
-from tfquiver.cache_directory import running_nodes
 from tfquiver.cli import calls
 from tfquiver.cli.doctor import machine
 from tfquiver.cli.main import main
 from tfquiver.grpc_plumbing import addresses
+from tfquiver.node_daemon import running_nodes
 
 COMMANDS = [
     ["dataset", "list"],

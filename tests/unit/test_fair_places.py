@@ -6,7 +6,7 @@ import hypothesis.strategies as st
 import pytest
 from hypothesis import given
 
-from tfquiver.grpc_plumbing.fair_places import caller, to_leave
+from tfquiver.service.common_to_servers.fair_places import caller, to_leave
 
 MOST = 8
 

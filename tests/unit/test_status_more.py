@@ -15,12 +15,12 @@ import pytest
 
 from tests.unit.test_status_tables import told
 from tfquiver import durable, errors
-from tfquiver.cache_directory import running_nodes
 from tfquiver.cli import calls
 from tfquiver.cli.main import main
 from tfquiver.cli.status_and_explain import status_view, watching
 from tfquiver.cli.status_tables import activity, sessions_view
 from tfquiver.cli.status_tables.money import Prices
+from tfquiver.node_daemon import running_nodes
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2, node_pb2, types_pb2
 
 SCHEMA = json.loads((Path(__file__).resolve().parents[2] / "docs" / "format" / "status.schema.json").read_text())

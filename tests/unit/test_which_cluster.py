@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 
 from tfquiver import errors
-from tfquiver.cache_directory import running_nodes
 from tfquiver.cli import calls
 from tfquiver.cli.main import main, parser
 from tfquiver.cluster_address import running
+from tfquiver.node_daemon import running_nodes
 
 NOBODY = "localhost:1"
 ASKS = [

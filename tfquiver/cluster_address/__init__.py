@@ -1,5 +1,5 @@
 """Which cluster is meant: by an argument, a cache directory or TFQUIVER_SERVICE; its coordinator's and its dispatcher's
-address; which cluster's node a cache directory is (`cluster_file`).
+address.
 
 Commands take what runs on this machine where nothing is named (`running`). Called by the command line and by clients.
 Never asks anybody: that somebody answers there is found out elsewhere.

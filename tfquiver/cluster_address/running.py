@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 
 from tfquiver import errors
-from tfquiver.cache_directory import running_nodes
 from tfquiver.cluster_address import service_name
+from tfquiver.node_daemon import running_nodes
 from tfquiver.plain_text import plain
 
 

@@ -18,9 +18,8 @@ from absl import logging
 
 from tfquiver import durable, errors
 from tfquiver.background_logs import log_file
-from tfquiver.cache_directory import up_file
+from tfquiver.cache_directory import cluster_file, up_file
 from tfquiver.cache_directory.node_endpoint import NodeEndpoint, read_endpoint
-from tfquiver.cluster_address import cluster_file
 from tfquiver.node_daemon.greeting import greeted
 from tfquiver.node_daemon.starting import LOG, POLL_S, start
 from tfquiver.server_reachability import unreached

@@ -13,10 +13,10 @@ import grpc
 from tfquiver import errors
 from tfquiver.grpc_plumbing import addresses
 from tfquiver.plain_text import plain
-from tfquiver.roles_and_tokens import peer_proof
 from tfquiver.service.node.checked_shards_in_memory.ready_shard import ReadyShard
 from tfquiver.service.node.checked_shards_in_memory.sealed_memory import NoMemoryError
 from tfquiver.service.node.disk import entry
+from tfquiver.service.node.peers import peer_proof
 from tfquiver.service.node.peers.frames_and_bodies import data_frames as frames
 from tfquiver.service.node.peers.frames_and_bodies.peer_body import BodyIntake, DamagedBodyError, WrongBodyError
 from tfquiver.service.node.peers.peer_socket import PeerSocket

@@ -7,7 +7,7 @@ from typing import cast
 
 from aiohttp import web
 
-from tfquiver.grpc_plumbing import fair_places
+from tfquiver.service.common_to_servers import fair_places
 
 MOST_CONNECTIONS = 256  # a page that is open has two
 SILENT_S = 15.0

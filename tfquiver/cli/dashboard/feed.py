@@ -12,7 +12,7 @@ from absl import logging
 
 from tfquiver import errors, plain_text
 from tfquiver.cli.dashboard.shown import shown
-from tfquiver.grpc_plumbing import fair_places
+from tfquiver.service.common_to_servers import fair_places
 
 EVERY_S = 2.0
 MOST_LOOKERS = 64

@@ -18,8 +18,8 @@ from tfquiver import errors, plain_text
 from tfquiver.cli.dashboard import feed
 from tfquiver.cli.dashboard.feed import Feed
 from tfquiver.cli.dashboard.past_answers import AskPast, PastAnswers
-from tfquiver.grpc_plumbing import fair_places
 from tfquiver.rare_lines import every_n_seconds
+from tfquiver.service.common_to_servers import fair_places
 
 PAGE = Path(__file__).with_name("page")
 FILES = {"/": "index.html", "/app.js": "app.js", "/app.css": "app.css"}

@@ -10,9 +10,9 @@ from rich.filesize import decimal
 
 from tfquiver import errors, plain_text
 from tfquiver.amounts import many
-from tfquiver.cache_directory import clearing
 from tfquiver.cli import calls
 from tfquiver.cli.status_and_explain import cold
+from tfquiver.cli.up_stop_logs_clear import clearing
 from tfquiver.cluster_address.service_name import coordinator_address, directory_of, required
 from tfquiver.grpc_plumbing import rpc
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2, coordinator_pb2_grpc, node_pb2, node_pb2_grpc
