@@ -23,6 +23,7 @@ from tfquiver import errors, sizes
 from tfquiver.cache_directory import cluster_file
 from tfquiver.cache_directory.directory import NODE_FILE, CacheDirectory
 from tfquiver.grpc_plumbing import addresses
+from tfquiver.node_labels_shard_owners_chunks import labels
 from tfquiver.roles_and_tokens import own_token
 from tfquiver.service.common_to_servers import log_lines, serving
 from tfquiver.service.metrics import exposition, metrics_flag
@@ -35,7 +36,6 @@ from tfquiver.service.node.shutdown.last_resort import LastResort, leave
 from tfquiver.service.node.unix_socket_clients.reader_group import ReaderGroup
 from tfquiver.service.tracing import exporting
 from tfquiver.service.tracing.shard_spans import ShardSpans
-from tfquiver.shard_owners_and_chunks import labels
 
 FLAGS = flags.FLAGS
 _STOP_S = 3.5

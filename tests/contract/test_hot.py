@@ -8,10 +8,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.support.store_node import raw_of
+from tfquiver.disk_space_of_shards.entry_size import PAGE_BYTES
 from tfquiver.service.node.checked_shards_in_memory.hot import HotSet
 from tfquiver.service.node.checked_shards_in_memory.ready_shard import ReadyShard
 from tfquiver.service.node.checked_shards_in_memory.sealed_memory import NoMemoryError
-from tfquiver.sizes_on_disk.entry_size import PAGE_BYTES
 
 
 def shard(size: int) -> ReadyShard:

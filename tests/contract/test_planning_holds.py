@@ -29,6 +29,7 @@ from tfquiver import errors
 from tfquiver.clock import ManualClock
 from tfquiver.digests.digest import Digest
 from tfquiver.digests.file_entry import FileEntry
+from tfquiver.disk_space_of_shards.entry_size import most_disk_bytes
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2 as pb
 from tfquiver.proto.tfquiver.v1 import types_pb2
 from tfquiver.proto.tfquiver.v1.commit_log_pb2 import PlanDecided
@@ -37,7 +38,6 @@ from tfquiver.service.coordinator.coordinator import Coordinator
 from tfquiver.service.coordinator.measuring import step_meter
 from tfquiver.service.coordinator.measuring.step_meter import StepReading
 from tfquiver.service.coordinator.policies.views_and_plans.check import MOST_BYTES_PER_S
-from tfquiver.sizes_on_disk.entry_size import most_disk_bytes
 
 
 def is_whole(coordinator: Coordinator) -> bool:

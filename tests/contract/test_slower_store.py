@@ -14,12 +14,12 @@ from tests.support.slow_world import Job, SlowWorld
 from tfquiver import errors
 from tfquiver.clock import ManualClock
 from tfquiver.digests.digest import Digest
+from tfquiver.disk_space_of_shards.entry_size import most_disk_bytes
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2 as pb
 from tfquiver.proto.tfquiver.v1 import types_pb2
 from tfquiver.service.coordinator.coordinator import Coordinator
 from tfquiver.service.coordinator.options import CoordinatorOptions
 from tfquiver.service.coordinator.probing.limits import ProbeLimits
-from tfquiver.sizes_on_disk.entry_size import most_disk_bytes
 
 MB = 10**6
 FAST, SLOW = 10 * MB, 0.6 * MB

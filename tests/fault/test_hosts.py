@@ -23,12 +23,12 @@ from tests.support.rotating import Job
 from tfquiver.digests.digest import Digest
 from tfquiver.grpc_plumbing import rpc
 from tfquiver.listing import listing
+from tfquiver.node_labels_shard_owners_chunks import rendezvous
 from tfquiver.proto.tfquiver.v1 import node_pb2, node_pb2_grpc, types_pb2
 from tfquiver.registering_by_clients.registration import Registrar
 from tfquiver.scanning import digest_build
 from tfquiver.scanning.cutting import CutPolicy
 from tfquiver.service.node.object_store.parallel_hedged_ranges.hedging import SHARE
-from tfquiver.shard_owners_and_chunks import rendezvous
 from tfquiver.stores.gcs import GcsStore
 
 # Bytes a second are measured, and a network of the machine is made.

@@ -8,9 +8,9 @@ from tests.support import node_calls, numbered
 from tests.support.disks import ext4
 from tests.support.named_place import Place, name
 from tests.support.privileges import needs_disks
+from tfquiver.disk_space_of_shards.node_room import most_bytes
 from tfquiver.proto.tfquiver.v1 import named_datasets_pb2 as pb
 from tfquiver.proto.tfquiver.v1 import types_pb2
-from tfquiver.sizes_on_disk.node_room import most_bytes
 
 READY = pb.NamedDataset.STATE_READY
 SLACK_BYTES = 4 << 20  # digests, notes, what the file system keeps of files

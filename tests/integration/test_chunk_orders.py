@@ -16,11 +16,11 @@ from tests.support.aio import on_loop
 from tests.support.coordinator_client import NODE, CoordinatorClient, Reader
 from tests.support.digests import numbered_digest
 from tfquiver import errors
+from tfquiver.disk_space_of_shards.entry_size import most_disk_bytes
+from tfquiver.node_labels_shard_owners_chunks import striping
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2 as pb
 from tfquiver.proto.tfquiver.v1 import types_pb2
 from tfquiver.service.coordinator.server import CoordinatorServer
-from tfquiver.shard_owners_and_chunks import striping
-from tfquiver.sizes_on_disk.entry_size import most_disk_bytes
 
 DIGEST = numbered_digest(800)
 ENTRY_BYTES = int(most_disk_bytes(DIGEST.lengths)[0])

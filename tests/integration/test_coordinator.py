@@ -15,6 +15,7 @@ from tests.support.coordinator_client import NODE, CoordinatorClient, Reader
 from tests.support.digests import numbered_digest
 from tfquiver import errors
 from tfquiver.digests.file_entry import FileEntry
+from tfquiver.disk_space_of_shards.entry_size import most_disk_bytes
 from tfquiver.listing.listing_terms import ListingTerms
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2 as pb
 from tfquiver.proto.tfquiver.v1 import types_pb2
@@ -22,7 +23,6 @@ from tfquiver.scanning.cutting import CutPolicy
 from tfquiver.service.coordinator.grpc_calls import checks
 from tfquiver.service.coordinator.options import CoordinatorOptions
 from tfquiver.service.coordinator.server import CoordinatorServer
-from tfquiver.sizes_on_disk.entry_size import most_disk_bytes
 
 DIGEST = numbered_digest(20)
 MAX_DIGEST_BYTES = 100_000

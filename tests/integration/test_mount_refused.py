@@ -11,7 +11,7 @@ from tests.support import numbered, warm
 from tests.support.daemons import end_daemons
 from tests.support.mounted import command, every, mounted, sums, write_source
 from tests.support.privileges import needs_fuse
-from tfquiver.cli.dataset_commands import mount
+from tfquiver.cli import mount
 from tfquiver.cli.main import main
 from tfquiver.mounting import mount_points
 

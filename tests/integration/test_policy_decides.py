@@ -16,11 +16,11 @@ from tests.support.coordinator_client import CoordinatorClient
 from tests.support.digests import numbered_digest
 from tfquiver import errors
 from tfquiver.cli.main import main
+from tfquiver.disk_space_of_shards.entry_size import most_disk_bytes
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2 as pb
 from tfquiver.proto.tfquiver.v1 import types_pb2
 from tfquiver.service.coordinator.planning import cluster_view
 from tfquiver.service.coordinator.server import CoordinatorServer
-from tfquiver.sizes_on_disk.entry_size import most_disk_bytes
 
 SMALL, LARGE = numbered_digest(500, "small"), numbered_digest(3000, "large")
 SMALL_BYTES, LARGE_BYTES = (int(most_disk_bytes(one.lengths).sum()) for one in (SMALL, LARGE))

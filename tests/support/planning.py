@@ -9,12 +9,12 @@ from pathlib import Path
 from tests.support.digests import numbered_digest
 from tfquiver.clock import Clock
 from tfquiver.digests.digest import Digest
+from tfquiver.disk_space_of_shards.entry_size import most_disk_bytes
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2 as pb
 from tfquiver.proto.tfquiver.v1 import types_pb2
 from tfquiver.service.coordinator.coordinator import Coordinator
 from tfquiver.service.coordinator.options import CoordinatorOptions
 from tfquiver.service.coordinator.planning.replanning import Replanning
-from tfquiver.sizes_on_disk.entry_size import most_disk_bytes
 
 FIRST, SECOND = numbered_digest(300, "first"), numbered_digest(500, "second")
 FIRST_BYTES, SECOND_BYTES = (int(most_disk_bytes(one.lengths).sum()) for one in (FIRST, SECOND))

@@ -12,9 +12,9 @@ from typing import Any
 
 from tests.support import records
 from tests.support.reader_client import ReaderClient, ReaderGoneError, split_records
+from tfquiver.disk_space_of_shards.entry_size import PAGE_BYTES
 from tfquiver.grpc_plumbing import rpc
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2, coordinator_pb2_grpc, types_pb2
-from tfquiver.sizes_on_disk.entry_size import PAGE_BYTES
 
 RECORD_BYTES = 2 * PAGE_BYTES - 16  # with its framing, two pages
 ENTRY_BYTES = 3 * PAGE_BYTES

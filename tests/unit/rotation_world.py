@@ -6,6 +6,7 @@ import random
 
 import numpy as np
 
+from tfquiver.node_labels_shard_owners_chunks import striping
 from tfquiver.service.coordinator.chunk_rotation.board import Board
 from tfquiver.service.coordinator.chunk_rotation.chunk_cache import ChunkCache
 from tfquiver.service.coordinator.chunk_rotation.cyclic import Cyclic
@@ -13,7 +14,6 @@ from tfquiver.service.coordinator.chunk_rotation.interface import Decision
 from tfquiver.service.coordinator.chunk_rotation.relevance import Relevance
 from tfquiver.service.coordinator.shard_order.chunk_layout import ChunkLayout
 from tfquiver.service.coordinator.shard_order.chunk_sampler import ChunkSampler
-from tfquiver.shard_owners_and_chunks import striping
 
 TIMEOUT_S = 100.0
 

@@ -7,10 +7,10 @@ import random
 import numpy as np
 import pytest
 
+from tfquiver.node_labels_shard_owners_chunks import striping
 from tfquiver.service.coordinator.chunk_rotation.chunk_cache import ChunkCache
 from tfquiver.service.coordinator.chunk_rotation.relevance import Relevance
 from tfquiver.service.coordinator.shard_order.chunk_layout import ChunkLayout
-from tfquiver.shard_owners_and_chunks import striping
 
 
 @pytest.mark.parametrize("share", [0.0, 0.1, 0.5, 0.9, 1.0])

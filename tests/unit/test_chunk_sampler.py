@@ -12,10 +12,10 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
+from tfquiver.node_labels_shard_owners_chunks import striping
 from tfquiver.service.coordinator.shard_order.chunk_layout import ChunkLayout, ResidentSlots
 from tfquiver.service.coordinator.shard_order.chunk_sampler import ChunkSampler
 from tfquiver.service.coordinator.shard_order.chunk_use import Menu
-from tfquiver.shard_owners_and_chunks import striping
 
 
 @dataclass

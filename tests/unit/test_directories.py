@@ -8,8 +8,7 @@ from typing import cast
 import pytest
 
 from tests.support import records
-from tfquiver import errors
-from tfquiver.digests import formats
+from tfquiver import errors, formats
 from tfquiver.digests.file_entry import FileEntry
 from tfquiver.listing.directories import beneath
 from tfquiver.listing.listing import expand

@@ -10,8 +10,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from tfquiver.datasets_of_this_process import made_datasets
-from tfquiver.datasets_of_this_process.made_datasets import MadeDataset
+from tfquiver.datasets_being_read import made_datasets
+from tfquiver.datasets_being_read.made_datasets import MadeDataset
 from tfquiver.node_daemon import endpoints
 
 _LONG_S = 20

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from tfquiver.cli.sim_plan_trace.reading_jobs import Cluster
+from tfquiver.disk_space_of_shards.node_room import most_bytes, room_bytes
 from tfquiver.proto.tfquiver.v1.types_pb2 import NodeInfo
-from tfquiver.sizes_on_disk.node_room import most_bytes, room_bytes
 
 
 @pytest.mark.parametrize(

@@ -9,10 +9,10 @@ from hypothesis import strategies as st
 
 from tests.support.digests import digest_of
 from tfquiver.hash_prefixes_and_sorted_numbers.prefixes import Prefixes, of_hashes
+from tfquiver.node_labels_shard_owners_chunks import rendezvous
 from tfquiver.service.coordinator.resident_shards import holdings, residency
 from tfquiver.service.coordinator.resident_shards.holdings import Holdings
 from tfquiver.service.coordinator.resident_shards.residency import Residency, Table
-from tfquiver.shard_owners_and_chunks import rendezvous
 
 HASHES = [n.to_bytes(1, "little") * 32 for n in range(12)]
 # Data sets share content; one has a hash twice.

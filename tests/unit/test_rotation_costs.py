@@ -9,11 +9,11 @@ import numpy as np
 
 from tests.support.steps import steps
 from tests.unit.rotation_world import TIMEOUT_S
+from tfquiver.node_labels_shard_owners_chunks import striping
 from tfquiver.service.coordinator.chunk_rotation.board import Board
 from tfquiver.service.coordinator.chunk_rotation.chunk_cache import ChunkCache
 from tfquiver.service.coordinator.chunk_rotation.relevance import Relevance
 from tfquiver.service.coordinator.shard_order.chunk_layout import ChunkLayout
-from tfquiver.shard_owners_and_chunks import striping
 
 
 def test_a_decision_does_not_go_through_what_each_session_needs_of_each_chunk() -> None:

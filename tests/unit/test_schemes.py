@@ -12,6 +12,7 @@ import pytest
 
 from tfquiver import errors
 from tfquiver.clock import ManualClock
+from tfquiver.disk_space_of_shards.entry_size import most_disk_bytes
 from tfquiver.proto.tfquiver.v1 import commit_log_pb2 as log_pb2
 from tfquiver.proto.tfquiver.v1 import types_pb2
 from tfquiver.service.coordinator.chunk_rotation.rotations import ChunkPlan, Rotations
@@ -19,7 +20,6 @@ from tfquiver.service.coordinator.sessions.session import Reader, Session
 from tfquiver.service.coordinator.shard_order import schemes
 from tfquiver.service.coordinator.shard_order.deterministic import Deterministic
 from tfquiver.service.coordinator.shard_order.wish import Wish
-from tfquiver.sizes_on_disk.entry_size import most_disk_bytes
 
 SHARDS = 600
 

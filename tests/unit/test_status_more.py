@@ -18,8 +18,8 @@ from tfquiver import durable, errors
 from tfquiver.cli import calls
 from tfquiver.cli.main import main
 from tfquiver.cli.status_and_explain import status_view, watching
+from tfquiver.cli.status_and_explain.money import Prices
 from tfquiver.cli.status_tables import activity, sessions_view
-from tfquiver.cli.status_tables.money import Prices
 from tfquiver.node_daemon import running_nodes
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2, node_pb2, types_pb2
 

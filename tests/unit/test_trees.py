@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tfquiver import rare_lines, stores
-from tfquiver.stores import trees
+from tfquiver.glob_patterns import trees
 
 _NAMES = st.sampled_from(["a", "b", ".h", "[x]", "c d"])
 _PATHS = st.lists(st.lists(_NAMES, min_size=1, max_size=4), max_size=12)

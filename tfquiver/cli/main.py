@@ -11,9 +11,9 @@ from collections.abc import Iterator
 from typing import Any, NoReturn
 
 from tfquiver import errors, plain_text
-from tfquiver.cli import health, limit, pack, policy, token, warm
+from tfquiver.cli import health, limit, mount, policy, token, warm
 from tfquiver.cli.dashboard import command as dashboard
-from tfquiver.cli.dataset_commands import dataset, digest, mount
+from tfquiver.cli.dataset_commands import dataset, digest, pack
 from tfquiver.cli.doctor import command as doctor
 from tfquiver.cli.sim_plan_trace import plan, sim, trace
 from tfquiver.cli.status_and_explain import explain, status

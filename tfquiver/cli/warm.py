@@ -15,13 +15,12 @@ import grpc
 from rich.filesize import decimal
 from rich.progress import Progress, TaskID
 
-from tfquiver import errors, plain_text
+from tfquiver import errors, formats, plain_text
 from tfquiver.amounts import many
 from tfquiver.cli import calls
 from tfquiver.cli.dataset_commands import waiting
 from tfquiver.cli.status_tables import words
 from tfquiver.cluster_address.service_name import directory_to_use
-from tfquiver.digests import formats
 from tfquiver.grpc_plumbing import rpc
 from tfquiver.listing.listing_terms import ListingTerms
 from tfquiver.node_daemon import daemon, endpoints

@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tfquiver import png
 from tfquiver.amounts import many
+from tfquiver.cli import png
 from tfquiver.demo.report import DemoResult, RoundResult
 
 if TYPE_CHECKING:

@@ -12,7 +12,8 @@ from typing import Any
 
 from rich.console import Console
 
-from tfquiver import errors, png
+from tfquiver import errors
+from tfquiver.cli import png
 from tfquiver.demo import picture, rounds
 from tfquiver.demo.report import DemoResult, bars, table, verdict
 from tfquiver.demo.show import Show

@@ -14,9 +14,8 @@ import google_crc32c
 import numpy as np
 import numpy.typing as npt
 
-from tfquiver import errors
+from tfquiver import errors, formats
 from tfquiver.amounts import many
-from tfquiver.digests import formats
 from tfquiver.digests.digest_ids import Columns
 from tfquiver.digests.file_entry import COMPRESSIONS, FileEntry
 

@@ -19,7 +19,7 @@ from tfquiver.materializing.calls import Calls
 from tfquiver.materializing.checking import check_sample
 from tfquiver.materializing.computer import Computer
 from tfquiver.materializing.derivation import Derivation
-from tfquiver.materializing.function_fingerprints.function import Function
+from tfquiver.materializing.function import Function
 from tfquiver.materializing.making import Making
 from tfquiver.materializing.raw_shards import RawShards
 from tfquiver.node_daemon import endpoints

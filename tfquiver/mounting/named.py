@@ -10,9 +10,8 @@ from pathlib import Path
 
 import grpc
 
-from tfquiver import errors, stores
+from tfquiver import errors, formats, stores
 from tfquiver.dataset_arguments.option_groups import Progress
-from tfquiver.digests import formats
 from tfquiver.digests.digest import Digest
 from tfquiver.digests.file_entry import FileEntry
 from tfquiver.grpc_plumbing import rpc

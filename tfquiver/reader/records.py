@@ -16,8 +16,8 @@ from tfquiver.dataset_arguments.checks import directory, size
 from tfquiver.dataset_arguments.dataset_options import SourceOptions, checked_options
 from tfquiver.dataset_arguments.option_groups import Connection, FirstUse, Reading, check_group
 from tfquiver.dataset_arguments.orders import Order, Shuffled
-from tfquiver.datasets_of_this_process import made_datasets
-from tfquiver.datasets_of_this_process.made_datasets import MadeDataset
+from tfquiver.datasets_being_read import made_datasets
+from tfquiver.datasets_being_read.made_datasets import MadeDataset
 from tfquiver.listing.listing import Source
 from tfquiver.node_daemon import endpoints
 from tfquiver.reader import native

@@ -15,9 +15,9 @@ from tfquiver.dataset_arguments.option_groups import Progress
 from tfquiver.digests.file_entry import FileEntry
 from tfquiver.grpc_plumbing import addresses, rpc
 from tfquiver.listing.listing_terms import ListingTerms
+from tfquiver.node_labels_shard_owners_chunks import rendezvous
 from tfquiver.proto.tfquiver.v1 import node_pb2, node_pb2_grpc, types_pb2
 from tfquiver.rare_lines import every_n_seconds
-from tfquiver.shard_owners_and_chunks import rendezvous
 
 Metadata = tuple[tuple[str, str], ...]
 _SAY_EVERY_S = 5

@@ -13,7 +13,8 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 
 from tfquiver import errors
-from tfquiver.stores import trees, versions
+from tfquiver.glob_patterns import trees
+from tfquiver.stores import versions
 from tfquiver.stores.hanging_file_systems.mounts import Mounts
 from tfquiver.stores.hanging_file_systems.patience import Patience
 from tfquiver.stores.object_store import ObjectInfo, give_parts

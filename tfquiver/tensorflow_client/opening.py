@@ -15,7 +15,7 @@ from tfquiver.cluster_address import naming
 from tfquiver.dataset_arguments.dataset_options import SourceOptions
 from tfquiver.dataset_arguments.option_groups import Progress
 from tfquiver.dataset_arguments.sampled import Sampled
-from tfquiver.datasets_of_this_process import made_datasets
+from tfquiver.datasets_being_read import made_datasets
 from tfquiver.node_daemon import endpoints
 from tfquiver.proto.tfquiver.v1 import types_pb2
 from tfquiver.registering_by_clients.progress_bar import ProgressBar

@@ -15,7 +15,9 @@ import numpy.typing as npt
 
 from tfquiver.clock import Clock
 from tfquiver.digests.digest import Digest
+from tfquiver.disk_space_of_shards.entry_size import most_disk_bytes
 from tfquiver.hash_prefixes_and_sorted_numbers import prefixes
+from tfquiver.node_labels_shard_owners_chunks import striping
 from tfquiver.proto.tfquiver.v1 import types_pb2
 from tfquiver.service.coordinator.chunk_rotation.board import Board
 from tfquiver.service.coordinator.chunk_rotation.chunk_cache import ChunkCache, Counted
@@ -26,8 +28,6 @@ from tfquiver.service.coordinator.chunk_rotation.room import check_room
 from tfquiver.service.coordinator.sessions.session import Session
 from tfquiver.service.coordinator.shard_order.chunk_layout import ChunkLayout
 from tfquiver.service.coordinator.shard_order.sampler import Sampler
-from tfquiver.shard_owners_and_chunks import striping
-from tfquiver.sizes_on_disk.entry_size import most_disk_bytes
 
 
 class ChunkPlan:

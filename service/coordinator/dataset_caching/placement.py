@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 
-from tfquiver import errors
-from tfquiver.digests import formats
+from tfquiver import errors, formats
 from tfquiver.digests.digest import Digest
+from tfquiver.disk_space_of_shards.entry_size import most_disk_bytes
+from tfquiver.node_labels_shard_owners_chunks import striping
 from tfquiver.proto.tfquiver.v1 import commit_log_pb2 as log_pb2
 from tfquiver.proto.tfquiver.v1 import types_pb2
 from tfquiver.service.coordinator.chunk_rotation import chunk_counts
-from tfquiver.shard_owners_and_chunks import striping
-from tfquiver.sizes_on_disk.entry_size import most_disk_bytes
 
 NONE, COOPERATIVE = types_pb2.CACHE_MODE_NONE, types_pb2.CACHE_MODE_COOPERATIVE
 UNIFORM, LRU = types_pb2.CACHE_MODE_UNIFORM, types_pb2.CACHE_MODE_LRU

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from tfquiver.shard_owners_and_chunks import labels
-from tfquiver.shard_owners_and_chunks.places import Places
+from tfquiver.node_labels_shard_owners_chunks import labels
+from tfquiver.node_labels_shard_owners_chunks.places import Places
 
 # What a byte costs, of what it costs from the store: nothing on the node itself; over the rack's own switch; over the
 # up-links, which are oversubscribed some three times (Hoard, section 4.5).

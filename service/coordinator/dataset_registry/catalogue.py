@@ -9,6 +9,8 @@ from collections.abc import AsyncIterable, Callable, Mapping, Sequence
 from absl import logging
 
 from tfquiver import errors
+from tfquiver.disk_space_of_shards.entry_size import most_disk_bytes
+from tfquiver.disk_space_of_shards.node_room import most_bytes
 from tfquiver.listing.listing_terms import ListingTerms
 from tfquiver.logs import about
 from tfquiver.proto.tfquiver.v1 import types_pb2
@@ -25,8 +27,6 @@ from tfquiver.service.coordinator.long_polls.readers import Waiting
 from tfquiver.service.coordinator.named_dataset_lifecycle.users import Users
 from tfquiver.service.coordinator.nodes_mounts_dispatchers.membership import Membership
 from tfquiver.service.coordinator.sessions.sessions import Sessions
-from tfquiver.sizes_on_disk.entry_size import most_disk_bytes
-from tfquiver.sizes_on_disk.node_room import most_bytes
 
 _MET_LOOK_S = 0.05
 Check = Callable[[], None]  # made when nothing is waited for any more; raises where it may not be

@@ -8,6 +8,7 @@ from typing import Any
 
 from tfquiver import errors
 from tfquiver.grpc_plumbing.rpc import handled
+from tfquiver.node_labels_shard_owners_chunks import labels
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2 as pb2
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2_grpc
 from tfquiver.roles_and_tokens.identity import Role
@@ -29,7 +30,6 @@ from tfquiver.service.coordinator.grpc_calls.planning_calls import PlanningCalls
 from tfquiver.service.coordinator.grpc_calls.streamed_calls import StreamedCalls
 from tfquiver.service.coordinator.nodes_mounts_dispatchers.dispatchers import MAX_ID_BYTES, MAX_LEFT, MAX_WORKERS
 from tfquiver.service.coordinator.nodes_mounts_dispatchers.mounts import MAX_MOUNTS
-from tfquiver.shard_owners_and_chunks import labels
 from tfquiver.version import VERSION
 
 _ROLES = {Role.ADMIN: pb2.ROLE_ADMIN, Role.NODE: pb2.ROLE_NODE, Role.JOB: pb2.ROLE_JOB}

@@ -10,6 +10,7 @@ import uuid
 from absl import logging
 
 from tfquiver import errors
+from tfquiver.disk_space_of_shards.node_room import room_bytes
 from tfquiver.logs import about
 from tfquiver.proto.tfquiver.v1 import named_datasets_pb2 as pb2
 from tfquiver.roles_and_tokens.identity import Identity, Role
@@ -23,7 +24,6 @@ from tfquiver.service.coordinator.named_dataset_lifecycle.table import unknown
 from tfquiver.service.coordinator.named_dataset_lifecycle.told import fitting, told
 from tfquiver.service.coordinator.named_dataset_lifecycle.told_to_nodes import tasks
 from tfquiver.service.coordinator.named_dataset_lifecycle.users import Users
-from tfquiver.sizes_on_disk.node_room import room_bytes
 
 MAX_OF_JOB = 1000  # names: no job takes all that there can be
 

@@ -10,10 +10,10 @@ from dataclasses import dataclass, field
 
 from tfquiver import errors
 from tfquiver.clock import Clock
+from tfquiver.disk_space_of_shards.node_room import room_bytes
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2, types_pb2
 from tfquiver.service.coordinator.nodes_mounts_dispatchers.lost_nodes import LostNodes
 from tfquiver.service.coordinator.nodes_mounts_dispatchers.mounts import Mounts
-from tfquiver.sizes_on_disk.node_room import room_bytes
 
 MAX_NODES = 10_000
 _FEW_NODES = 100

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from tfquiver.disk_space_of_shards.node_room import most_bytes
 from tfquiver.proto.tfquiver.v1 import types_pb2
-from tfquiver.sizes_on_disk.node_room import most_bytes
 
 # One part of the quotas in so many: whatever differs in a view makes a plan that may move data, for a policy that has
 # no goal to weigh that by at once; and what has to pay in several plans in a row is begun anew. Logs and the like write

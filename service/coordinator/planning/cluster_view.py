@@ -13,8 +13,10 @@ from absl import logging
 from tfquiver import errors
 from tfquiver.clock import Clock
 from tfquiver.digests.digest import Digest
+from tfquiver.disk_space_of_shards.entry_size import most_disk_bytes
 from tfquiver.hash_prefixes_and_sorted_numbers import prefixes
 from tfquiver.logs import about
+from tfquiver.node_labels_shard_owners_chunks import striping
 from tfquiver.proto.tfquiver.v1 import types_pb2
 from tfquiver.proto.tfquiver.v1.derived_datasets_pb2 import DerivedCost
 from tfquiver.rare_lines import every_n_seconds
@@ -45,8 +47,6 @@ from tfquiver.service.coordinator.policies.views_and_plans.names import Names, n
 from tfquiver.service.coordinator.probing.ideal import could_read, is_guess
 from tfquiver.service.coordinator.probing.probes import Probes
 from tfquiver.service.coordinator.sessions.sessions import Sessions
-from tfquiver.shard_owners_and_chunks import striping
-from tfquiver.sizes_on_disk.entry_size import most_disk_bytes
 
 _MODES: Mapping[Mode, types_pb2.CacheMode.ValueType] = {
     "none": NONE, "cooperative": COOPERATIVE, "uniform": UNIFORM, "lru": LRU,

@@ -8,8 +8,8 @@ import numpy as np
 import numpy.typing as npt
 
 from tfquiver.hash_prefixes_and_sorted_numbers.sorted_numbers import distinct
+from tfquiver.node_labels_shard_owners_chunks.striping import Striping
 from tfquiver.service.coordinator.shard_order.slots import Bits
-from tfquiver.shard_owners_and_chunks.striping import Striping
 
 
 class ChunkLayout:

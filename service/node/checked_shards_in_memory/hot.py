@@ -6,8 +6,8 @@ import threading
 from collections import OrderedDict
 from collections.abc import Callable
 
+from tfquiver.disk_space_of_shards.entry_size import PAGE_BYTES
 from tfquiver.service.node.checked_shards_in_memory.ready_shard import ReadyShard
-from tfquiver.sizes_on_disk.entry_size import PAGE_BYTES
 
 
 class HotSet:

@@ -8,9 +8,9 @@ import numpy as np
 import numpy.typing as npt
 
 from tfquiver.digests.digest import Digest
+from tfquiver.disk_space_of_shards.entry_size import most_disk_bytes
 from tfquiver.hash_prefixes_and_sorted_numbers import prefixes
-from tfquiver.shard_owners_and_chunks import rendezvous, striping
-from tfquiver.sizes_on_disk.entry_size import most_disk_bytes
+from tfquiver.node_labels_shard_owners_chunks import rendezvous, striping
 
 NO_CHUNK = 0
 

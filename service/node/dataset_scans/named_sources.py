@@ -7,9 +7,8 @@ import functools
 from collections.abc import Awaitable, Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 
-from tfquiver import errors
+from tfquiver import errors, formats
 from tfquiver.amounts import many
-from tfquiver.digests import formats
 from tfquiver.digests.digest import Digest
 from tfquiver.digests.file_entry import FileEntry
 from tfquiver.listing import listing

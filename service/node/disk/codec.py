@@ -8,8 +8,8 @@ from typing import IO, Literal, cast
 import zstandard
 
 from tfquiver import errors
+from tfquiver.disk_space_of_shards.entry_size import PAGE_BYTES
 from tfquiver.service.node.disk import entry
-from tfquiver.sizes_on_disk.entry_size import PAGE_BYTES
 
 Mode = Literal["auto", "raw", "zstd"]
 WORTHWHILE = 0.95  # stored / raw: above it, serving straight from the page cache is worth more than the bytes

@@ -25,7 +25,7 @@ from dataclasses import dataclass
 import google_crc32c
 
 from tfquiver import errors
-from tfquiver.sizes_on_disk.entry_size import PAGE_BYTES
+from tfquiver.disk_space_of_shards.entry_size import PAGE_BYTES
 
 HEADER_BYTES = PAGE_BYTES
 VERSION = 1

@@ -14,14 +14,14 @@ from tfquiver import errors
 from tfquiver.amounts import many
 from tfquiver.digests.digest import Digest
 from tfquiver.hash_prefixes_and_sorted_numbers.prefixes import of_rows
+from tfquiver.node_labels_shard_owners_chunks import rendezvous
+from tfquiver.node_labels_shard_owners_chunks.places import Places
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2, node_pb2, types_pb2
 from tfquiver.service.node.disk import entry
 from tfquiver.service.node.disk.disk_cache import DiskCache
 from tfquiver.service.node.shard_fetching.shard_source import ShardSource
 from tfquiver.service.node.shards_put_at_their_owners.handing_over import Nobody, StandIns
 from tfquiver.service.node.shards_put_at_their_owners.known_places import KnownPlaces
-from tfquiver.shard_owners_and_chunks import rendezvous
-from tfquiver.shard_owners_and_chunks.places import Places
 
 MOST_TOLD = 64
 # Requests to the store, where shards are neighbours: less than half of what it is sent at first; readers have the rest.

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tfquiver.hash_prefixes_and_sorted_numbers.prefixes import Prefixes
-from tfquiver.shard_owners_and_chunks.places import Places
+from tfquiver.node_labels_shard_owners_chunks.places import Places
 
 Shards = npt.NDArray[np.int64]  # indices in the digest, ascending
 

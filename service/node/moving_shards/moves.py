@@ -22,6 +22,7 @@ from tfquiver.digests.digest import Digest
 from tfquiver.hash_prefixes_and_sorted_numbers import prefixes
 from tfquiver.hash_prefixes_and_sorted_numbers.prefixes import Prefixes
 from tfquiver.logs import about
+from tfquiver.node_labels_shard_owners_chunks.places import Places
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2 as pb
 from tfquiver.proto.tfquiver.v1 import types_pb2
 from tfquiver.rare_lines import every_n_seconds
@@ -33,7 +34,6 @@ from tfquiver.service.node.moving_shards.look_again import LookAgain, lookups
 from tfquiver.service.node.rate_limits.token_bucket import TokenBucket
 from tfquiver.service.node.shard_fetching.shard_source import ShardSource
 from tfquiver.service.node.shards_put_at_their_owners.known_places import KeptSet, KnownPlaces
-from tfquiver.shard_owners_and_chunks.places import Places
 
 # Two nodes that know different placements might each give up what they think the other keeps. By then each has told
 # what it gave up under the one before.

@@ -10,9 +10,8 @@ from typing import Any
 
 from absl import logging
 
-from tfquiver import errors
+from tfquiver import errors, formats
 from tfquiver.amounts import many
-from tfquiver.digests import formats
 from tfquiver.digests.digest import Digest
 from tfquiver.draws_and_weights.drawn_shards import KEY_MARK, MOST_DRAWS, drawn_shards
 from tfquiver.logs import about

@@ -11,11 +11,11 @@ import numpy.typing as npt
 from tfquiver.digests.digest import Digest
 from tfquiver.hash_prefixes_and_sorted_numbers import prefixes
 from tfquiver.hash_prefixes_and_sorted_numbers.prefixes import Prefixes
+from tfquiver.node_labels_shard_owners_chunks import labels
+from tfquiver.node_labels_shard_owners_chunks.places import Places
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2 as pb
 from tfquiver.proto.tfquiver.v1 import types_pb2
 from tfquiver.service.node.coordinator_link.of_members import OfMembers
-from tfquiver.shard_owners_and_chunks import labels
-from tfquiver.shard_owners_and_chunks.places import Places
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,8 +9,10 @@ import google_crc32c
 from absl import logging
 
 from tfquiver import errors
+from tfquiver.disk_space_of_shards.node_room import room_bytes
 from tfquiver.hash_prefixes_and_sorted_numbers.prefixes import of_hashes
 from tfquiver.logs import about
+from tfquiver.node_labels_shard_owners_chunks.rendezvous import Owners
 from tfquiver.proto.tfquiver.v1 import types_pb2
 from tfquiver.rare_lines import every_n_seconds
 from tfquiver.service.node.checked_shards_in_memory.verified import VerifiedShard
@@ -19,8 +21,6 @@ from tfquiver.service.node.disk import codec, entry
 from tfquiver.service.node.disk.disk_cache import DiskCache
 from tfquiver.service.node.quota_and_eviction.rules import Why
 from tfquiver.service.node.shards_put_at_their_owners.known_places import KnownPlaces
-from tfquiver.shard_owners_and_chunks.rendezvous import Owners
-from tfquiver.sizes_on_disk.node_room import room_bytes
 
 _ASKED = 2
 _ASKED_WITH_ROOM = 4  # who had none a moment ago costs nothing

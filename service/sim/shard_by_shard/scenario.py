@@ -8,6 +8,7 @@ from math import ceil
 
 import numpy as np
 
+from tfquiver.node_labels_shard_owners_chunks import striping
 from tfquiver.service.coordinator.chunk_rotation import chunk_counts
 from tfquiver.service.coordinator.chunk_rotation.board import Board
 from tfquiver.service.coordinator.chunk_rotation.chunk_cache import ChunkCache
@@ -19,7 +20,6 @@ from tfquiver.service.sim.shard_by_shard.chunked import ChunkedCache
 from tfquiver.service.sim.shard_by_shard.engine import Engine
 from tfquiver.service.sim.shard_by_shard.job import Job
 from tfquiver.service.sim.shard_by_shard.lru import LruCache
-from tfquiver.shard_owners_and_chunks import striping
 
 EPOCH_S = 600.0  # of a job of speed 1 that never waits
 SHARD_BYTES = 1000

@@ -12,10 +12,10 @@ from pathlib import Path
 
 from tests.support import numbered
 from tfquiver.digests.digest import Digest
+from tfquiver.disk_space_of_shards.entry_size import most_disk_bytes
 from tfquiver.listing import listing
 from tfquiver.scanning import digest_build
 from tfquiver.scanning.cutting import CutPolicy
-from tfquiver.sizes_on_disk.entry_size import most_disk_bytes
 from tfquiver.stores.gcs import GcsStore
 from tfquiver.testing.emulated_store import EmulatedStore
 

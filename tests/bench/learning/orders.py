@@ -14,6 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from tfquiver.node_labels_shard_owners_chunks import striping
 from tfquiver.service.coordinator.chunk_rotation import chunk_counts
 from tfquiver.service.coordinator.chunk_rotation.chunk_cache import ChunkCache
 from tfquiver.service.coordinator.chunk_rotation.relevance import Relevance
@@ -21,7 +22,6 @@ from tfquiver.service.coordinator.shard_order.chunk_layout import ChunkLayout
 from tfquiver.service.sim.shard_by_shard.chunked import ChunkedCache
 from tfquiver.service.sim.shard_by_shard.engine import Engine
 from tfquiver.service.sim.shard_by_shard.job import Job
-from tfquiver.shard_owners_and_chunks import striping
 
 Order = npt.NDArray[np.int64]
 SHARE = 0.2  # of the data set that has room in the cache

@@ -22,12 +22,11 @@ from rich.progress import (
 from rich.table import Column, Table
 from rich.text import Text
 
-from tfquiver import durable, errors, plain_text
+from tfquiver import durable, errors, formats, plain_text
 from tfquiver.amounts import many
 from tfquiver.cli import calls
 from tfquiver.cluster_address.service_name import coordinator_address
 from tfquiver.dataset_arguments.user_weights import user_weights
-from tfquiver.digests import formats
 from tfquiver.digests.digest import Digest
 from tfquiver.listing.listing_terms import ListingTerms
 from tfquiver.plain_text import shortened

@@ -14,8 +14,8 @@ from tfquiver import errors
 from tfquiver.amounts import many
 from tfquiver.cli import calls
 from tfquiver.cli.status_tables.words import short
+from tfquiver.node_labels_shard_owners_chunks import selector
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2, types_pb2
-from tfquiver.shard_owners_and_chunks import selector
 
 # Of parsed arguments: to ask, the coordinator, and the data set that is named.
 Find = Callable[[argparse.Namespace], AbstractContextManager[tuple[Callable[..., Any], Any, types_pb2.Dataset]]]

@@ -10,7 +10,7 @@ from pathlib import Path
 from rich.console import Console
 from rich.filesize import decimal
 
-from tfquiver import png
+from tfquiver.cli import png
 from tfquiver.cli.calls import table
 from tfquiver.cli.sim_plan_trace.sim_view import COLOURS, lasting
 

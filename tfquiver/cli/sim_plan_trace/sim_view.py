@@ -12,7 +12,8 @@ from typing import Any
 from rich.console import Console
 from rich.filesize import decimal
 
-from tfquiver import errors, png
+from tfquiver import errors
+from tfquiver.cli import png
 from tfquiver.cli.calls import table
 from tfquiver.service.sim.jobs_as_flows.outcome import Bound, Outcome
 from tfquiver.service.sim.workloads.workload import Workload

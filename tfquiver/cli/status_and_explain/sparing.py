@@ -11,7 +11,7 @@ from typing import Any
 
 from tfquiver.cli.calls import plain
 from tfquiver.cli.status_and_explain import sums
-from tfquiver.cli.status_tables.money import Prices
+from tfquiver.cli.status_and_explain.money import Prices
 from tfquiver.proto.tfquiver.v1 import node_pb2
 
 FEW = 32  # nodes and data sets, each of which may take a call

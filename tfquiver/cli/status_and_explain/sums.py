@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from tfquiver.cli.status_and_explain import status_view
+from tfquiver.cli.status_and_explain.money import Prices
 from tfquiver.cli.status_tables import activity
-from tfquiver.cli.status_tables.money import Prices
 
 _TOTALS = ("hits", "peer_hits", "misses", "store_bytes", "served_bytes")
 

@@ -18,7 +18,7 @@ from absl import logging
 
 from tfquiver import errors
 from tfquiver.cluster_address.service_name import coordinator_address
-from tfquiver.datasets_of_this_process import made_datasets
+from tfquiver.datasets_being_read import made_datasets
 from tfquiver.grpc_plumbing import rpc
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2, coordinator_pb2_grpc
 from tfquiver.rare_lines import every_n_seconds

@@ -12,6 +12,7 @@ from tfquiver import errors
 from tfquiver.grpc_plumbing.rpc import caller, handled, handled_stream
 from tfquiver.hash_prefixes_and_sorted_numbers.prefixes import PREFIX_BYTES
 from tfquiver.listing.listing_terms import ListingTerms
+from tfquiver.node_labels_shard_owners_chunks.striping import MAX_CHUNKS
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2 as pb2
 from tfquiver.proto.tfquiver.v1 import types_pb2
 from tfquiver.roles_and_tokens.identity import Identity, Role
@@ -21,7 +22,6 @@ from tfquiver.service.coordinator.grpc_calls import checks
 from tfquiver.service.coordinator.grpc_calls.callers import Callers
 from tfquiver.service.coordinator.grpc_calls.uploads import parts_of
 from tfquiver.service.coordinator.long_work.in_parts import InParts
-from tfquiver.shard_owners_and_chunks.striping import MAX_CHUNKS
 
 _MOST_LOOKED_AT = 32
 MAX_OWNED = 2000  # by a name that is not an admin's: no job fills the registry alone

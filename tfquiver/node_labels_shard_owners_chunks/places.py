@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tfquiver.hash_prefixes_and_sorted_numbers.prefixes import Prefixes
-from tfquiver.shard_owners_and_chunks.rendezvous import Owners, score
+from tfquiver.node_labels_shard_owners_chunks.rendezvous import Owners, score
 
 Groups = Sequence[tuple[str, Sequence[str]]]  # racks, and the names of their nodes; one without racks has ""
 Grouped = Sequence[tuple[str, Owners]]  # the same, to be striped for many data sets

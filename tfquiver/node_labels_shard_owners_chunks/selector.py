@@ -11,8 +11,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from tfquiver import errors
+from tfquiver.node_labels_shard_owners_chunks import labels
 from tfquiver.plain_text import shortened
-from tfquiver.shard_owners_and_chunks import labels
 
 MAX_BYTES = 1024
 MAX_PARTS = 32
