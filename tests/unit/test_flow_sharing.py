@@ -49,6 +49,9 @@ def test_promises_are_kept_and_what_is_left_is_lent(flows: list[tuple[float, flo
     kept = np.minimum(demands, promised)
     if kept.sum() <= limit:
         assert (got >= kept * (1 - 1e-9)).all()
+    for weights in (None, np.ones(len(flows))):
+        nothing = share(demands, np.zeros(len(flows)), limit, weights)
+        assert share(demands, None, limit, weights).tolist() == nothing.tolist()
 
 
 @given(FLOWS, st.floats(1, 1e9))

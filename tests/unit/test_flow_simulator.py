@@ -19,6 +19,7 @@ from tfquiver.service.coordinator.policies import registry as policies
 from tfquiver.service.coordinator.policies.views_and_plans.interface import Allocation, ClusterView, Plan
 from tfquiver.service.sim.jobs_as_flows.outcome import YEAR_S, bound
 from tfquiver.service.sim.jobs_as_flows.simulation import simulate
+from tfquiver.service.sim.probing_and_policies.sight import SIGHTS
 from tfquiver.service.sim.shard_by_shard.engine import Engine
 from tfquiver.service.sim.workloads.workload import Cluster, Pacing, SimJob, Workload
 
@@ -127,6 +128,16 @@ def test_lru_of_one_job_keeps_little_of_what_it_will_need() -> None:
         two, six = (one_data_set(1, "lru", share, epochs).store_bytes for epochs in (2, 6))
         hits = 1 - (six - two) / 4 / SIZE
         assert hits == pytest.approx(share + (1 - share) * log(1 - share), rel=0.03, abs=0.001)
+
+
+@pytest.mark.parametrize("sight", SIGHTS)
+def test_lru_with_room_for_all_is_filled_in_the_first_epoch(sight: str) -> None:
+    job = SimJob("job", "data", SPEED, 3 * SIZE)
+    cluster = Cluster(1, 2 * SIZE, SPEED / 2)
+    policy = Fixed({"data": Allocation("lru", 2 * SIZE)})
+    made = simulate(Workload({"data": SIZE}, (job,)), cluster, policy, Fifo(), sight=SIGHTS[sight])
+    assert made.store_bytes == pytest.approx(SIZE, rel=FOLLOWED)
+    assert made.jct_s[0] == pytest.approx(4 * EPOCH_S, rel=FOLLOWED)
 
 
 def test_lru_of_samples_with_replacement_keeps_its_share() -> None:

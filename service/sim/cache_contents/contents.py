@@ -10,10 +10,12 @@ in itself it does not read again in this epoch.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 
 from tfquiver.service.coordinator.policies.views_and_plans.interface import MODES
-from tfquiver.service.sim.store_bandwidth.sharing import Floats, Ints
+from tfquiver.service.sim.store_bandwidth.sharing import Bools, Floats, Ints
 
 NONE, COOPERATIVE, UNIFORM, LRU = map(MODES.index, ("none", "cooperative", "uniform", "lru"))
 
@@ -27,11 +29,36 @@ class Contents:
         self.mode: Ints = np.zeros(len(sizes), np.int64)
         self.given: Ints = np.zeros(len(sizes), np.int64)
         self.allocated = np.zeros(len(sizes))
-        self.resident = np.zeros(len(sizes))
+        self._resident = np.zeros(len(sizes))
+        self._held: Callable[[], tuple[Ints, Floats]] | None = None  # what nobody has looked at
+        self.some_lru = self.some_planned = self.some_cooperative = False  # planned: uniform or cooperative
+        self._only_lru = False  # has an allocation
+        # Who is under LRU, and how many: of whom this was asked last, in which modes.
+        self._asked = np.zeros(0, np.int64), self.mode, np.zeros(0, np.bool_), 0
         self.effective = np.zeros(jobs)
         self._cache_bytes = cache_bytes
         self._spare_bytes, self._dataset_of = 0.0, np.zeros(jobs, np.int64)
         self._share_pool()
+
+    @property
+    def resident(self) -> Floats:
+        """Bytes of each data set."""
+        if self._held is not None:
+            datasets, held = self._held()
+            under = self._lru[datasets]
+            self._resident[self._under_lru] = 0.0
+            self._resident[datasets[under]] = held[under]
+            self._held = None
+        return self._resident
+
+    def under_lru(self, datasets: Ints) -> tuple[Bools, int]:
+        """Which are, and how many; asked several times a moment of the same ones."""
+        asked, mode, lru, count = self._asked
+        if asked is not datasets or mode is not self.mode:
+            lru = self._lru[datasets]
+            count = int(np.count_nonzero(lru))
+            self._asked = datasets, self.mode, lru, count
+        return lru, count
 
     def apply(self, datasets: Ints, modes: Ints, given: Ints, dataset_of: Ints, spare_bytes: float = 0.0) -> None:
         """What is over an allocation goes at once, drawn at random.
@@ -45,7 +72,12 @@ class Contents:
         mode[datasets], self.given[datasets] = modes, given
         # Rounded, all of it may be a little more than all.
         allocated[datasets] = np.minimum(given / self.disk_bytes_each[datasets], self.sizes[datasets])
-        kept = np.where((mode == UNIFORM) | (mode == COOPERATIVE), np.minimum(self.resident, allocated), 0.0)
+        self.some_cooperative = COOPERATIVE in modes
+        self.some_planned = self.some_cooperative or UNIFORM in modes
+        self._only_lru = bool((modes == LRU).all())
+        kept = np.zeros_like(allocated)
+        if self.some_planned:
+            kept = np.where((mode == UNIFORM) | (mode == COOPERATIVE), np.minimum(self.resident, allocated), 0.0)
         if spare_bytes:
             kept = np.where(mode == NONE, self.resident, kept)
         self.mode, self.allocated = mode, allocated
@@ -68,34 +100,42 @@ class Contents:
             self._keep(np.where(others, self.resident * (room / there), self.resident))
 
     def _keep(self, kept: Floats) -> None:
-        left = np.divide(kept, self.resident, out=np.ones_like(kept), where=self.resident > 0)
-        if (left < 1).any():
+        less = np.flatnonzero(kept < self.resident)
+        if less.size:
+            left = np.ones_like(kept)
+            left[less] = kept[less] / self.resident[less]
             self.effective *= left[self._dataset_of]
-        self.resident = kept
+        self._resident, self._held = kept, None
 
     def _share_pool(self) -> None:
         self._lru = lru = self.mode == LRU
-        self.some_lru = bool(lru.any())
+        self._under_lru = np.flatnonzero(lru)
+        self.some_lru = bool(self._under_lru.size)
         # What all data sets under LRU have together, as bytes of records.
         self.pool_bytes = 0.0
         if self.some_lru:
-            left_bytes = self._cache_bytes - float((self.allocated * self.disk_bytes_each)[~lru].sum())
-            self.pool_bytes = left_bytes / float(self.disk_bytes_each[lru].mean())
+            others = 0.0 if self._only_lru else float((self.allocated * self.disk_bytes_each)[~lru].sum())
+            self.pool_bytes = (self._cache_bytes - others) / float(self.disk_bytes_each[self._under_lru].mean())
 
-    def hold(self, resident: Floats) -> None:
-        """What the LRU window says of its data sets."""
-        np.copyto(self.resident, resident, where=self._lru)
+    def hold(self, resident: Callable[[], tuple[Ints, Floats]]) -> None:
+        """What the LRU window says of its data sets, from now on: of which there is something, and how much; mostly
+        nobody looks before the next time."""
+        self._held = resident
 
     def begin_epoch(self, jobs: Ints, datasets: Ints) -> None:
+        if not jobs.size:
+            return
         self.effective[jobs] = self.resident[datasets] / self.sizes[datasets]
 
     def advance(
         self, jobs: Ints, datasets: Ints, fetched: Floats, shared: bool, paused: Ints, datasets_of_paused: Ints
     ) -> None:
         """Each of `jobs` has fetched so many bytes from the store; of a cooperative data set its part of the common."""
+        if not (shared or self.some_planned or self._spare_bytes):
+            return  # what is not planned keeps nothing, or what `hold` says
         mode = self.mode[datasets]
         if not shared and (mode == LRU).all():
-            return  # that is what `hold` says
+            return
         held, sizes = self.resident[datasets], self.sizes[datasets]
         total = np.bincount(datasets, fetched, len(self.sizes))[datasets] if shared else fetched
         resident = np.minimum(held + total, np.maximum(self.allocated[datasets], held))

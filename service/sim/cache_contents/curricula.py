@@ -22,6 +22,7 @@ class Curricula:
     def __init__(self, pacings: Sequence[Pacing | None], sizes: Floats) -> None:
         self.paced = np.array([pacing is not None for pacing in pacings], np.bool_)
         parts = [_parts(pacing) for pacing in pacings if pacing]
+        self.some = bool(parts)
         steps = max(map(len, parts), default=0)
         self._place = np.cumsum(self.paced) - 1  # of a job, in what follows
         # [jobs, steps]: the part that is drawn from; once it is all, all.

@@ -12,7 +12,6 @@ Of what a curriculum has sampled within the window `curricula` knows.
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass
 from math import inf
@@ -21,7 +20,8 @@ import numpy as np
 
 from tfquiver.hash_prefixes_and_sorted_numbers.sorted_numbers import distinct
 from tfquiver.service.sim.cache_contents.curricula import Curricula
-from tfquiver.service.sim.store_bandwidth.sharing import Bools, Floats, Ints
+from tfquiver.service.sim.cache_contents.trail import Trail
+from tfquiver.service.sim.store_bandwidth.sharing import Bools, Floats, Ints, some
 from tfquiver.service.sim.workloads.workload import Pacing
 
 _ALMOST_ALL, _EXACT, _LEAST_PART = 1 - 1e-12, 1e-6, 1e-9
@@ -30,8 +30,9 @@ STEPS_A_WINDOW, STEPS_AN_EPOCH = 32, 128  # rates are followed in so many steps 
 
 @dataclass(slots=True)
 class _Front:
-    """How far the jobs of `seen` are now; a moment is looked at several times."""
+    """How far the jobs of `seen` are `now`; a moment is looked at several times."""
 
+    now: float
     seen: Ints
     done: Floats
     sizes: Floats
@@ -41,12 +42,12 @@ class _Front:
     began_bytes: Floats
     part: Floats  # of the present one
     rest: Floats
-    window: tuple[float, float, _Window] | None = None  # the last one that was looked at, and when the oldest row was
-    # When the oldest row was, where they were then, and what they had read by the next row.
+    window: tuple[float, float, _Window] | None = None  # the last one that was looked at, and the oldest moment
+    # When the oldest moment was, where they were then, and what they had read by the next one.
     oldest: tuple[float, Floats, Floats] | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)  # frozen it would take twice as long to make, several times a moment
 class _Window:
     """What each job of a front has read since a moment."""
 
@@ -64,29 +65,41 @@ class LruWindow:
         """`pacings`: None: every record once an epoch."""
         self._dataset_of, self._sizes, self._datasets, self._shared = dataset_of, sizes, datasets, shared
         self.curricula = Curricula(pacings, sizes)
-        self._rows: deque[tuple[float, Floats]] = deque([(0.0, np.zeros(len(sizes)))])  # when, how far each job was
+        self._trail = Trail(len(sizes))
         self._start = 0.0
         self._seen: Ints = np.zeros(0, np.int64)  # jobs that may have something resident
-        self._noticed: tuple[Ints, Ints] = self._seen, self._seen  # who was last, and what was seen then
+        # Who was noticed last, what was seen then, and where in it they stand.
+        self._noticed: tuple[Ints, Ints, Ints] = self._seen, self._seen, self._seen
         self._front: _Front | None = None
+        self._held: tuple[_Front, _Window] | None = None  # when time last passed
         self.full = False
-        self.resident = np.zeros(datasets)  # bytes of each data set
 
-    def read(self, now: float, done: Floats, running: Ints, capacity: float) -> None:
-        """Time has passed; `done`: bytes each job has read since it began."""
-        last = self._rows[-1][0]
-        if now > last:
-            self._rows.append((now, done.copy()))
+    def read(self, now: float, since: float, done: Floats, running: Ints, capacity: float) -> None:
+        """Time has passed; `done`: bytes each job has read since it began, those of `running` from `since` on."""
+        self._trail.add(now, done, running, since)
         self._notice(running)
-        front = self._at_front(done)
+        front = self._at_front(now, done)
         self._move(front, capacity)
-        self.resident = self._resident(front, self._since(self._start, front))
-        self._forget(front)
+        window = self._since(self._start, front)
+        self._held = front, window
+        if self.full:
+            gone = front.done <= window.back
+            if some(gone):
+                self._seen = front.seen[~gone]
 
-    def hit_parts(self, jobs: Ints, done: Floats, parts: Floats) -> Floats:
-        """Of the next bytes that each of `jobs` reads. `parts`: of the data set that a curriculum samples now."""
-        self._notice(jobs)
-        front = self._at_front(done)
+    def resident(self) -> tuple[Ints, Floats]:
+        """When time last passed: data sets, and bytes of each; nothing of others."""
+        assert self._held is not None
+        front, window = self._held
+        if self._shared:
+            return np.arange(self._datasets), self._resident_of_shared(front, window)
+        return front.datasets, window.covered * front.sizes
+
+    def hit_parts(self, now: float, jobs: Ints, done: Floats, parts: Floats) -> Floats:
+        """Of the next bytes that each of `jobs` reads. `now`: when `done` was so; `parts`: of the data set that a
+        curriculum samples then."""
+        places = self._notice(jobs)
+        front = self._at_front(now, done)
         window = self._since(self._start, front)
         own = window.former
         if front.paced is not None:
@@ -95,45 +108,50 @@ class LruWindow:
             absent = np.log1p(-np.minimum(window.covered, _ALMOST_ALL))
             of_all = np.bincount(front.datasets, absent)
             own = 1 - (1 - own) * np.exp(of_all[front.datasets] - absent)
-        return own[np.searchsorted(front.seen, jobs)]
+        return own[places]
 
     def step_s(self, now: float, epoch_s: float) -> float:
         """How long rates may be taken as constant while the window is full; `epoch_s`: of the fastest. A window that is
         short against that holds next to nothing that is needed, however it moves."""
         return max((now - self._start) / STEPS_A_WINDOW, epoch_s / STEPS_AN_EPOCH) if self.full else inf
 
-    def epoch_counts(self, jobs: Ints, done: Floats) -> Bools:
+    def epoch_counts(self, now: float, jobs: Ints, done: Floats) -> Bools:
         """Of which of `jobs` hits change when their epoch ends."""
-        back = self._rows[0][1][jobs]
-        if len(self._rows) > 1:
-            back = back + (self._rows[1][1][jobs] - back) * self._part(self._start)
-        begun = np.floor(done[jobs] / self._sizes[jobs]) * self._sizes[jobs]
-        counts: Bools = (begun - back < self._sizes[jobs]) & ~self.curricula.paced[jobs]
-        return counts
+        places = self._notice(jobs)
+        front = self._at_front(now, done)
+        counts: Bools = front.began_bytes - self._since(self._start, front).back < front.sizes
+        if front.paced is not None:
+            counts &= ~front.paced
+        return counts[places]
 
-    def _notice(self, jobs: Ints) -> None:
-        """`jobs`, in order, nearly always the same, may have something resident."""
-        if self._noticed[0] is jobs and self._noticed[1] is self._seen:
-            return
-        at = np.searchsorted(self._seen, jobs)
-        if at.size and (at[-1] == len(self._seen) or (self._seen[at] != jobs).any()):
+    def _notice(self, jobs: Ints) -> Ints:
+        """`jobs`, in order, nearly always the same, may have something resident. Where they stand among those."""
+        noticed, seen, places = self._noticed
+        if noticed is jobs and seen is self._seen:
+            return places
+        places = self._seen.searchsorted(jobs)
+        if places.size and (places[-1] == len(self._seen) or some(self._seen[places] != jobs)):
             self._seen = distinct(np.concatenate((self._seen, jobs)))
-        self._noticed = jobs, self._seen
+            places = self._seen.searchsorted(jobs)
+        self._noticed = jobs, self._seen, places
+        return places
 
-    def _at_front(self, done: Floats) -> _Front:
-        front, there = self._front, done[self._seen]
+    def _at_front(self, now: float, done: Floats) -> _Front:
+        front = self._front
         if front is not None and front.seen is self._seen:
-            if (front.done == there).all():
+            if front.now == now:
                 return front
             sizes, datasets, paced = front.sizes, front.datasets, front.paced
         else:
             sizes, datasets = self._sizes[self._seen], self._dataset_of[self._seen]
-            some = self.curricula.paced[self._seen]
-            paced = some if some.any() else None
+            paced = self.curricula.paced[self._seen] if self.curricula.some else None
+        there = done[self._seen]
         progress = there / sizes
         began = np.floor(progress)
-        part = progress - began
-        self._front = _Front(self._seen, there, sizes, datasets, paced, began, began * sizes, part, 1 - part)
+        progress -= began
+        self._front = _Front(
+            now, self._seen, there, sizes, datasets, paced, began, began * sizes, progress, 1 - progress
+        )  # fmt: skip
         return self._front
 
     def _move(self, front: _Front, capacity: float) -> None:
@@ -141,10 +159,10 @@ class LruWindow:
         most = self._bytes_since(self._start, front)
         while most > capacity * (1 + _EXACT):
             self.full = True
-            after = self._rows[1][0]
+            after = self._trail.next_s
             least = self._bytes_since(after, front)
-            if len(self._rows) > 2 and least > capacity:
-                self._rows.popleft()
+            if len(self._trail) > 2 and least > capacity:
+                self._trail.forget_oldest()
                 self._start, most = after, least
                 continue
             self._start = self._fitting(self._start, most, after, least, front, capacity)
@@ -163,36 +181,27 @@ class LruWindow:
                 high, least = when, held
         return when
 
-    def _forget(self, front: _Front) -> None:
-        if self.full:
-            kept = front.done > self._since(self._start, front).back
-            if not kept.all():
-                self._seen = front.seen[kept]
-
     def _back(self, when: float, front: _Front) -> Floats:
-        """How far its jobs were at a moment between the two oldest rows, which is looked for among many."""
-        (first, before) = self._rows[0]
-        if len(self._rows) == 1:
-            return before[front.seen]
-        if front.oldest is None or front.oldest[0] != first:
-            there = before[front.seen]
-            front.oldest = first, there, self._rows[1][1][front.seen] - there
-        return front.oldest[1] + front.oldest[2] * self._part(when)
-
-    def _part(self, when: float) -> float:
-        """Of the way from the oldest row to the next."""
-        first, second = self._rows[0][0], self._rows[1][0]
-        return min(1.0, (when - first) / (second - first))
+        """How far its jobs were at a moment between the two oldest, which is looked for among many."""
+        trail = self._trail
+        if front.oldest is None or front.oldest[0] != trail.oldest_s:
+            there = trail.oldest[front.seen]
+            front.oldest = trail.oldest_s, there, trail.next[front.seen] - there
+        _, there, ahead = front.oldest
+        if trail.next_s == inf:
+            return there
+        back = ahead * trail.part(when)
+        back += there
+        return back
 
     def _bytes_since(self, when: float, front: _Front) -> float:
         window = self._since(when, front)
         if self._shared:
-            return float(self._resident(front, window).sum())
+            return float(self._resident_of_shared(front, window).sum())
         return float(window.covered @ front.sizes)
 
-    def _resident(self, front: _Front, window: _Window) -> Floats:
-        if not self._shared:
-            return np.bincount(front.datasets, window.covered * front.sizes, self._datasets).astype(np.float64)
+    def _resident_of_shared(self, front: _Front, window: _Window) -> Floats:
+        """Of each data set."""
         size_of = np.zeros(self._datasets)
         size_of[front.datasets] = front.sizes
         absent = np.bincount(front.datasets, np.log1p(-np.minimum(window.covered, _ALMOST_ALL)), len(size_of))
@@ -200,14 +209,19 @@ class LruWindow:
         return held
 
     def _since(self, when: float, front: _Front) -> _Window:
-        oldest = self._rows[0][0]
+        oldest = self._trail.oldest_s
         if front.window is not None and front.window[:2] == (when, oldest):
             return front.window[2]
         back = self._back(when, front)
-        former = front.began - back / front.sizes
+        # In place as far as it goes: a few hundred numbers take less than a call that makes room for them.
+        former = back / front.sizes
+        np.subtract(front.began, former, out=former)
         np.minimum(np.maximum(former, 0.0, out=former), 1.0, out=former)
-        within = front.part + former * front.rest
-        np.copyto(within, (front.done - back) / front.sizes, where=back >= front.began_bytes)
+        within = former * front.rest
+        within += front.part
+        of_present = front.done - back
+        of_present /= front.sizes
+        np.putmask(within, back >= front.began_bytes, of_present)
         if front.paced is not None:
             paced = front.paced
             within[paced] = self.curricula.sampled(front.seen[paced], back[paced], front.done[paced])

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 
 from tfquiver.service.coordinator.job_schedulers.interface import (
@@ -12,8 +14,19 @@ from tfquiver.service.coordinator.job_schedulers.interface import (
     first_that_fit,
 )
 from tfquiver.service.sim.job_queue.lines import ByKey, BySubmission
-from tfquiver.service.sim.store_bandwidth.sharing import Ints
+from tfquiver.service.sim.store_bandwidth.sharing import Floats, Ints
 from tfquiver.service.sim.workloads.workload import SimJob, Workload
+
+
+@dataclass(slots=True)
+class Running:
+    """Columns of those that run; most moments are between two changes of who does."""
+
+    numbers: Ints
+    dataset: Ints
+    size: Floats
+    ideal: Floats
+    total: Floats
 
 
 class Jobs:
@@ -32,12 +45,20 @@ class Jobs:
         self.served_s = np.zeros(count)
         self.ended_s = np.full(count, np.nan)
         self.running: Ints = np.zeros(0, np.int64)
+        self._of_running = Running(self.running, self.running, *[np.zeros(0)] * 3)
         self.paused: Ints = np.zeros(0, np.int64)  # begun, and stopped for another one's turn
         self.irregular = np.array([job.pacing is not None for job in self.all], np.bool_)
         self._paced: list[int] = np.flatnonzero(self.irregular).tolist()
         self.some_irregular = bool(self._paced)
         self.parts = np.zeros(count)  # of the data set that an irregular job samples now
         self.pace()
+
+    @property
+    def of_running(self) -> Running:
+        at = self.running
+        if self._of_running.numbers is not at:
+            self._of_running = Running(at, self.dataset[at], self.size[at], self.ideal[at], self.total[at])
+        return self._of_running
 
     @property
     def begun(self) -> Ints:
@@ -71,12 +92,15 @@ class Queue:
 
     def __init__(self, jobs: Jobs, scheduler: Scheduler, capacity: Capacity) -> None:
         self._jobs, self._scheduler, self._capacity = jobs, scheduler, capacity
+        # Who ran when nobody more could begin; None: since then somebody has come, or gone.
+        self._stuck: Ints | None = None
         self._waiting: ByKey | BySubmission = BySubmission(jobs) if scheduler.round_s is not None else ByKey(jobs)
 
     def __len__(self) -> int:
         return len(self._waiting)
 
     def submit(self, number: int, now: float) -> None:
+        self._stuck = None
         if isinstance(self._waiting, BySubmission):
             self._waiting.add(number)
         else:
@@ -85,9 +109,10 @@ class Queue:
 
     def fill(self) -> bool:
         """Starts those that come next where accelerators are free; whether it has."""
-        if not self._waiting:
-            return False
         jobs = self._jobs
+        if self._stuck is jobs.running or not self._waiting:
+            return False
+        self._stuck = jobs.running
         free = self._capacity.accelerators - int(jobs.accelerators[jobs.running].sum())
         if not free:
             return False
@@ -112,6 +137,7 @@ class Queue:
         if np.array_equal(kept, running):
             return False
         stopped, begun = jobs.without(running, kept), jobs.without(kept, running)
+        self._stuck = None
         waiting.remove(begun)
         waiting.add(stopped)
         jobs.paused = np.sort(np.concatenate((jobs.without(jobs.paused, begun), stopped)))

@@ -17,7 +17,7 @@ from tfquiver import errors
 from tfquiver.service.coordinator.job_schedulers.gavel import equal_bytes_per_s
 from tfquiver.service.coordinator.job_schedulers.interface import Capacity, Scheduler
 from tfquiver.service.coordinator.policies.views_and_plans.interface import Policy
-from tfquiver.service.sim.cache_contents.contents import COOPERATIVE, LRU, Contents
+from tfquiver.service.sim.cache_contents.contents import COOPERATIVE, Contents
 from tfquiver.service.sim.cache_contents.lru_window import LruWindow
 from tfquiver.service.sim.job_queue.jobs import Jobs, Queue
 from tfquiver.service.sim.jobs_as_flows import steps
@@ -27,7 +27,7 @@ from tfquiver.service.sim.probing_and_policies.planner import Planner
 from tfquiver.service.sim.probing_and_policies.probing import TICK_S, Probing
 from tfquiver.service.sim.probing_and_policies.sight import SIGHTS, Sight
 from tfquiver.service.sim.shard_by_shard.engine import Engine
-from tfquiver.service.sim.store_bandwidth.sharing import Floats
+from tfquiver.service.sim.store_bandwidth.sharing import Floats, some
 from tfquiver.service.sim.store_bandwidth.windows import Windows
 from tfquiver.service.sim.workloads.workload import Cluster, Workload
 
@@ -198,48 +198,50 @@ class _Simulation:
 
     def _hits(self) -> Floats:
         jobs, contents, running = self._jobs, self._contents, self._jobs.running
-        datasets = jobs.dataset[running]
+        datasets = jobs.of_running.dataset
+        lru, count = contents.under_lru(datasets)
+        found = self._window.hit_parts(self._settled_at, running, jobs.done, jobs.parts) if count else None
+        if found is not None and count == len(lru):
+            return found
         hits = contents.effective[running]
         if jobs.some_irregular:
             sampled = np.maximum(jobs.parts[running], 1e-9) * contents.sizes[datasets]
             hits = np.where(jobs.irregular[running], np.minimum(1.0, contents.resident[datasets] / sampled), hits)
-        lru = contents.mode[datasets] == LRU
-        if lru.any():
-            hits = np.where(lru, self._window.hit_parts(running, jobs.done, jobs.parts), hits)
-        return np.asarray(hits)
+        return hits if found is None else np.where(lru, found, hits)
 
     def _rates_now(self, hits: Floats) -> Rates:
-        jobs, running = self._jobs, self._jobs.running
-        datasets = jobs.dataset[running]
-        cooperative = self._contents.mode[datasets] == COOPERATIVE
+        running, own = self._jobs.running, self._jobs.of_running
+        cooperative = self._contents.mode[own.dataset] == COOPERATIVE if self._contents.some_cooperative else None
         if self._sight.measured:  # else nobody is probed
             missing = self._probing.missing[running]
-            hits, cooperative = np.where(missing, 0.0, hits), cooperative & ~missing
+            hits = np.where(missing, 0.0, hits)
+            cooperative = None if cooperative is None else cooperative & ~missing
         store = Store(
             self._cluster.remote_bytes_per_s,
-            self._planner.promised[running],
-            self._windows.weights(running, datasets, cooperative),
+            self._planner.promised(running),
+            self._windows.weights(running, own.dataset, cooperative),
         )
-        return rates(jobs.ideal[running], hits, store, datasets, cooperative, self._sight.measured)
+        return rates(own.ideal, hits, store, own.dataset, cooperative, self._sight.measured)
 
     def _settle(self) -> None:
         """All that has been read since the last time."""
         now = self._engine.now
-        passed_s = now - self._settled_at
-        self._settled_at = now
-        jobs, running = self._jobs, self._jobs.running
+        since, passed_s = self._settled_at, now - self._settled_at
+        jobs, running, own = self._jobs, self._jobs.running, self._jobs.of_running
         if passed_s <= 0 or not running.size:
+            self._settled_at = now
             return
         if self._sight.measured:
             hits = self._hits()
             found = np.where(self._probing.missing[running], 0.0, hits)
             self._planner.meters.read(now - passed_s, now, self._rates.read, found)
-            room = self._contents.allocated[jobs.dataset[running]] / jobs.size[running]
+            room = self._contents.allocated[own.dataset] / own.size
             self._probing.account(passed_s, self._rates.read * passed_s, hits, np.minimum(1.0, room))
-        datasets, read = jobs.dataset[running], self._rates.read * passed_s
-        fetched = self._rates.fetched * passed_s
-        left = jobs.total[running] - jobs.done[running]
-        if (read > left).any():  # by what the clock cannot tell
+        self._settled_at = now  # what is asked above is as it was
+        read, fetched = self._rates.read * passed_s, self._rates.fetched * passed_s
+        had = jobs.done[running]
+        left = own.total - had
+        if some(read > left):  # by what the clock cannot tell
             fetched *= np.minimum(1.0, np.divide(left, read, out=np.ones_like(read), where=read > 0))
             read = np.minimum(read, left)
         self._read_bytes += float(read.sum())
@@ -250,12 +252,12 @@ class _Simulation:
             kept = np.where(self._probing.missing[running], 0.0, fetched)
             self._probe_bytes += float((fetched - kept).sum())
         paused = jobs.paused
-        self._contents.advance(running, datasets, kept, self._shared, paused, jobs.dataset[paused])
-        before = np.floor(jobs.done[running] / jobs.size[running] + _ROUNDING)
-        jobs.done[running] += read
-        epochs = jobs.done[running] / jobs.size[running] + _ROUNDING
-        over = np.floor(epochs) > before
-        if over.any():
+        self._contents.advance(running, own.dataset, kept, self._shared, paused, jobs.dataset[paused])
+        done = had + read
+        jobs.done[running] = done
+        epochs = done / own.size + _ROUNDING
+        over = np.floor(epochs) > np.floor(had / own.size + _ROUNDING)
+        if some(over):
             ended = running[over]
             # Of these alone: who has just begun an epoch would begin it again and again, where steps are as small.
             exact = running[over & (epochs - np.floor(epochs) < 2 * _ROUNDING)]
@@ -264,14 +266,14 @@ class _Simulation:
             self._probing.begin_epoch(ended)
         jobs.pace()
         if self._contents.some_lru:
-            self._window.read(now, jobs.done, running, self._contents.pool_bytes)
+            self._window.read(now, since, jobs.done, running, self._contents.pool_bytes)
             self._contents.hold(self._window.resident)
         self._end(now)
 
     def _end(self, now: float) -> None:
         jobs, running = self._jobs, self._jobs.running
-        over = jobs.done[running] >= jobs.total[running] * (1 - _ROUNDING)
-        if not over.any():
+        over = jobs.done[running] >= jobs.of_running.total * (1 - _ROUNDING)
+        if not some(over):
             return
         ended = running[over]
         jobs.ended_s[ended] = now

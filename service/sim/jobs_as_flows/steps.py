@@ -10,7 +10,7 @@ from tfquiver.service.sim.cache_contents.contents import COOPERATIVE, LRU, NONE,
 from tfquiver.service.sim.cache_contents.lru_window import LruWindow
 from tfquiver.service.sim.job_queue.jobs import Jobs
 from tfquiver.service.sim.jobs_as_flows.rates import Rates
-from tfquiver.service.sim.store_bandwidth.sharing import Bools, Floats, Ints
+from tfquiver.service.sim.store_bandwidth.sharing import Bools, Floats, Ints, some
 
 PART_A_STEP = 1 / 64  # of what several jobs still have to bring in, or of what a curriculum samples
 _SAME = 1e-9
@@ -21,24 +21,39 @@ _LEAST_SAMPLED = 1e-4  # of an epoch: where a curriculum samples next to nothing
 def next_change_s(
     jobs: Jobs, contents: Contents, window: LruWindow, rates: Rates, now: float, pool_bytes: float, shared: bool
 ) -> float:
-    running = jobs.running
-    moving = rates.read > 0
-    running, read, fetched = running[moving], rates.read[moving], rates.fetched[moving]
+    own, read, fetched = jobs.of_running, rates.read, rates.fetched
+    running, datasets, sizes, total = own.numbers, own.dataset, own.size, own.total
+    moving = read > 0
+    if stopped := np.count_nonzero(moving) < len(moving):
+        read, fetched = read[moving], fetched[moving]
+        running, datasets, sizes, total = running[moving], datasets[moving], sizes[moving], total[moving]
     if not running.size:
         return inf
-    datasets, sizes, done = jobs.dataset[running], jobs.size[running], jobs.done[running]
-    waits = [float(((jobs.total[running] - done) / read).min())]
-    mode = contents.mode[datasets]
-    planned = (mode == UNIFORM) | (mode == COOPERATIVE)
-    if shared or planned.any():
-        waits += _planned_change_s(jobs, contents, window, running, read, fetched, planned, pool_bytes, shared)
+    done = jobs.done[running]
+    waits = [float(((total - done) / read).min())]
+    if shared or contents.some_planned:
+        mode = contents.mode[datasets]
+        planned = (mode == UNIFORM) | (mode == COOPERATIVE)
+        if shared or some(planned):
+            waits += _planned_change_s(jobs, contents, window, running, read, fetched, planned, pool_bytes, shared)
     if jobs.some_irregular and (paced := jobs.irregular[running]).any():
         sampled = np.maximum(jobs.parts[running] * PART_A_STEP, _LEAST_SAMPLED)
         waits.append(float((sampled * sizes / read)[paced].min()))
         waits.append(float((window.curricula.to_step(running[paced], done[paced]) / read[paced]).min()))
-    if (mode == LRU).any():
-        waits.append(_lru_change_s(jobs, contents, window, running, read, fetched, now, pool_bytes))
+    lru, under = contents.under_lru(own.dataset)
+    if under:
+        counted = window.epoch_counts(now, own.numbers, jobs.done) & lru
+        if stopped:
+            lru, counted = lru[moving], counted[moving]
+        if some(counted):
+            waits.append(float(_to_epoch_s(sizes[counted], done[counted], read[counted]).min()))
+        if some(lru):
+            waits.append(_lru_change_s(contents, window, sizes, read, fetched, lru, now, pool_bytes))
     return max(0.0, min(waits))
+
+
+def _to_epoch_s(sizes: Floats, done: Floats, read: Floats) -> Floats:
+    return np.asarray((sizes - np.fmod(done, sizes)) / read)  # as %, in less time: none is negative
 
 
 def _planned_change_s(
@@ -52,7 +67,7 @@ def _planned_change_s(
     more = planned & (abs(resident / sizes - contents.effective[running]) > _SAME)
     finds_more = ((filling & planned) | more) & ~jobs.irregular[running]
     if finds_more.any():
-        waits.append(float(((sizes - done % sizes) / read)[finds_more].min()))
+        waits.append(float(_to_epoch_s(sizes, done, read)[finds_more].min()))
     if shared and filling.any():
         brought = np.bincount(datasets, fetched, len(contents.sizes))[datasets]
         several = filling & (brought > fetched * (1 + _SAME))
@@ -64,19 +79,12 @@ def _planned_change_s(
 
 
 def _lru_change_s(
-    jobs: Jobs, contents: Contents, window: LruWindow, running: Ints, read: Floats, fetched: Floats,
-    now: float, pool_bytes: float,
+    contents: Contents, window: LruWindow, sizes: Floats, read: Floats, fetched: Floats, lru: Bools, now: float,
+    pool_bytes: float,
 ) -> float:  # fmt: skip
-    waits = [window.step_s(now, float((jobs.size[running] / read).min()))]
-    lru = contents.mode[jobs.dataset[running]] == LRU
-    counted = np.zeros(len(running), bool)
-    counted[lru] = window.epoch_counts(running[lru], jobs.done)
-    if counted.any():
-        sizes, done = jobs.size[running], jobs.done[running]
-        waits.append(float(((sizes - done % sizes) / read)[counted].min()))
-    brought = float(fetched[lru].sum())
-    if not window.full and brought > 0:
+    epoch_s = float((sizes / read).min())
+    wait_s = window.step_s(now, epoch_s)
+    if not window.full and (brought := float(fetched[lru].sum())) > 0:
         free = pool_bytes - float(contents.resident[contents.mode == LRU].sum())
-        epoch_s = float((jobs.size[running] / read).min())
-        waits.append(max(free / brought, epoch_s * _LEAST_STEP))  # time goes on, however small the cache is
-    return min(waits)
+        wait_s = min(wait_s, max(free / brought, epoch_s * _LEAST_STEP))  # time goes on, however small the cache is
+    return wait_s

@@ -37,7 +37,7 @@ class Planner:
         self.meters = self._views.meters
         self._datasets = {name: number for number, name in enumerate(workload.datasets)}
         self._numbers = {job.name: number for number, job in enumerate(jobs.all)}
-        self.promised = np.zeros(len(jobs.all))  # bytes/s from the store
+        self._promised: Floats | None = None  # bytes/s from the store; None: nothing to anybody
         self.plans = 0
         self._last: ClusterView | None = None  # that was planned for
 
@@ -54,9 +54,14 @@ class Planner:
         self.plans += 1
         spare_bytes = self._cluster.cache_bytes if self._sight.measured else 0.0
         self._contents.apply(datasets, modes, given, self._jobs.dataset, spare_bytes)
-        self.promised[:] = 0.0
-        self.promised[limited] = bytes_per_s
+        self._promised = np.zeros(len(self._jobs.all)) if limited.size else None
+        if self._promised is not None:
+            self._promised[limited] = bytes_per_s
         self._last = shown.view if self._sight.measured else None  # what is left to read is never the same
+
+    def promised(self, jobs: Ints) -> Floats | None:
+        """Bytes/s from the store to each; None: nothing to anybody."""
+        return None if self._promised is None else self._promised[jobs]
 
     def _allocated(self, plan: Plan, shown: Shown) -> tuple[Ints, Ints, Ints]:
         """Data sets, modes, bytes; of what cannot be the first is named."""

@@ -25,10 +25,12 @@ class Windows:
         loads = [PARALLEL_LOADS * workload.shard_bytes(name) for name in workload.datasets]
         self._loads = np.array(loads, np.float64)
 
-    def weights(self, running: Ints, datasets: Ints, cooperative: Bools) -> Floats | None:
-        """Of the running jobs and their data sets; those of a cooperative one weigh together what its loads do. None:
-        all weigh the same."""
+    def weights(self, running: Ints, datasets: Ints, cooperative: Bools | None) -> Floats | None:
+        """Of the running jobs and their data sets; those of a cooperative one (None: there is none) weigh together what
+        its loads do. None: all weigh the same."""
         if not self._known:
             return None
+        if cooperative is None:
+            return self._windows[running]
         together = np.bincount(datasets[cooperative], minlength=len(self._loads))
         return np.where(cooperative, self._loads[datasets] / np.maximum(together[datasets], 1), self._windows[running])
