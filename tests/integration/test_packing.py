@@ -28,11 +28,13 @@ from hypothesis import strategies as st
 from tests.support.as_user import as_user
 from tests.support.gcs_emulator import gcs_emulator
 from tfquiver import errors
+from tfquiver.cli.main import main
 from tfquiver.packing import examples, pack, sources, targets
 from tfquiver.packing.example import serialized
 from tfquiver.reader.example import parse_example
 from tfquiver.scanning import tfrecord
 
+_PNG = b"\x89PNG\r\n\x1a\n"
 _INT64 = st.integers(-(2**63), 2**63 - 1)
 _VALUES = st.one_of(
     st.binary(max_size=300), st.lists(st.binary(max_size=9), max_size=4), st.lists(_INT64, max_size=4),
@@ -70,16 +72,52 @@ def images(root: Path, count: int = 9) -> Path:
     for number in range(count):
         folder = root / ("cat" if number % 3 else "ant")
         folder.mkdir(parents=True, exist_ok=True)
-        (folder / f"{number}.png").write_bytes(bytes([number]) * 100)
+        (folder / f"{number}.png").write_bytes(_PNG + bytes([number]) * 92)
     return root
 
 
 def test_images_have_their_folders_as_classes_spread_over_files(tmp_path: Path) -> None:
     found = packed(images(tmp_path / "in"), tmp_path / "out", part_bytes=300)
     assert len(list((tmp_path / "out").glob("*.tfrecord"))) == 3
-    assert {(e["image/filename"][0], int(e["image/class/label"][0]), e["image/encoded"][0][0]) for e in found} == {
+    assert {(e["image/filename"][0], int(e["image/class/label"][0]), e["image/encoded"][0][-1]) for e in found} == {
         (f"{'cat' if n % 3 else 'ant'}/{n}.png".encode(), int(n % 3 > 0), n) for n in range(9)
     }
+
+
+@pytest.mark.parametrize(
+    ("content", "match"), [(b"", "is empty"), (b"no image", "begins as no JPEG"), (b"RIFF1234WAVE", "begins as no")]
+)
+def test_what_only_is_called_an_image_is_refused(tmp_path: Path, content: bytes, match: str) -> None:
+    (images(tmp_path / "in") / "cat" / "2.png").write_bytes(content)
+    with pytest.raises(errors.DataLossError, match=rf"cat/2\.png: {match}"):
+        packed(tmp_path / "in", tmp_path / "out")
+
+
+@pytest.mark.parametrize("content", [b"\xff\xd8\xff\xe0", b"GIF87a", b"GIF89a", b"BM\0", b"RIFF\n\0\0\0WEBP", _PNG])
+def test_an_image_may_be_of_another_format_than_its_name_says(tmp_path: Path, content: bytes) -> None:
+    (tmp_path / "in").mkdir()
+    (tmp_path / "in" / "1.JPEG").write_bytes(content)
+    (found,) = packed(tmp_path / "in", tmp_path / "out")
+    assert found["image/encoded"] == [content]
+
+
+def test_what_is_left_out_is_counted_and_an_image_beside_the_classes_has_none(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    root = images(tmp_path / "in", 2)
+    (root / "root.png").write_bytes(_PNG)
+    for name in ("README.txt", "a.csv", "b.csv", "c.csv"):
+        (root / name).write_text("x")
+    assert main(["pack", str(root), "-o", str(tmp_path / "out"), "--workers", "1"]) == 0
+    assert capsys.readouterr().out.splitlines()[1] == (
+        "4 files of another kind left out: README.txt, a.csv, b.csv, ..."
+    )
+    classes = {
+        example["image/filename"][0]: example.get("image/class/text")
+        for path in (tmp_path / "out").glob("*.tfrecord")
+        for example in read(path)
+    }
+    assert classes == {b"root.png": None, b"ant/0.png": [b"ant"], b"cat/1.png": [b"cat"]}
 
 
 def test_the_bar_is_for_who_looks_and_what_was_made_for_whom_it_is_piped_to(tmp_path: Path) -> None:
@@ -221,7 +259,7 @@ def test_a_pack_that_is_killed_within_a_large_object_leaves_nothing_of_it(
     source, out = tmp_path / "in" / "cat", "gs://bucket/large"
     source.mkdir(parents=True)
     for number in range(3):
-        (source / f"{number}.png").write_bytes(bytes([number]) * (targets._CHUNK_BYTES + (1 << 20)))
+        (source / f"{number}.png").write_bytes(_PNG + bytes([number]) * (targets._CHUNK_BYTES + (1 << 20)))
     packed(source.parent, tmp_path / "whole", part_bytes=1)
     whole = {f"large/{path.name}": path.read_bytes() for path in (tmp_path / "whole").glob("*.tfrecord")}
     with gcs_emulator() as store:
@@ -354,7 +392,7 @@ def test_names_that_are_no_text_are_kept(tmp_path: Path) -> None:
     assert found["__key__"] == [b"\xff"]
     folder = tmp_path / "in" / "\udcfe"
     folder.mkdir(parents=True)
-    (folder / "\udcff.png").write_bytes(b"x")
+    (folder / "\udcff.png").write_bytes(_PNG)
     (found,) = packed(tmp_path / "in", tmp_path / "images")
     assert found["image/filename"] == [b"\xfe/\xff.png"] and found["image/class/text"] == [b"\xfe"]
 

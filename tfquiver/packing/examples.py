@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import tarfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -15,6 +16,7 @@ from tfquiver.packing.sources import ARROW, IMAGES, PARQUET, TAR, Part
 _MOST_RECORD_BYTES = 1 << 30
 _ROWS = 256
 _TAR_BLOCK_BYTES = 512
+_IMAGES_BEGIN = re.compile(rb"\xff\xd8\xff|\x89PNG\r\n\x1a\n|GIF8[79]a|BM|RIFF....WEBP", re.DOTALL)
 
 
 def of_part(part: Part) -> Iterator[bytes]:
@@ -36,13 +38,23 @@ def _of_images(part: Part) -> Iterator[bytes]:
     for path in part.files:
         name = path.relative_to(part.root)
         features: dict[str, Value] = {
-            "image/encoded": path.read_bytes(),
+            "image/encoded": _image(path),
             "image/filename": os.fsencode(name),
             "image/format": path.suffix[1:].lower().encode(),
         }
         if len(name.parts) > 1:
             features |= {"image/class/text": os.fsencode(name.parts[0]), "image/class/label": [labels[name.parts[0]]]}
         yield serialized(features)
+
+
+def _image(path: Path) -> bytes:
+    """Of another format than its name says, too: ImageNet has a PNG that is called .JPEG, and decoders look inside."""
+    content = path.read_bytes()
+    if not _IMAGES_BEGIN.match(content):
+        raise errors.DataLossError(
+            f"{path}: begins as no JPEG, PNG, GIF, BMP or WebP does: mend it, or take it out of the folder"
+        )
+    return content
 
 
 def _of_tar(part: Part) -> Iterator[bytes]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -24,15 +24,17 @@ class Part:
     classes: tuple[str, ...] = ()
 
 
-def parts(sources: Sequence[Path], part_bytes: int) -> list[Part]:
-    """Args: part_bytes: of images in one file, about; each of other files is a part.
+def parts(sources: Sequence[Path], part_bytes: int, left_out: Callable[[Path], None] = lambda path: None) -> list[Part]:
+    """Args: part_bytes: of images in one file, about; each of other files is a part. left_out: is told of each file
+    of a folder that no part has.
 
-    Raises NotFoundError, InvalidArgumentError: a source that is nothing we know; names it.
+    Raises NotFoundError, InvalidArgumentError: a source that is nothing we know; DataLossError: an image that is
+    empty. Names it.
     """
-    return [part for source in sources for part in _of(source, part_bytes)]
+    return [part for source in sources for part in _of(source, part_bytes, left_out)]
 
 
-def _of(source: Path, part_bytes: int) -> list[Part]:
+def _of(source: Path, part_bytes: int, left_out: Callable[[Path], None]) -> list[Part]:
     if not source.exists():
         raise errors.NotFoundError(f"{source}: no such file or folder")
     if source.is_file():
@@ -40,15 +42,23 @@ def _of(source: Path, part_bytes: int) -> list[Part]:
             raise errors.InvalidArgumentError(f"{source}: must be a folder, or end in {', '.join(sorted(_KINDS))}")
         return [Part(_KINDS[source.suffix], (source,))]
     files = sorted(_files_in(source))
+    made: list[Part] = []
     for suffix, kind in _KINDS.items():
         found = [path for path in files if path.suffix == suffix and not path.name.startswith("cache-")]
         if found:
-            return [Part(kind, (path,)) for path in found]
-    images = [path for path in files if path.suffix.lower() in _IMAGE_SUFFIXES]
-    if not images:
-        endings = ", ".join(sorted(_KINDS))
-        raise errors.InvalidArgumentError(f"{source}: has neither images nor files that end in {endings}")
-    return _images(source, images, part_bytes)
+            made = [Part(kind, (path,)) for path in found]
+            break
+    else:
+        found = [path for path in files if path.suffix.lower() in _IMAGE_SUFFIXES]
+        if not found:
+            endings = ", ".join(sorted(_KINDS))
+            raise errors.InvalidArgumentError(f"{source}: has neither images nor files that end in {endings}")
+        made = _images(source, found, part_bytes)
+    taken = set(found)
+    for path in files:
+        if path not in taken:
+            left_out(path)
+    return made
 
 
 def _files_in(folder: Path, inside: frozenset[str] = frozenset()) -> Iterator[Path]:
@@ -77,7 +87,11 @@ def _files_in(folder: Path, inside: frozenset[str] = frozenset()) -> Iterator[Pa
 def _images(root: Path, images: Sequence[Path], part_bytes: int) -> list[Part]:
     classes = tuple(sorted({path.relative_to(root).parts[0] for path in images if path.parent != root}))
     # Every n-th, so that each file has images of all classes.
-    total = sum(path.stat().st_size for path in images)
+    total = 0
+    for path in images:
+        if not (size := path.stat().st_size):
+            raise errors.DataLossError(f"{path}: is empty, no image: mend it, or take it out of the folder")
+        total += size
     count = min(len(images), max(1, -(-total // part_bytes)))
     groups = [list(images[number::count]) for number in range(count)]
     return [Part(IMAGES, tuple(group), root, classes) for group in groups]

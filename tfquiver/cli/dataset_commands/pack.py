@@ -10,7 +10,8 @@ from typing import Any
 
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-from tfquiver import sizes
+from tfquiver import plain_text, sizes
+from tfquiver.amounts import many
 from tfquiver.cli import calls
 from tfquiver.dataset_arguments.checks import check_integer, check_name
 from tfquiver.packing import pack, sources, targets
@@ -20,6 +21,7 @@ Parquet files and Hugging Face data sets on a disk. Each tar, Parquet or Arrow f
 together.
 A run that was killed goes on when it is started again."""
 _MOST_WORKERS = 256
+_NAMED = 3
 
 
 def add_parser(subparsers: Any) -> None:
@@ -35,7 +37,10 @@ def add_parser(subparsers: Any) -> None:
 def _run(arguments: argparse.Namespace) -> int:
     check_name("--name", arguments.name)
     check_integer("--workers", arguments.workers, 1, _MOST_WORKERS)
-    parts = sources.parts([Path(source) for source in arguments.source], sizes.parse_bytes(arguments.part_bytes))
+    left_out: list[Path] = []
+    parts = sources.parts(
+        [Path(source) for source in arguments.source], sizes.parse_bytes(arguments.part_bytes), left_out.append
+    )
     columns = TextColumn("packing"), BarColumn(), MofNCompleteColumn(), TextColumn("files"), TimeRemainingColumn()
     with Progress(
         *columns, console=calls.console(stderr=True), transient=True, disable=not sys.stderr.isatty()
@@ -46,4 +51,7 @@ def _run(arguments: argparse.Namespace) -> int:
             lambda finished, count: progress.update(task, completed=finished, total=count),
         )  # fmt: skip
     print(f"{arguments.output}: {made} file{'s' * (made != 1)} made, {len(parts) - made} were there")
+    if left_out:
+        few = ", ".join(plain_text.plain(path.name) for path in left_out[:_NAMED]) + ", ..." * bool(left_out[_NAMED:])
+        print(f"{many(len(left_out), 'file')} of another kind left out: {few}")
     return 0
