@@ -73,6 +73,29 @@ class TestOnOneMachine:
         assert main(["warm", "--name", "another", files]) == 0
         assert "these files were registered before, as used; --name=another names" in capsys.readouterr().out
 
+    def test_what_has_no_name_of_its_own_is_said_to_and_goes_with_a_name_of_its_content(
+        self, data: Path, command: Tfquiver, capsys: pytest.CaptureFixture[str], tmp_path: Path
+    ) -> None:
+        files = f"{data}/part-*"
+        assert main(["warm", "--name", "used", files]) == 0
+        for action in ("pin", "unpin", "prefetch", "refresh", "evict"):
+            code, said = command(action, "used")
+            assert code == 1 and "used has no name of its own (made by first use): `tfquiver dataset create" in said
+        assert "no data set is called 'usde'" in command("pin", "usde")[1]
+        assert command("create", "made", "--source", files, "--wait")[0] == 0
+        for action, said in (("pin", "made: Ready, pinned\n"), ("unpin", "made: Ready, not pinned any more\n")):
+            capsys.readouterr()
+            assert main(["dataset", action, "made"]) == 0
+            assert capsys.readouterr().out == said
+        read = tfquiver.dataset("made", cache_dir=tmp_path / "cache").as_numpy_iterator()
+        next(read)
+        code, refused = command("delete", "made")
+        assert code == 1 and "--force to delete it all the same; with it goes used, of the same content" in refused
+        del read
+        gc.collect()
+        assert command("delete", "made", "--force") == (0, {"name": "made", "removed": True, "with_it": ["used"]})
+        assert command("list")[1] == {"datasets": []}
+
     def test_a_life(self, data: Path, tmp_path: Path, command: Tfquiver, monkeypatch: pytest.MonkeyPatch) -> None:
         """Nothing is set but what a person would: a name, and files."""
         monkeypatch.chdir(data)

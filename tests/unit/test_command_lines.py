@@ -234,6 +234,10 @@ def test_the_usage_of_the_command_is_shown_that_got_too_much(
             ["dataset", "create", "mine", "/data/x-*"],
             "unrecognized arguments: /data/x-*; sources are given as --source",
         ),
+        (
+            ["doctor", "--store", "/etc/hosts", "/etc/passwd", "/etc/group"],
+            "unrecognized arguments: /etc/group; the shell has put files in the place of a pattern, perhaps: quote it",
+        ),
     ],
 )
 def test_what_was_meant_is_said(arguments: list[str], said: str, capsys: pytest.CaptureFixture[str]) -> None:

@@ -232,6 +232,8 @@ def test_a_node_of_this_user_is_found_by_the_lock_that_it_holds(tmp_path: Path) 
 
 
 def test_logs_of_a_directory(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["logs", str(tmp_path / "nothere")]) == 1
+    assert "nothere: no such directory" in capsys.readouterr().err
     assert main(["logs", str(tmp_path)]) == 1
     assert "nothing has been logged there (servers that were started by hand" in capsys.readouterr().err
     (tmp_path / "log").mkdir()

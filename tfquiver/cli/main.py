@@ -55,11 +55,16 @@ class _Parser(argparse.ArgumentParser):
             if not action.option_strings and action.nargs is None and getattr(found, action.dest, None) == []:
                 self.error(f"argument {action.metavar or action.dest}: expected one argument")
         if left and not _commands(self):
-            hint = (
-                "; sources are given as --source URI" if self._takes_sources() and not left[0].startswith("-") else ""
-            )
-            self.error(f"unrecognized arguments: {' '.join(left)}{hint}")  # with the usage of this command, not of all
+            # with the usage of this command, not of all
+            self.error(f"unrecognized arguments: {' '.join(left)}{self._hint(left)}")
         return found, left
+
+    def _hint(self, left: list[str]) -> str:
+        if self._takes_sources() and not left[0].startswith("-"):
+            return "; sources are given as --source URI"
+        if all(map(os.path.lexists, left)):
+            return "; the shell has put files in the place of a pattern, perhaps: quote it, as in 'train-*'"
+        return ""
 
     def _takes_sources(self) -> bool:
         return "--source" in self._option_string_actions

@@ -148,9 +148,8 @@ def unmount(given: str | os.PathLike[str], lazy: bool = False) -> Mount:
     path = resolved(given)
     if (mount := at(path)) is None:
         known = ", ".join(one.path for one in mounts())
-        raise errors.NotFoundError(
-            f"{path}: no data set is mounted there; {f'there are {known}' if known else 'none is'}"
-        )
+        elsewhere = f"; there are {known}" if known else ", nor elsewhere on this machine"
+        raise errors.NotFoundError(f"{path}: no data set is mounted there{elsewhere}")
     tool = shutil.which("fusermount3") or shutil.which("fusermount")
     if os.geteuid() == 0:
         command = ["umount", *(["-l"] if lazy else []), str(path)]

@@ -14,7 +14,7 @@ from typing import Any
 from tfquiver import errors, plain_text
 from tfquiver.amounts import many
 from tfquiver.cli import calls, warm
-from tfquiver.cli.dataset_commands import states, waiting
+from tfquiver.cli.dataset_commands import names, states, waiting
 from tfquiver.cli.status_and_explain import status
 from tfquiver.cli.status_tables import nodes_view
 from tfquiver.cluster_address.service_name import coordinator_address
@@ -178,12 +178,14 @@ def _prefetch(arguments: argparse.Namespace) -> int:
     said = ""
     with service(arguments) as (ask, stub, until_done):
         if not arguments.check:
-            named = ask(stub.Prefetch, pb2.NamedDatasetRequest(name=arguments.name))
+            with names.without_name(arguments):
+                named = ask(stub.Prefetch, pb2.NamedDatasetRequest(name=arguments.name))
         if arguments.wait:
             named, said = until_done(arguments.name)
         if not (arguments.check or arguments.wait):
             return _say(named, arguments.json)
-        named = ask(stub.Get, pb2.GetNamedDatasetRequest(name=arguments.name, resident=True), _CHANGE_S)
+        with names.without_name(arguments):
+            named = ask(stub.Get, pb2.GetNamedDatasetRequest(name=arguments.name, resident=True), _CHANGE_S)
     code = _say(named, arguments.json, said)
     return code or (0 if _is_resident(named) else NOT_ALL)
 
@@ -191,13 +193,14 @@ def _prefetch(arguments: argparse.Namespace) -> int:
 def _changed(change: Change) -> Callable[[argparse.Namespace], int]:
     def run(arguments: argparse.Namespace) -> int:
         with service(arguments) as (ask, stub, until_done):
-            named, said = ask(*change(stub, arguments), _CHANGE_S), ""
+            with names.without_name(arguments):
+                named, said = ask(*change(stub, arguments), _CHANGE_S), ""
             if getattr(arguments, "wait", False):
                 named, said = until_done(arguments.name)
             full = _full_disks(arguments) if change is _pin else []
             if full:
                 named = ask(stub.Get, pb2.GetNamedDatasetRequest(name=arguments.name, resident=True), _CHANGE_S)
-        code = _say(named, arguments.json, said)
+        code = _say(named, arguments.json, said, _PINNED.get(change, ""))
         if full and not _is_resident(named):
             _warn(arguments.name, full)
         return code
@@ -234,6 +237,9 @@ def _refresh(stub: Any, arguments: argparse.Namespace) -> tuple[Any, Any]:
     return stub.Refresh, pb2.NamedDatasetRequest(name=arguments.name)
 
 
+_PINNED: dict[Change, str] = {_pin: ", pinned", _unpin: ", not pinned any more"}
+
+
 @contextmanager
 def service(
     arguments: argparse.Namespace,
@@ -265,13 +271,13 @@ def _is_resident(named: pb2.NamedDataset) -> bool:
     return known and named.resident_bytes >= named.dataset.size_bytes
 
 
-def _say(named: pb2.NamedDataset, as_json: bool, said: str = "") -> int:
-    """0; 1 where it has failed. `said`: the reason that stands on standard error already."""
+def _say(named: pb2.NamedDataset, as_json: bool, said: str = "", change: str = "") -> int:
+    """0; 1 where it has failed. `said`: the reason that stands on standard error already. `change`: of its state."""
     failed = named.state == pb2.NamedDataset.STATE_FAILED
     if as_json:
         print(json.dumps({"name": named.spec.name, **states.plain(named)}))
         return int(failed)
-    text = f"{named.spec.name}: {states.phrase(named)}"
+    text = f"{named.spec.name}: {states.phrase(named)}{change}"
     if named.HasField("resident_bytes"):
         in_part = named.state == pb2.NamedDataset.STATE_READY and not _is_resident(named)
         text += f"{', in part' * in_part}; {warm.resident_text(named.resident_bytes, named.dataset.size_bytes)}"

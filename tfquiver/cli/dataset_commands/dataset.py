@@ -158,8 +158,8 @@ def _share(arguments: argparse.Namespace) -> int:
 
 def _delete(arguments: argparse.Namespace) -> int:
     with named.service(arguments) as (ask, stub, _):
-        if names.find(ask, stub, arguments.name):
-            return _delete_named(arguments, ask, stub)
+        if one := names.find(ask, stub, arguments.name):
+            return _delete_named(arguments, ask, stub, names.of_same_content(arguments, one))
     with _service(arguments) as (ask, stub):
         dataset = _named_or_gone(_all(ask, stub), arguments.name)
         request = coordinator_pb2.DeleteDatasetRequest(digest_id=dataset.digest_id, force=arguments.force)
@@ -173,14 +173,24 @@ def _delete(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def _delete_named(arguments: argparse.Namespace, ask: Ask, stub: Any) -> int:
+def _delete_named(arguments: argparse.Namespace, ask: Ask, stub: Any, others: list[str]) -> int:
+    """`others`: what its content is called, too: one data set, listed under each."""
     request = named_datasets_pb2.NamedDatasetRequest(name=arguments.name, force=arguments.force)
-    ask(stub.Delete, request)
+    with_it = plain_text.plain(", ".join(others))
+    try:
+        ask(stub.Delete, request)
+    except errors.TfquiverError as error:
+        if not others or error.code is not errors.InUseError.code:
+            raise
+        raise errors.InUseError(f"{error}; with it goes {with_it}, of the same content and without a name") from None
     left = names.until_gone(ask, stub, arguments.name)
+    gone = [] if left or not others else sorted(set(others) - {one.name for one in names.registered(arguments)})
     if arguments.json:
-        print(json.dumps({"name": arguments.name, "removed": left is None}))
+        print(json.dumps({"name": arguments.name, "removed": left is None} | ({"with_it": gone} if gone else {})))
     elif left is None:
         print(f"{arguments.name} is removed")
+        if gone:
+            print(f"with it went {plain_text.plain(', '.join(gone))}, of the same content and without a name")
     else:
         why = plain_text.plain(left.reason) or "nodes delete what they keep of it"
         print(f"{arguments.name} is being removed: {why}")

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import argparse
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from typing import Any
 
 import grpc
@@ -15,6 +17,8 @@ from tfquiver.amounts import many
 from tfquiver.cli import calls
 from tfquiver.cli.dataset_commands import cache_setting, states
 from tfquiver.cli.status_tables import words
+from tfquiver.cluster_address.service_name import coordinator_address
+from tfquiver.proto.tfquiver.v1 import coordinator_pb2, coordinator_pb2_grpc, types_pb2
 from tfquiver.proto.tfquiver.v1 import named_datasets_pb2 as pb2
 
 _GONE_S = 30.0
@@ -45,6 +49,42 @@ def all_named(ask: Ask, stub: Any) -> list[pb2.NamedDataset]:
         if _is_unknown(error):
             return []
         raise
+
+
+@contextmanager
+def without_name(arguments: argparse.Namespace) -> Iterator[None]:
+    """What is asked inside is only for data sets that have names. Raises NotFoundError: of one that `list` and `show`
+    know, made by its first use, what gives it a name; else the server's."""
+    try:
+        yield
+    except errors.NotFoundError:
+        called: list[str] = []
+        with suppress(errors.TfquiverError):
+            called = [one.name for one in registered(arguments)]
+        if arguments.name not in called:
+            raise
+        raise errors.NotFoundError(
+            f"{arguments.name} has no name of its own (made by first use): "
+            "`tfquiver dataset create NAME --source ...` gives it one"
+        ) from None
+
+
+def registered(arguments: argparse.Namespace) -> list[types_pb2.Dataset]:
+    address = coordinator_address(calls.where(arguments))
+    with calls.channel(address) as channel:
+        stub = coordinator_pb2_grpc.CoordinatorStub(channel)
+        request = coordinator_pb2.ListDatasetsRequest()
+        return list(calls.ask(stub.ListDatasets, request, calls.token(arguments), f"coordinator {address}").datasets)
+
+
+def of_same_content(arguments: argparse.Namespace, named: pb2.NamedDataset) -> list[str]:
+    """What else the registry calls that content, as it was first used: it is one data set, and goes with its name."""
+    if not named.HasField("dataset"):
+        return []
+    its = named.dataset.digest_id
+    return sorted(
+        one.name for one in registered(arguments) if one.digest_id == its and one.name not in ("", named.spec.name)
+    )
 
 
 def joined(named: Sequence[pb2.NamedDataset], told: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:

@@ -44,6 +44,8 @@ def _run(arguments: argparse.Namespace) -> int:
         if directory is None:
             raise errors.InvalidArgumentError(f"logs: {shortened(where)} is no directory: run this on its machine")
         try:
+            if not directory.is_dir():
+                raise errors.NotFoundError(f"logs: {plain(str(directory))}: no such directory")
             found = sorted((directory / "log").glob("*.log"))[:_MOST_FILES]
         except (OSError, ValueError) as error:  # longer than a path can be, for one
             raise errors.InvalidArgumentError(f"logs: {shortened(where)}: {error.args[-1]}") from error
