@@ -25,6 +25,7 @@ from tfquiver.service.dispatcher.departures import Departures
 from tfquiver.service.dispatcher.journal_and_graphs.graphs import Graphs
 from tfquiver.service.dispatcher.journal_and_graphs.journal_reader import JOURNAL_DIR, JournalFollower
 from tfquiver.service.dispatcher.session_news import SessionNews
+from tfquiver.service.dispatcher.silences import Silences
 from tfquiver.service.dispatcher.task_table import TaskTable
 from tfquiver.service.metrics.instruments import REAPED
 
@@ -60,7 +61,7 @@ class Reaper:
         self._graphs = Graphs(work_dir)
         self.awaited: frozenset[str] = frozenset()  # workers with tasks that are not finished, when last looked at
         self._departures = Departures(self._clock)
-        self._silent_since: dict[str, float] = {}
+        self._silences = Silences()
         self._told_lost: set[str] = set()
         self._lost_at_end: set[int] = set()  # task ids: of these the worker was lost once
         self._back_since: dict[int, float] = {}  # task id -> when its worker, lost at the end, was seen with it again
@@ -78,9 +79,10 @@ class Reaper:
             self._table.apply(update)
         self._graphs.forget_all_but(self._table.datasets())
         workers = self.awaited = frozenset(self._table.workers())
-        tasks = self._service.tasks(sorted(workers))
+        asked = self._silences.to_ask(workers, self._clock.now())
+        tasks = self._service.tasks(sorted(asked))
         now = self._clock.now()
-        self._silent_since = {worker: self._silent_since.get(worker, now) for worker in workers - tasks.keys()}
+        self._silences.look(asked, tasks, workers, now)
         at_end = self._table.tasks_at_the_end()
         lacking = {task_id for task_id, (worker, _) in at_end.items() if task_id not in tasks.get(worker, ())}
         self._lost_at_end = (self._lost_at_end | lacking) & at_end.keys()
@@ -93,7 +95,7 @@ class Reaper:
         now = self._clock.now()
         finished = self._of_lost_workers(now)
         for worker, task_ids in finished.items():
-            silent_s = now - self._silent_since[worker]
+            silent_s = self._silences.seconds(worker, now)
             self._finish(worker, task_ids, f"has not answered for {silent_s:.1f} s, and its epoch is at its end")
         unread = self._unread(now)
         for worker, task_ids in unread.items():
@@ -106,7 +108,7 @@ class Reaper:
         logging.warning("worker %s %s: finished its tasks %s", worker, why, task_ids)
 
     def _of_lost_workers(self, now: float) -> dict[str, list[int]]:
-        lost = self._silent_for(self._timeouts.worker_s, now)
+        lost = self._silences.lasting(self._timeouts.worker_s, now)
         for worker in sorted(lost - self._told_lost):
             logging.warning("worker %s is lost: epochs that others have read will end without it, others wait", worker)
         self._told_lost = lost
@@ -115,7 +117,7 @@ class Reaper:
         if not finished:
             return {}
         unread = self._news.unread()
-        given_up = lost & self._silent_for(self._timeouts.return_s, now)
+        given_up = lost & self._silences.awaited_for(self._timeouts.return_s, now)
         finished = self._table.to_finish(lost, _without(unread.left_early | unread.short, ours))
         return finished | self._table.to_finish(given_up, _without(unread.left_early, ours))
 
@@ -134,9 +136,6 @@ class Reaper:
             if dataset in quiet:
                 found[worker].append(task_id)
         return dict(found)
-
-    def _silent_for(self, seconds: float, now: float) -> set[str]:
-        return {worker for worker, since in self._silent_since.items() if now - since >= seconds}
 
 
 def _without(keys: Collection[str], datasets: dict[str, frozenset[str]]) -> Iterator[str]:

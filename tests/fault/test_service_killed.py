@@ -15,8 +15,9 @@ from tensorflow.python.data.experimental.ops import testing
 
 import tfquiver
 from tests.support import numbered
-from tests.support.cluster import Cluster, Server
+from tests.support.cluster import Cluster, Server, wait_until
 from tfquiver import CutPolicy
+from tfquiver.cli.status_and_explain import status
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2, coordinator_pb2_grpc, node_pb2, node_pb2_grpc
 
 pytestmark = pytest.mark.long
@@ -85,6 +86,28 @@ def test_a_worker_that_does_not_return(cluster: Cluster, paths: list[Path]) -> N
     # The dispatcher still counts on the dead worker: the next epoch has a task for it as well.
     numbered.assert_each_once(numbered.EpochReader(shared).result(), TOTAL)
     assert all(session.ended for session in sessions(cluster))
+
+
+def test_a_worker_that_does_not_return_is_waited_for_in_one_epoch_not_in_each(
+    cluster: Cluster, paths: list[Path]
+) -> None:
+    assert cluster.dispatcher is not None
+    lost = cluster.workers[0].address
+
+    def idle_s() -> float:
+        (dispatcher,) = status.collect(cluster.coordinator.address)["dispatchers"]
+        (worker,) = (one for one in dispatcher["workers"] if one["address"] == lost)
+        return float(worker["idle_ms"] / 1000)
+
+    shared = distributed(cluster, paths)
+    numbered.assert_each_once(numbered.EpochReader(shared).result(), TOTAL)
+    cluster.workers[0].kill()
+    for _ in range(2):
+        numbered.assert_each_once(numbered.EpochReader(shared).result(), TOTAL)
+        wait_until(lambda: idle_s() > 2, "the dispatcher has seen that it has no tasks between the epochs")
+    log = cluster.dispatcher.log.read_text()
+    assert log.count(f"worker {lost} is lost") == 1
+    assert log.count("its epoch is at its end: finished its tasks") == 2
 
 
 def test_a_worker_whose_prefetch_has_grown_in_the_pauses_of_its_trainer(cluster: Cluster, paths: list[Path]) -> None:

@@ -97,9 +97,11 @@ class Service:
     def __init__(self) -> None:
         self.silent: set[str] = set()
         self.anew: set[str] = set()
+        self.asked: list[str] = []
         self.finished: list[tuple[str, list[int]]] = []
 
     def tasks(self, workers: Sequence[str]) -> dict[str, range]:
+        self.asked = list(workers)
         return {worker: range(0 if worker in self.anew else 10_000) for worker in workers if worker not in self.silent}
 
     def finish_tasks(self, worker: str, task_ids: Sequence[int]) -> None:
@@ -125,10 +127,13 @@ class News:
         return all(key in self.asked_at and now - self.asked_at[key] >= seconds for key in keys)
 
 
-def _task(task_id: int, worker: str) -> bytes:
-    return tfrecord.frame(
-        proto_wire.text(3, proto_wire.integer(1, task_id) + proto_wire.integer(2, 2000) + proto_wire.text(4, worker))
-    )
+def _task(task_id: int, worker: str, iteration: int = 2000) -> bytes:
+    ids = proto_wire.integer(1, task_id) + proto_wire.integer(2, iteration)
+    return tfrecord.frame(proto_wire.text(3, ids + proto_wire.text(4, worker)))
+
+
+def _over(task_id: int) -> bytes:
+    return tfrecord.frame(proto_wire.text(4, proto_wire.integer(1, task_id)))
 
 
 def graph(*keys: str) -> bytes:
@@ -144,8 +149,7 @@ def work_dir(tmp_path: Path) -> Path:
     journal_dir.mkdir()
     job = tfrecord.frame(proto_wire.text(14, proto_wire.integer(1, 5000) + proto_wire.text(3, "1000")))
     iteration = tfrecord.frame(proto_wire.text(2, proto_wire.integer(1, 2000) + proto_wire.integer(2, 5000)))
-    over = tfrecord.frame(proto_wire.text(4, proto_wire.integer(1, 4001)))
-    (journal_dir / "journal_0").write_bytes(job + iteration + _task(4000, A) + _task(4001, B) + over)
+    (journal_dir / "journal_0").write_bytes(job + iteration + _task(4000, A) + _task(4001, B) + _over(4001))
     return tmp_path
 
 
@@ -185,6 +189,93 @@ def test_a_worker_that_is_back_starts_anew(work_dir: Path, clock: ManualClock, n
     assert reaper.step() == {}
     clock.advance(10)
     assert reaper.step() == {A: [4000]}
+
+
+def written(work_dir: Path, records: bytes) -> None:
+    with (work_dir / journal.JOURNAL_DIR / "journal_0").open("ab") as file:
+        file.write(records)
+
+
+def next_epoch(work_dir: Path, task: int) -> None:
+    """With `task` on A, and the next one on B, which is finished."""
+    iteration = tfrecord.frame(proto_wire.text(2, proto_wire.integer(1, 2000 + task) + proto_wire.integer(2, 5000)))
+    written(work_dir, iteration + _task(task, A, 2000 + task) + _task(task + 1, B, 2000 + task) + _over(task + 1))
+
+
+def test_a_worker_that_stays_away_has_its_time_once_not_in_each_epoch(
+    work_dir: Path, clock: ManualClock, news: News, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Between two epochs it has no task."""
+    service = Service()
+    service.silent = {A}
+    reaper = Reaper(work_dir, service, news, clock=clock)
+    assert reaper.step() == {}
+    clock.advance(10)
+    assert reaper.step() == {A: [4000]}
+    written(work_dir, _over(4000))
+    for _ in range(2):
+        assert reaper.step() == {}
+        assert reaper.awaited == set()
+        clock.advance(300)
+    next_epoch(work_dir, 4100)
+    assert reaper.step() == {A: [4100]}
+    assert len([message for message in caplog.messages if "is lost" in message]) == 1
+    written(work_dir, _over(4100))
+    next_epoch(work_dir, 4200)
+    assert reaper.step() == {A: [4200]}, "without a look between"
+
+
+def test_a_worker_that_was_back_between_two_epochs_has_its_time_anew(
+    work_dir: Path, clock: ManualClock, news: News
+) -> None:
+    service = Service()
+    service.silent = {A}
+    reaper = Reaper(work_dir, service, news, clock=clock)
+    reaper.step()
+    clock.advance(10)
+    assert reaper.step() == {A: [4000]}
+    written(work_dir, _over(4000))
+    service.silent = set()
+    assert reaper.step() == {}
+    service.silent = {A}
+    next_epoch(work_dir, 4100)
+    clock.advance(10)
+    assert reaper.step() == {}
+    clock.advance(10)
+    assert reaper.step() == {A: [4100]}
+
+
+def test_what_an_epoch_lacks_is_waited_for_from_that_epoch_on(work_dir: Path, clock: ManualClock, news: News) -> None:
+    """A worker that was away before may as well be the one that comes back and reads it."""
+    service = Service()
+    service.silent = {A}
+    reaper = Reaper(work_dir, service, news, clock=clock)
+    reaper.step()
+    clock.advance(10)
+    assert reaper.step() == {A: [4000]}
+    written(work_dir, _over(4000))
+    assert reaper.step() == {}
+    clock.advance(100)
+    assert reaper.step() == {}
+    next_epoch(work_dir, 4100)
+    news.short = {KEYS[1]}
+    assert reaper.step() == {}
+    clock.advance(59)
+    assert reaper.step() == {}
+    clock.advance(1)
+    assert reaper.step() == {A: [4100]}
+
+
+def test_who_is_gone_for_good_is_not_asked_for_ever(work_dir: Path, clock: ManualClock, news: News) -> None:
+    service = Service()
+    service.silent = {A}
+    reaper = Reaper(work_dir, service, news, clock=clock)
+    reaper.step()
+    written(work_dir, _over(4000))
+    for asked in ([A], [A], []):
+        reaper.step()
+        assert service.asked == asked
+        clock.advance(300)
 
 
 def test_a_session_that_a_reader_left_before_its_end_is_waited_for(work_dir: Path, news: News) -> None:

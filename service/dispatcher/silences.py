@@ -1,0 +1,59 @@
+"""For how long workers with tasks have not answered the reaper, over all epochs (pure).
+
+Between two epochs a dead worker has no task. Who forgot it then would give it its time again in each epoch, and each
+would end so much later: TensorFlow's dispatcher has a task of every epoch for it. So those that are silent are asked
+also while nobody waits for them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Container, Iterable, Set
+from dataclasses import dataclass
+
+# Of workers that are gone for good, under addresses that never come back, there may be thousands. An epoch that comes
+# after so long a pause waits for the timeout once more.
+KEPT_S = 600.0
+
+
+@dataclass(slots=True)
+class _Silence:
+    since: float
+    awaited_at: float
+    awaited_since: float | None = None  # None: it has no unfinished tasks
+
+
+class Silences:
+    """Not thread-safe."""
+
+    def __init__(self) -> None:
+        self._of: dict[str, _Silence] = {}
+
+    def to_ask(self, awaited: Iterable[str], now: float) -> set[str]:
+        """Those with unfinished tasks, and those that were silent, and had some not long ago."""
+        return set(awaited) | {worker for worker, one in self._of.items() if now - one.awaited_at < KEPT_S}
+
+    def look(self, asked: Iterable[str], answering: Container[str], awaited: Set[str], now: float) -> None:
+        """Who answers, or is not asked, is silent no more."""
+        self._of = {worker: self._of.get(worker) or _Silence(now, now) for worker in asked if worker not in answering}
+        for worker, silence in self._of.items():
+            if worker not in awaited:
+                silence.awaited_since = None
+                continue
+            silence.awaited_at = now
+            if silence.awaited_since is None:
+                silence.awaited_since = now
+
+    def seconds(self, worker: str, now: float) -> float:
+        return now - self._of[worker].since
+
+    def lasting(self, seconds: float, now: float) -> set[str]:
+        """Silent for so long, whether anybody waited for them or not."""
+        return {worker for worker, silence in self._of.items() if now - silence.since >= seconds}
+
+    def awaited_for(self, seconds: float, now: float) -> set[str]:
+        """Silent for so long while they had unfinished tasks all the time: who is back may read what these lack."""
+        return {
+            worker
+            for worker, silence in self._of.items()
+            if silence.awaited_since is not None and now - silence.awaited_since >= seconds
+        }
