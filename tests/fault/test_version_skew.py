@@ -21,7 +21,6 @@ from tests.support import earlier, node_calls, numbered, rotating
 from tests.support.cluster import Server, tensorflow_env, wait_until
 from tests.support.reader_client import ReaderClient, ReaderGoneError, split_records
 from tests.support.rotating import ENTRY_BYTES, Job
-from tfquiver.cli import calls
 from tfquiver.grpc_plumbing import rpc
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2 as pb
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2_grpc, named_datasets_pb2, named_datasets_pb2_grpc, types_pb2
@@ -383,24 +382,3 @@ def test_what_a_node_has_scanned_without_saying_for_which_name_is_that_names_and
             mixed.name("Delete", named_datasets_pb2.NamedDatasetRequest(name="train"))
             wait_until(lambda: not datasets(), "nothing of it is registered")
             wait_until(lambda: not any(mixed.status(one).entries for one in range(2)), "nothing of it is kept", 60)
-
-
-def test_both_versions_are_named_where_one_lacks_what_the_other_asks_for(tmp_path: Path) -> None:
-    """Today's code as if it were tomorrow's, that asks for what there will be."""
-    code = earlier.unpacked("HEAD", tmp_path / "code")
-    version = code / "tfquiver" / "version.py"
-    version.write_text(version.read_text().replace(VERSION, "7.8.9"))
-    flags = ["--port=0", f"--work_dir={tmp_path / 'work'}"]
-    log = tmp_path / "coordinator.log"
-    server = Server("tfquiver.service.coordinator.main", flags, log, earlier.environment(code)).start()
-    try:
-        with rpc.channel(server.address) as channel:
-            call = channel.unary_unary("/tfquiver.v1.Coordinator/OfTomorrow")
-            with pytest.raises(tfquiver.errors.TfquiverError) as caught:
-                calls.ask(call, b"", "", "coordinator c")
-    finally:
-        server.kill()
-    assert str(caught.value) == (
-        "coordinator c: tfquiver 7.8.9, which answers here, has no call /tfquiver.v1.Coordinator/OfTomorrow; this is "
-        f"tfquiver {VERSION}: upgrade the older of the two (`tfquiver doctor` says what runs where)"
-    )

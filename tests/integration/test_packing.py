@@ -1,22 +1,17 @@
-"""Packs of images, tars, Parquet and Arrow: what goes in comes out, whoever is killed in between."""
+"""Packs of images, tars, Parquet and Arrow: what goes in comes out, or is refused."""
 
 from __future__ import annotations
 
 import io
-import multiprocessing
 import os
 import pty
 import shutil
-import signal
 import struct
 import subprocess
 import sys
 import tarfile
 import tempfile
-import threading
-import time
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -26,15 +21,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.support.as_user import as_user
-from tests.support.gcs_emulator import gcs_emulator
+from tests.support.packs import PNG, images, packed, read
 from tfquiver import errors
 from tfquiver.cli.main import main
 from tfquiver.packing import examples, pack, sources, targets
 from tfquiver.packing.example import serialized
 from tfquiver.reader.example import parse_example
-from tfquiver.scanning import tfrecord
 
-_PNG = b"\x89PNG\r\n\x1a\n"
 _INT64 = st.integers(-(2**63), 2**63 - 1)
 _VALUES = st.one_of(
     st.binary(max_size=300), st.lists(st.binary(max_size=9), max_size=4), st.lists(_INT64, max_size=4),
@@ -50,30 +43,6 @@ def test_what_is_written_is_read(features: dict[str, Any]) -> None:
         np.testing.assert_array_equal(
             np.asarray(found[name]), np.asarray([value] if isinstance(value, bytes) else value)
         )
-
-
-def read(path: Path) -> list[dict[str, Any]]:
-    data, at, found = path.read_bytes(), 0, []
-    assert sum(len(block.ends) for block in tfrecord.scan([data], name=path.name)), "its checksums are right"
-    while at < len(data):
-        (length,) = struct.unpack_from("<Q", data, at)
-        found.append(parse_example(data[at + 12 : at + 12 + length]))
-        at += 16 + length
-    return found
-
-
-def packed(source: Path, out: Path, part_bytes: int = 1 << 20, workers: int = 1) -> list[dict[str, Any]]:
-    parts = sources.parts([source], part_bytes)
-    pack.pack(parts, targets.target(str(out)), "data", workers)
-    return [example for path in sorted(out.glob("*.tfrecord")) for example in read(path)]
-
-
-def images(root: Path, count: int = 9) -> Path:
-    for number in range(count):
-        folder = root / ("cat" if number % 3 else "ant")
-        folder.mkdir(parents=True, exist_ok=True)
-        (folder / f"{number}.png").write_bytes(_PNG + bytes([number]) * 92)
-    return root
 
 
 def test_images_have_their_folders_as_classes_spread_over_files(tmp_path: Path) -> None:
@@ -93,7 +62,7 @@ def test_what_only_is_called_an_image_is_refused(tmp_path: Path, content: bytes,
         packed(tmp_path / "in", tmp_path / "out")
 
 
-@pytest.mark.parametrize("content", [b"\xff\xd8\xff\xe0", b"GIF87a", b"GIF89a", b"BM\0", b"RIFF\n\0\0\0WEBP", _PNG])
+@pytest.mark.parametrize("content", [b"\xff\xd8\xff\xe0", b"GIF87a", b"GIF89a", b"BM\0", b"RIFF\n\0\0\0WEBP", PNG])
 def test_an_image_may_be_of_another_format_than_its_name_says(tmp_path: Path, content: bytes) -> None:
     (tmp_path / "in").mkdir()
     (tmp_path / "in" / "1.JPEG").write_bytes(content)
@@ -105,7 +74,7 @@ def test_what_is_left_out_is_counted_and_an_image_beside_the_classes_has_none(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     root = images(tmp_path / "in", 2)
-    (root / "root.png").write_bytes(_PNG)
+    (root / "root.png").write_bytes(PNG)
     for name in ("README.txt", "a.csv", "b.csv", "c.csv"):
         (root / name).write_text("x")
     assert main(["pack", str(root), "-o", str(tmp_path / "out"), "--workers", "1"]) == 0
@@ -200,137 +169,6 @@ def test_no_column_takes_anothers_place_and_no_number_is_another(
         packed(tmp_path / "a.parquet", tmp_path / "out")
 
 
-def _pack_slowly(source: Path, out: Path | str, pause_s: float = 0.02) -> None:
-    pack.pack(sources.parts([source], 1), targets.target(str(out)), "data", 1, lambda done, of: time.sleep(pause_s))
-
-
-def test_a_killed_pack_goes_on_to_the_same_files(tmp_path: Path) -> None:
-    source, out = images(tmp_path / "in", 12), tmp_path / "out"
-    whole = packed(source, tmp_path / "whole", part_bytes=1)
-    child = multiprocessing.get_context("fork").Process(target=_pack_slowly, args=(source, out))
-    child.start()
-    deadline = time.monotonic() + 60
-    while len(list(out.glob("*.tfrecord"))) < 3 and time.monotonic() < deadline:
-        time.sleep(0.005)
-    assert child.pid
-    os.kill(child.pid, signal.SIGKILL)
-    child.join()
-    before = {path.name: path.stat().st_mtime_ns for path in out.glob("*.tfrecord")}
-    assert packed(source, out, part_bytes=1) == whole
-    assert {path.name: path.stat().st_mtime_ns for path in out.glob("*.tfrecord") if path.name in before} == before
-    assert pack.pack(sources.parts([source], 1), targets.target(str(out)), "data", 1) == 0
-
-
-def test_a_killed_pack_to_a_bucket_goes_on_to_the_same_objects(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    source, out = images(tmp_path / "in", 12), "gs://bucket/some/where"
-    packed(source, tmp_path / "whole", part_bytes=1)
-    whole = {f"some/where/{path.name}": path.read_bytes() for path in (tmp_path / "whole").glob("*.tfrecord")}
-    with gcs_emulator() as store:
-        monkeypatch.setenv("STORAGE_EMULATOR_HOST", store.address)
-
-        def there() -> dict[str, tuple[str, bytes]]:
-            objects = dict(store.storage.objects.get("bucket", {}))
-            return {
-                name: (objects[name]["generation"], store.storage.get_file("bucket", name))
-                for name in objects
-                if name.endswith(".tfrecord")
-            }
-
-        child = multiprocessing.get_context("spawn").Process(target=_pack_slowly, args=(source, out, 0.2))
-        child.start()
-        deadline = time.monotonic() + 60
-        while len(there()) < 3 and time.monotonic() < deadline:
-            time.sleep(0.005)
-        child.kill()
-        child.join()
-        before = there()
-        assert 3 <= len(before) < len(whole), "killed in between"
-        assert {name: content for name, (_, content) in before.items()}.items() <= whole.items(), "none by half"
-        assert pack.pack(sources.parts([source], 1), targets.target(out), "data", 1) > 0
-        after = there()
-        assert {name: content for name, (_, content) in after.items()} == whole
-        assert before.items() <= after.items(), "what was there has not been written again"
-
-
-def test_a_pack_that_is_killed_within_a_large_object_leaves_nothing_of_it(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Each is sent in two chunks; it is killed when the first one of the second object has come."""
-    source, out = tmp_path / "in" / "cat", "gs://bucket/large"
-    source.mkdir(parents=True)
-    for number in range(3):
-        (source / f"{number}.png").write_bytes(_PNG + bytes([number]) * (targets._CHUNK_BYTES + (1 << 20)))
-    packed(source.parent, tmp_path / "whole", part_bytes=1)
-    whole = {f"large/{path.name}": path.read_bytes() for path in (tmp_path / "whole").glob("*.tfrecord")}
-    with gcs_emulator() as store:
-        monkeypatch.setenv("STORAGE_EMULATOR_HOST", store.address)
-        spans, half, killed = list[str](), threading.Event(), threading.Event()
-
-        def on_chunk(span: str) -> None:
-            spans.append(span)
-            if len(spans) == 3:
-                half.set()
-                assert killed.wait(60)
-
-        def there() -> dict[str, tuple[str, bytes]]:
-            objects = dict(store.storage.objects.get("bucket", {}))
-            return {
-                name: (its["generation"], store.storage.get_file("bucket", name))
-                for name, its in objects.items()
-                if name.endswith(".tfrecord")
-            }
-
-        store.on_chunk = on_chunk
-        child = multiprocessing.get_context("spawn").Process(target=_pack_slowly, args=(source.parent, out))
-        child.start()
-        came = half.wait(90)
-        child.kill()
-        child.join()
-        killed.set()
-        assert came
-        before = there()
-        starts = [int(span.removeprefix("bytes ").partition("-")[0]) for span in spans]
-        assert starts == [0, targets._CHUNK_BYTES, 0], "and the second one had no second chunk"
-        assert len(before) == 1
-        parts = sources.parts([source.parent], 1)
-        assert pack.pack(parts, targets.target(out), "data", 1) == 2
-        after = there()
-        assert {name: content for name, (_, content) in after.items()} == whole
-        assert before.items() <= after.items(), "what was there has not been written again"
-
-
-def test_an_object_that_another_packer_has_written_meanwhile_stays(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Else it would be of another generation than it was listed with."""
-    with gcs_emulator() as store:
-        monkeypatch.setenv("STORAGE_EMULATOR_HOST", store.address)
-        targets.target("gs://bucket/p").write("a.tfrecord", [b"same"])
-        generations = {its["generation"] for its in store.storage.objects["bucket"].values()}
-        targets.target("gs://bucket/p").write("a.tfrecord", [b"same"])
-        assert {its["generation"] for its in store.storage.objects["bucket"].values()} == generations
-
-
-def test_another_source_is_not_mixed_in(tmp_path: Path) -> None:
-    packed(images(tmp_path / "in"), tmp_path / "out")
-    (tmp_path / "in" / "cat" / "1.png").write_bytes(b"other")
-    with pytest.raises(errors.InvalidArgumentError, match="another --name"):
-        packed(tmp_path / "in", tmp_path / "out")
-
-
-def test_of_two_at_once_one_is_refused(tmp_path: Path) -> None:
-    """Each has looked, and found nothing, before the other wrote."""
-    where, said = targets.target(str(tmp_path / "out")), [str(number).encode() for number in range(8)]
-    together = threading.Barrier(len(said))
-
-    def claim(content: bytes) -> bytes:
-        together.wait(30)
-        return where.claim("data.pack.json", content)
-
-    with ThreadPoolExecutor(len(said)) as pool:
-        there = list(pool.map(claim, said))
-    assert len(set(there)) == 1 and there[0] in said
-    assert [path.name for path in (tmp_path / "out").iterdir()] == ["data.pack.json"]
-
-
 def tar_of(path: Path, *names: str) -> Path:
     with tarfile.open(path, "w") as tar:
         for name in names:
@@ -392,7 +230,7 @@ def test_names_that_are_no_text_are_kept(tmp_path: Path) -> None:
     assert found["__key__"] == [b"\xff"]
     folder = tmp_path / "in" / "\udcfe"
     folder.mkdir(parents=True)
-    (folder / "\udcff.png").write_bytes(_PNG)
+    (folder / "\udcff.png").write_bytes(PNG)
     (found,) = packed(tmp_path / "in", tmp_path / "images")
     assert found["image/filename"] == [b"\xfe/\xff.png"] and found["image/class/text"] == [b"\xfe"]
 
