@@ -42,7 +42,7 @@ def test_a_choice_outlives_a_coordinator_that_is_killed_and_gives_way_to_another
         told = status.collect(server.address)["store"]
         assert told == {
             "bytes_per_s": 0, "s_per_byte": 0, "request_s_per_byte": 0, "most_bytes_per_s": 0,
-            "limit_bytes_per_s": 200_000_000,
+            "limit_bytes_per_s": 200_000_000, "oldest_ms": 0,
         }  # fmt: skip
         assert main(["status", server.address]) == 0
         assert "store: --store_bytes_per_s: 200 MB/s" in capsys.readouterr().out
