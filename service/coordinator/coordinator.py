@@ -25,7 +25,6 @@ from tfquiver.proto.tfquiver.v1.commit_log_pb2 import CommitRecord
 from tfquiver.service.coordinator.bandwidth_budgets.budgets import Budgets
 from tfquiver.service.coordinator.caretaker import Caretaker
 from tfquiver.service.coordinator.commit_log.commit_log import CommitLog
-from tfquiver.service.coordinator.commit_log.latest_notes import LatestNotes
 from tfquiver.service.coordinator.commit_log.work_dir import WorkDir
 from tfquiver.service.coordinator.dataset_caching.caching import Caching
 from tfquiver.service.coordinator.dataset_registry.catalogue import Catalogue
@@ -45,6 +44,7 @@ from tfquiver.service.coordinator.named_dataset_lifecycle.named_requests import 
 from tfquiver.service.coordinator.named_dataset_lifecycle.table import NamedTable
 from tfquiver.service.coordinator.nodes_mounts_dispatchers.dispatchers import Dispatchers
 from tfquiver.service.coordinator.nodes_mounts_dispatchers.heartbeats import Heartbeats
+from tfquiver.service.coordinator.nodes_mounts_dispatchers.latest_notes import LatestNotes
 from tfquiver.service.coordinator.nodes_mounts_dispatchers.lost_nodes import LostNodes
 from tfquiver.service.coordinator.nodes_mounts_dispatchers.membership import Membership
 from tfquiver.service.coordinator.options import CoordinatorOptions

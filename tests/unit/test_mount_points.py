@@ -55,7 +55,7 @@ def test_one_that_has_gone_while_files_were_scanned_is_named(tmp_path: Path) -> 
 
     unused: Any = None
     with pytest.raises(errors.NotFoundError, match=f"mount point {tmp_path / 'gone'}: No such file"):
-        trio.run(serving._serve, unused, tmp_path / "gone", *[unused] * 5)
+        trio.run(serving._serve, unused, tmp_path / "gone", *[unused] * 6)
 
 
 def test_status_says_which_are_stale() -> None:

@@ -136,7 +136,7 @@ async def _serve(
     tree: FileTree,
     located: _Located,
     mounted: Callable[[types_pb2.Dataset, FileTree], None],
-    known_again: KnownAgain | None = None,
+    known_again: KnownAgain,
 ) -> None:
     try:
         covered = kernel_read_ahead.device(point)
