@@ -52,3 +52,10 @@ def test_no_imports_run_in_a_circle() -> None:
         for module in free:
             del left[module]
     assert not left, "these import one another, or what does"
+
+
+def test_no_two_files_of_tests_have_one_name() -> None:
+    """pytest imports them by it alone, and would collect neither."""
+    names = Counter(path.name for path in (ROOT / "tests").rglob("test_*.py"))
+    assert len(names) > 200, "the tests were found"
+    assert not {name: count for name, count in names.items() if count > 1}
