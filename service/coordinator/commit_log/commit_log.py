@@ -21,7 +21,6 @@ from tfquiver.service.coordinator.commit_log.log_file import LogFile, NewLog, fr
 from tfquiver.service.metrics.instruments import LOG_SYNC
 
 COMPACT_BYTES = 64 << 20
-_WAITS = ": what is asked for waits for that"
 Snapshot = Iterable[Callable[[], Iterable[CommitRecord]]]
 
 
@@ -171,7 +170,7 @@ class CommitLog:
             with LOG_SYNC.time():
                 self._append(b"" if switched else data)
         except errors.TfquiverError as error:
-            return switched, errors.UnavailableError(f"{error}{_WAITS}")
+            return switched, error
         except Exception as error:  # noqa: BLE001 - nobody would be told: it is everybody's flush
             logging.exception("the commit log cannot be written")
             return switched, errors.UnavailableError(f"commit log: {type(error).__name__}: {error}")
@@ -179,7 +178,8 @@ class CommitLog:
 
     def _written(self, switched: bool, failure: errors.TfquiverError | None, count: int, target: int) -> None:
         self._flushing, self._failed = False, failure is not None
-        self._trouble = str(failure or "").removesuffix(_WAITS)
+        self._trouble = str(failure or "")
+        told = failure and errors.UnavailableError(f"{failure}: what is asked for waits for that")
         if switched or failure is None:
             del self._pending[:count]
         if failure is None:
@@ -191,7 +191,7 @@ class CommitLog:
             if failure is None and of > self._durable:
                 self._waiters.append((of, waiter))
             else:
-                waiter.set_result(failure)
+                waiter.set_result(told)
         if self._waiters or (failure is None and self._durable < self._flush_to):
             self._flush_soon()
         if failure is None and self._file.size_bytes > self._compact_at_bytes and not self._closing:
