@@ -277,6 +277,20 @@ class Coordinator:
             self._node_gone(node_id)
         await self._log.synced()
 
+    async def forget(
+        self, node_ids: Iterable[str], dispatchers: Iterable[str], all_lost: bool
+    ) -> tuple[list[str], list[str]]:
+        """Nobody is to miss these nodes and dispatchers (addresses); those that were missed. Raises InUseError, with
+        none forgotten."""
+        await self._log.writable()
+        self.dispatchers.check_lost(dispatchers)
+        forgotten = self.membership.forget(node_ids, all_lost), self.dispatchers.forget(dispatchers, all_lost)
+        await self._log.synced()
+        for kind, names in zip(("node", "dispatcher"), forgotten, strict=True):
+            for name in names:
+                logging.info("%s %s is not missed any more: somebody has said so", kind, name)
+        return forgotten
+
     # Jobs.
 
     async def allocate_remote_io(self, job: str, bytes_per_s: float) -> None:

@@ -12,6 +12,7 @@ from collections.abc import AsyncIterator, Iterable
 
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 
+from tfquiver.node_labels_shard_owners_chunks.labels import is_spot
 from tfquiver.plain_text import plain
 from tfquiver.service.coordinator.coordinator import Coordinator
 from tfquiver.service.coordinator.measuring.job_meter import Measured
@@ -44,9 +45,11 @@ def _gauge(name: str, about: str, value: float) -> Metric:
 def _nodes(coordinator: Coordinator) -> Iterable[Metric]:
     live = coordinator.membership.live()
     yield _gauge("nodes", "Nodes that are heard of.", len(live))
-    yield _gauge(
-        "lost_nodes", "Nodes given up within the last hour, and not back.", len(coordinator.membership.lost.told())
-    )
+    lost = coordinator.membership.lost.told()
+    spot = sum(is_spot(one.node.labels) for one in lost)
+    about = "Nodes given up within the last hour, and not back; without those of the label lifecycle=spot."
+    yield _gauge("lost_nodes", about, len(lost) - spot)
+    yield _gauge("lost_spot_nodes", "The same, of those with the label lifecycle=spot.", spot)
     yield _gauge("quota_bytes", "What all nodes may store.", sum(node.quota_bytes for node in live))
     yield _gauge("used_bytes", "What all nodes store.", sum(node.used_bytes for node in live))
 

@@ -23,6 +23,7 @@ from tests.support import numbered
 from tests.support.cluster import Cluster, wait_until
 from tests.support.prometheus_server import Prometheus
 from tests.support.promtool import needs_prometheus
+from tfquiver.cli.main import main
 from tfquiver.grpc_plumbing import addresses, rpc
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2 as pb
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2_grpc
@@ -171,6 +172,8 @@ def test_a_node_that_is_lost_is_missed_by_a_coordinator_that_is_started_again(cl
         [lost] = tfquiver.status(cluster.coordinator.address)["lost_nodes"]
         assert lost["host"] == socket.gethostname()
         assert lost["quota_bytes"] > 0
+        assert main(["forget", lost["node_id"], "--service", cluster.coordinator.address]) == 0
+        wait_until(lambda: NODE not in prometheus.firing(), "one that is gone for good is missed no more", 60)
     finally:
         prometheus.close()
 

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 import pytest
 
+from tfquiver import errors
 from tfquiver.clock import ManualClock
 from tfquiver.proto.tfquiver.v1 import commit_log_pb2 as log_pb2
 from tfquiver.proto.tfquiver.v1.coordinator_pb2 import DispatcherInfo, ServiceWorker
@@ -186,3 +187,25 @@ def test_what_a_log_brings_has_its_bounds() -> None:
     coordinator = Coordinator(log)
     assert coordinator.missed.keys() == {f"d:{number}" for number in range(MAX_DISPATCHERS, 2 * MAX_DISPATCHERS)}
     assert sum(len(record.dispatcher_known.workers) for record in coordinator.kept.still()()) <= MAX_WORKERS
+
+
+@compacted
+def test_who_is_gone_for_good_is_forgotten_also_after_a_restart(compacted: bool) -> None:
+    coordinator = Coordinator()
+    report(coordinator, "a:1")
+    report(coordinator, "b:1")
+    coordinator.clock.advance(FORGOTTEN_S)
+    report(coordinator, "silent:1")
+    coordinator.clock.advance(SILENT_DISPATCHER_S)
+    report(coordinator, "lives:1")
+    assert coordinator.kept.forget(["a:1", "nobody:1"]) == ["a:1"]
+    assert coordinator.kept.forget(["a:1"]) == []
+    with pytest.raises(errors.InUseError, match="dispatcher lives:1 tells of itself: stop it, or "):
+        coordinator.kept.check_lost(["b:1", "lives:1"])
+    assert coordinator.missed.keys() == {"b:1", "silent:1"}
+    assert sorted(coordinator.kept.forget([], all_lost=True)) == ["b:1", "silent:1"]
+    assert not coordinator.missed
+    assert [one.address for one in coordinator.kept.live()] == ["lives:1"]
+    coordinator = coordinator.killed(compacted)
+    coordinator.clock.advance(FORGOTTEN_S)
+    assert coordinator.missed.keys() == {"lives:1"}

@@ -19,7 +19,14 @@ def test_a_lost_node_is_told_with_its_address() -> None:
     lost = LostNode(node=types_pb2.NodeInfo(node_id="node-0123456789abcdef", control_address="host-b:4040"))
     found, *_ = cluster._nodes(ListNodesReply(lost=[lost], up_ms=1), "")
     assert (found.verdict, found.why) == (Verdict.WARN, "1: 01234567 at host-b:4040")
-    assert "with the flags that they had" in found.do and "gone for good" in found.do
+    assert "with the flags that they had" in found.do and "gone for good: `tfquiver forget NODE ...`" in found.do
+
+
+def test_a_spot_node_that_is_gone_is_nothing_to_look_after() -> None:
+    gone = LostNode(node=types_pb2.NodeInfo(node_id="node-0123456789abcdef", labels={"lifecycle": "spot"}))
+    found, *_ = cluster._nodes(ListNodesReply(lost=[gone], up_ms=1), "")
+    assert (found.verdict, found.what) == (Verdict.OK, "spot nodes")
+    assert found.why == "1 is gone, as they may be, in the last hour"
 
 
 def test_a_log_that_cannot_be_written_is_a_fault() -> None:

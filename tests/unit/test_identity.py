@@ -61,10 +61,15 @@ def test_a_job_token_is_no_node() -> None:
 
 
 def test_a_node_token_sets_nothing_and_resumes_nothing() -> None:
-    for name in ("SetCache", "AllocateCacheSize", "AllocateRemoteIO", "Resume", "GetPosition"):
+    for name in ("SetCache", "AllocateCacheSize", "AllocateRemoteIO", "Resume", "GetPosition", "Forget"):
         with pytest.raises(errors.PermissionError_, match=name):
             identity.check_call(NODE, f"/tfquiver.v1.Coordinator/{name}")
     identity.check_data_port(NODE)
+
+
+def test_a_job_token_makes_nobody_forget_a_node() -> None:
+    with pytest.raises(errors.PermissionError_, match=r"Forget is not for job sweep, .* it takes an admin's token"):
+        identity.check_call(JOB, "/tfquiver.v1.Coordinator/Forget")
 
 
 def test_a_node_has_nothing_of_its_own() -> None:

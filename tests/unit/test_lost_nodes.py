@@ -68,15 +68,30 @@ def test_status_says_who_is_lost() -> None:
     (said,) = nodes_view.problems([], [node("073aa261", "10.0.0.3:35073", silent_ms=125_900)])
     assert said.startswith("node 073aa261 at 10.0.0.3:35073 is lost: not heard of for 125 s; ")
     assert said.endswith(
-        "start it again, with the flags that it had; one that is gone for good is forgotten after an hour"
+        "start it again, with the flags that it had; where it is gone for good, `tfquiver forget 073aa261`, else it is "
+        "forgotten after an hour"
     )
+
+
+def test_a_spot_node_that_is_gone_is_told_and_is_no_problem() -> None:
+    spot = [node(f"{n:08x}", "10.0.0.3:1", silent_ms=1000 * n, labels={"lifecycle": "spot"}) for n in range(7)]
+    assert list(nodes_view.problems([], spot)) == []
+    (line,) = nodes_view.gone_spot(spot)
+    assert line.startswith("7 spot nodes are gone, as they may be, in the last hour: 00000000 0 s ago, 00000001 1 s ")
+    assert line.endswith("00000004 4 s ago, ...")
+    missed = node("a", "10.0.0.4:1", silent_ms=9_000, labels={"lifecycle": "normal"})
+    assert len(list(nodes_view.problems([], [*spot, missed]))) == 1
+    assert list(nodes_view.gone_spot([missed])) == []
 
 
 def test_of_a_rack_that_is_lost_some_are_named_and_the_rest_counted() -> None:
     rack = [node(f"{number:08x}", f"10.0.0.{number}:1", silent_ms=9_000) for number in range(40)]
     *named, rest = nodes_view.problems([], rack)
     assert len(named) == 5 and named[4].startswith("node 00000004 at ")
-    assert rest == "35 more nodes are lost: `tfquiver status --json` has all"
+    assert rest == (
+        "35 more nodes are lost: `tfquiver status --json` has all; where all are gone for good, `tfquiver forget "
+        "--all_lost`"
+    )
     assert list(nodes_view.problems([], rack[:5])) == named
 
 

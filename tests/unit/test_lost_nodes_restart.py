@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
 
 import pytest
 
+from tfquiver import errors
 from tfquiver.clock import ManualClock
 from tfquiver.proto.tfquiver.v1 import commit_log_pb2 as log_pb2
 from tfquiver.proto.tfquiver.v1.types_pb2 import NodeInfo
@@ -128,6 +130,68 @@ def test_who_has_left_is_forgotten_also_when_it_was_lost_before_or_not_yet_back(
     coordinator = coordinator.killed(compacted)
     coordinator.silence()
     assert not coordinator.missed
+
+
+@compacted
+def test_who_is_gone_for_good_is_forgotten_also_after_a_restart_and_may_come_back(compacted: bool) -> None:
+    coordinator = Coordinator()
+    for name in ("a", "b", "c", "lives"):
+        coordinator.beat(name)
+    coordinator.silence("lives")
+    assert coordinator.missed.keys() == {"node-a", "node-b", "node-c"}
+    assert coordinator.members.forget(["node-a", "node-a", "nobody"]) == ["node-a"]
+    assert coordinator.members.forget(["node-a"]) == [], "it is no other when it is said again"
+    coordinator = coordinator.killed(compacted)
+    assert coordinator.missed.keys() == {"node-b", "node-c"}
+    coordinator.beat("a")
+    coordinator.silence()
+    assert coordinator.missed.keys() == {"node-a", "node-b", "node-c", "node-lives"}
+    assert {*coordinator.members.forget([], all_lost=True)} == {"node-a", "node-b", "node-c", "node-lives"}
+    assert not coordinator.missed
+    assert not coordinator.killed(compacted).missed
+
+
+def test_who_has_yet_to_come_back_may_be_forgotten_by_name_and_not_with_those_that_are_lost() -> None:
+    coordinator = Coordinator()
+    for name in ("a", "b"):
+        coordinator.beat(name)
+    coordinator = coordinator.killed(False)
+    assert coordinator.members.forget([], all_lost=True) == []
+    assert coordinator.members.forget(["node-a"]) == ["node-a"]
+    coordinator.silence()
+    assert coordinator.missed.keys() == {"node-b"}
+
+
+def test_of_those_that_live_none_is_forgotten_nor_is_any_that_is_named_beside_one() -> None:
+    coordinator = Coordinator()
+    for name in ("a", "lives"):
+        coordinator.beat(name)
+    coordinator.silence("lives")
+    with pytest.raises(errors.InUseError, match="node node-lives is heard of, 0 s ago for the last time: stop it, or "):
+        coordinator.members.forget(["node-a", "node-lives"], all_lost=True)
+    assert coordinator.missed.keys() == {"node-a"}
+
+
+def test_who_comes_back_is_not_compared_with_all_that_are_still_away() -> None:
+    """Of 16 times as many, all of which are awaited, each takes as long."""
+
+    def seconds(count: int) -> float:
+        log = [
+            log_pb2.CommitRecord(
+                node_known=log_pb2.NodeKnown(
+                    node=NodeInfo(node_id=f"node-{n}", control_address=f"{n}:1", quota_bytes=9)
+                )
+            )
+            for n in range(count)
+        ]
+        coordinator = Coordinator(log)
+        came = [NodeInfo(node_id=f"new-{n}", control_address=f"new-{n}:1", quota_bytes=9) for n in range(500)]
+        began_s = time.process_time()
+        for one in came:
+            coordinator.lost.there(one)
+        return time.process_time() - began_s
+
+    assert min(seconds(8000) for _ in range(3)) < 5 * min(seconds(500) for _ in range(3))
 
 
 def test_one_that_was_started_with_an_empty_directory_before_the_other_was_given_up_takes_its_place() -> None:

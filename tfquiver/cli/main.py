@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from typing import Any, NoReturn
 
 from tfquiver import errors, plain_text
-from tfquiver.cli import health, limit, mount, policy, token, warm
+from tfquiver.cli import forget, health, limit, mount, policy, token, warm
 from tfquiver.cli.dashboard import command as dashboard
 from tfquiver.cli.dataset_commands import dataset, digest, pack
 from tfquiver.cli.doctor import command as doctor
@@ -91,6 +91,7 @@ def parser() -> argparse.ArgumentParser:
         dataset,
         policy,
         limit,
+        forget,
         digest,
         pack,
         sim,

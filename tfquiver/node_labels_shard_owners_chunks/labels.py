@@ -11,6 +11,7 @@ from tfquiver.plain_text import shortened
 MAX_LABELS = 16
 MAX_BYTES = 63
 RACK = "rack"  # of this one nodes are near each other
+LIFECYCLE, SPOT = "lifecycle", "spot"
 KEY = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._/-]{0,61}[A-Za-z0-9])?")
 VALUE = re.compile(r"(?:[A-Za-z0-9](?:[A-Za-z0-9._-]{0,61}[A-Za-z0-9])?)?")
 
@@ -27,6 +28,11 @@ def parse(text: str) -> dict[str, str]:
         found[key] = value
     check(found)
     return found
+
+
+def is_spot(labels: Mapping[str, str]) -> bool:
+    """Its machine may be taken away at any time: that it is gone is noted, and is nothing to look after."""
+    return labels.get(LIFECYCLE) == SPOT
 
 
 def check(labels: Mapping[str, str]) -> None:

@@ -72,6 +72,7 @@ CALLS: dict[str, frozenset[Role]] = {
     "/tfquiver.v1.Coordinator/Missing": _NODES,
     "/tfquiver.v1.Coordinator/Holders": _NODES,
     "/tfquiver.v1.Coordinator/Leave": _NODES,
+    "/tfquiver.v1.Coordinator/Forget": _ADMINS,
     "/tfquiver.v1.Coordinator/Identify": _NODES,
     "/tfquiver.v1.Coordinator/ListNodes": _ALL,
     "/tfquiver.v1.Coordinator/ReportDispatcher": _NODES,

@@ -29,6 +29,7 @@ from tfquiver.service.coordinator.grpc_calls.past_calls import PastCalls
 from tfquiver.service.coordinator.grpc_calls.planning_calls import PlanningCalls
 from tfquiver.service.coordinator.grpc_calls.streamed_calls import StreamedCalls
 from tfquiver.service.coordinator.nodes_mounts_dispatchers.dispatchers import MAX_ID_BYTES, MAX_LEFT, MAX_WORKERS
+from tfquiver.service.coordinator.nodes_mounts_dispatchers.membership import MAX_NODES
 from tfquiver.service.coordinator.nodes_mounts_dispatchers.mounts import MAX_MOUNTS
 from tfquiver.version import VERSION
 
@@ -134,6 +135,16 @@ class CoordinatorServicer(
     async def Leave(self, request: pb2.LeaveRequest, context: Any) -> pb2.LeaveReply:
         await self._coordinator.leave(request.node_id, request.incarnation)
         return pb2.LeaveReply()
+
+    @handled
+    async def Forget(self, request: pb2.ForgetRequest, context: Any) -> pb2.ForgetReply:
+        checks.between("node_ids and dispatchers", len(request.node_ids) + len(request.dispatchers), 0, MAX_NODES)
+        for node_id in request.node_ids:
+            checks.name("node_ids", node_id)
+        for address in request.dispatchers:
+            checks.name("dispatchers", address)
+        nodes, dispatchers = await self._coordinator.forget(request.node_ids, request.dispatchers, request.all_lost)
+        return pb2.ForgetReply(node_ids=nodes, dispatchers=dispatchers)
 
     @handled
     async def Identify(self, request: pb2.IdentifyRequest, context: Any) -> pb2.IdentifyReply:

@@ -108,6 +108,22 @@ class Dispatchers:
         else:  # it has never been heard of: the coordinator was away meanwhile
             self._moved(address, id, self._clock.now())
 
+    def forget(self, addresses: Iterable[str], all_lost: bool = False) -> list[str]:
+        """Dispatchers that are gone for good, `all_lost`: and all that are lost, are not missed any more; those that
+        were. After `check_lost` of those that are named."""
+        lost = [one.address for one in self.lost()]
+        gone = lost if all_lost else [one for one in dict.fromkeys(addresses) if one in lost]
+        for address in gone:
+            self.leave(address)
+        return gone
+
+    def check_lost(self, addresses: Iterable[str]) -> None:
+        """Raises InUseError where one of them tells of itself."""
+        lost = {one.address for one in self.lost()}
+        for address in addresses:
+            if address in self._told and address not in lost:
+                raise errors.InUseError(f"dispatcher {address} tells of itself: stop it, or wait until it is lost")
+
     def _moved(self, address: str, id: str, since: float) -> None:
         """Of those with that work_dir at another address, by one that is there since later. Two that live, of a copied
         directory, tell by turns: each was there before the other's last report. Who is replaced is shown for some

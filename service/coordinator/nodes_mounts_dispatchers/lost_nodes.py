@@ -37,26 +37,25 @@ class LostNodes:
         self._awaited: dict[str, str] = {}
         self._awaited_from = clock.now()
         self._lost: dict[str, tuple[float, NodeInfo]] = {}  # id -> when last seen, and as what; in the order of losing
+        # Of both of these, by their addresses: thousands come back at the same time, each of which may be at one's.
+        self._away_at: dict[str, set[str]] = {}
 
     def add(self, info: NodeInfo, last_seen: float) -> None:
         """Where there are too many, the first that were lost are forgotten."""
         if not info.quota_bytes:
             return
         self._there.pop(info.node_id, None)
+        self._awaited_no_more(info.node_id)
         self._lose(info, last_seen)
         self._journal(self._lost_record(info, last_seen))
 
     def there(self, info: NodeInfo) -> None:
         """It has joined, or is another one than it was; or at the address of one that is lost another has joined, with
         an empty directory."""
-        self._awaited.pop(info.node_id, None)
-        was_lost = self._lost.pop(info.node_id, None) is not None
-        if info.control_address:
-            at_its_address = [one for one, address in self._awaited.items() if address == info.control_address]
-            lost = self._lost.items()
-            at_its_address += [one for one, its in lost if its[1].control_address == info.control_address]
-            for node_id in at_its_address:
-                self.left(node_id)
+        self._awaited_no_more(info.node_id)
+        was_lost = self._lost_no_more(info.node_id)
+        for node_id in sorted(self._away_at.get(info.control_address, ())) if info.control_address else ():
+            self.left(node_id)
         if not info.quota_bytes:
             if was_lost or info.node_id in self._there:
                 self._gone(info.node_id)
@@ -68,10 +67,12 @@ class LostNodes:
             self._there[info.node_id] = known
             self._journal(Record(node_known=known))
 
-    def left(self, node_id: str) -> None:
-        """It is not missed, whether it was lost before or not."""
-        if self._lost.pop(node_id, None) is not None or node_id in self._there:
+    def left(self, node_id: str) -> bool:
+        """It is not missed, whether it was lost before or not. False: it would not have been."""
+        known = self._lost_no_more(node_id) or node_id in self._there
+        if known:
             self._gone(node_id)
+        return known
 
     def deaf(self, seconds: float) -> None:
         """As Membership.deaf."""
@@ -81,14 +82,13 @@ class LostNodes:
         """Who was there before the coordinator was started again, and has not come back since `too_old`, is lost."""
         if not self._awaited or self._awaited_from > too_old:
             return
-        for node_id in self._awaited:
+        for node_id in list(self._awaited):
             logging.warning(
                 "node %s is lost: it has not come back since the coordinator was started again",
                 node_id,
                 extra=about(node=node_id),
             )
             self.add(self._there[node_id].node, self._awaited_from)
-        self._awaited.clear()
 
     @property
     def node_ids(self) -> list[str]:
@@ -98,7 +98,8 @@ class LostNodes:
     def told(self) -> list[LostNode]:
         """Those who were lost last come first."""
         now = self._clock.now()
-        self._lost = {key: one for key, one in self._lost.items() if now - one[0] < FORGOTTEN_S}
+        for node_id in self._lost.keys() - set(self.node_ids):
+            self._lost_no_more(node_id)
         return [
             LostNode(node=info, silent_ms=int(1000 * (now - last_seen)))
             for last_seen, info in reversed(self._lost.values())
@@ -116,6 +117,8 @@ class LostNodes:
         now, unix_s = self._clock.now(), self._unix_s()
         self._there = {node_id: known for node_id, known in self._read.items() if not known.heard_s}
         self._awaited = {node_id: known.node.control_address for node_id, known in self._there.items()}
+        for node_id, address in self._awaited.items():
+            self._away_at.setdefault(address, set()).add(node_id)
         self._awaited_from = now
         for known in self._read.values():
             ago_s = max(0.0, unix_s - known.heard_s)  # that clock may have been set
@@ -131,14 +134,32 @@ class LostNodes:
     # Inside.
 
     def _lose(self, info: NodeInfo, last_seen: float) -> None:
-        self._lost.pop(info.node_id, None)
+        self._lost_no_more(info.node_id)
         self._lost[info.node_id] = last_seen, info
+        self._away_at.setdefault(info.control_address, set()).add(info.node_id)
         if len(self._lost) > MOST:
-            del self._lost[next(iter(self._lost))]
+            self._lost_no_more(next(iter(self._lost)))
+
+    def _lost_no_more(self, node_id: str) -> bool:
+        """False: it was not."""
+        lost = self._lost.pop(node_id, None)
+        if lost is not None:
+            self._not_at(lost[1].control_address, node_id)
+        return lost is not None
+
+    def _awaited_no_more(self, node_id: str) -> None:
+        address = self._awaited.pop(node_id, None)
+        if address is not None:
+            self._not_at(address, node_id)
+
+    def _not_at(self, address: str, node_id: str) -> None:
+        self._away_at[address].discard(node_id)
+        if not self._away_at[address]:
+            del self._away_at[address]
 
     def _gone(self, node_id: str) -> None:
         self._there.pop(node_id, None)
-        self._awaited.pop(node_id, None)
+        self._awaited_no_more(node_id)
         self._journal(Record(node_known=log_pb2.NodeKnown(node=NodeInfo(node_id=node_id), gone=True)))
 
     def _lost_record(self, info: NodeInfo, last_seen: float) -> Record:

@@ -197,6 +197,19 @@ class Membership:
         self._refresh([node_id])
         return True
 
+    def forget(self, node_ids: Iterable[str], all_lost: bool = False) -> list[str]:
+        """Nodes that are gone for good, `all_lost`: and all that are lost, are not missed any more; those that were, or
+        would have been. Raises InUseError, and forgets none, where one that is named lives."""
+        named = list(dict.fromkeys(node_ids))
+        for node in (self._nodes[one] for one in named if one in self._nodes):
+            silent_s = self._clock.now() - node.last_seen
+            raise errors.InUseError(
+                f"node {node.info.node_id} is heard of, {silent_s:.0f} s ago for the last time: stop it, or wait until "
+                "it is lost"
+            )
+        lost = [one.node.node_id for one in self.lost.told()] if all_lost else []
+        return [one for one in dict.fromkeys((*named, *lost)) if self.lost.left(one)]
+
     def deaf(self, seconds: float) -> None:
         """For so long nobody could be heard: it does not count as silence of the nodes."""
         now = self._clock.now()

@@ -14,6 +14,7 @@ from tfquiver.cli.doctor import versions
 from tfquiver.cli.doctor.finding import Finding, fail, ok, skip, warn
 from tfquiver.cli.status_tables import words
 from tfquiver.grpc_plumbing import addresses
+from tfquiver.node_labels_shard_owners_chunks.labels import is_spot
 from tfquiver.plain_text import of_error, plain
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2, coordinator_pb2_grpc, node_pb2, node_pb2_grpc, types_pb2
 from tfquiver.version import VERSION
@@ -94,13 +95,17 @@ def _clocks(told: Sequence[tuple[str, int]], asked_ms: tuple[float, float]) -> I
 
 def _nodes(told: coordinator_pb2.ListNodesReply, token: str) -> Iterator[Finding]:
     nodes = list(told.nodes)
-    if told.lost:
-        names = _some([f"{words.short(one.node.node_id)} at {one.node.control_address}" for one in told.lost])
+    missed = [one for one in told.lost if not is_spot(one.node.labels)]
+    if missed:
+        names = _some([f"{words.short(one.node.node_id)} at {one.node.control_address}" for one in missed])
         do = (
             "start them again, with the flags that they had; until then jobs read from the store what they kept alone. "
-            "Of machines that are gone for good nothing is left to do: who is silent for an hour is forgotten"
+            "Of machines that are gone for good: `tfquiver forget NODE ...`, or --all_lost; else they are forgotten "
+            "when they have been silent for an hour"
         )
-        yield warn("lost nodes", f"{len(told.lost)}: {names}", do)
+        yield warn("lost nodes", f"{len(missed)}: {names}", do)
+    if spot := len(told.lost) - len(missed):
+        yield ok("spot nodes", f"{many(spot, 'is', 'are')} gone, as they may be, in the last hour")
     storing = [node for node in nodes if node.quota_bytes]
     if not storing and (started := words.just_started(told.up_ms)):
         do = "ask again in some seconds: nodes come back to a coordinator by themselves"

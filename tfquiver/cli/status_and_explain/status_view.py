@@ -189,6 +189,8 @@ def show(status: Mapping[str, Any], console: Console, legends: bool = False, exp
     console.print(f"coordinator {plain_text.plain(status['coordinator'])}   hit ratio {ratio}{coming}", soft_wrap=True)
     for dispatcher in status["dispatchers"]:
         console.print(workers_view.line(dispatcher), soft_wrap=True)
+    for line in nodes_view.gone_spot(status["lost_nodes"]):
+        console.print(plain_text.plain(line), soft_wrap=True)
     for line in mounts_view.lines(status.get("mounts", ()), status["datasets"]):
         console.print(plain_text.plain(line), soft_wrap=True)
     silent = sum("error" in node for node in status["nodes"]) + len(status["lost_nodes"])

@@ -10,6 +10,7 @@ from rich.filesize import decimal
 from tfquiver.amounts import many
 from tfquiver.cli.status_tables.words import short
 from tfquiver.grpc_plumbing import addresses
+from tfquiver.node_labels_shard_owners_chunks.labels import is_spot
 from tfquiver.plain_text import plain
 
 _MOST_LOST = 5  # each with a sentence: where a rack is without power the other problems are to be seen, too
@@ -17,7 +18,8 @@ _PARTS, _LEAST_BYTES, _MOST_BYTES = 100, 16 << 20, 1 << 30  # hardly anything: o
 
 
 def problems(nodes: Sequence[Mapping[str, Any]], lost: Sequence[Mapping[str, Any]]) -> Iterator[str]:
-    """A sentence each. `lost`: as `nodes`, with `silent_ms`; those that the coordinator has given up."""
+    """A sentence each. `lost`: as `nodes`, with `silent_ms`; those that the coordinator has given up. Of spot nodes
+    among them `gone_spot` tells."""
     of_several_machines = any(_leads_elsewhere(node) for node in nodes)
     for node in nodes:
         if of_several_machines and not _leads_elsewhere(node):
@@ -31,14 +33,29 @@ def problems(nodes: Sequence[Mapping[str, Any]], lost: Sequence[Mapping[str, Any
                 )
         elif "error" in node:
             yield node["error"]
-    for node in lost[:_MOST_LOST]:
+    missed = [node for node in lost if not is_spot(node.get("labels", {}))]
+    for node in missed[:_MOST_LOST]:
         yield (
             f"node {short(node['node_id'])} at {node['control_address']} is lost: not heard of for "
             f"{node['silent_ms'] // 1000} s; jobs read from the store what it kept alone; start it again, with the "
-            "flags that it had; one that is gone for good is forgotten after an hour"
+            f"flags that it had; where it is gone for good, `tfquiver forget {short(node['node_id'])}`, else it is "
+            "forgotten after an hour"
         )
-    if (more := len(lost) - _MOST_LOST) > 0:
-        yield f"{many(more, 'more node is', 'more nodes are')} lost: `tfquiver status --json` has all"
+    if (more := len(missed) - _MOST_LOST) > 0:
+        yield (
+            f"{many(more, 'more node is', 'more nodes are')} lost: `tfquiver status --json` has all; where all are "
+            "gone for good, `tfquiver forget --all_lost`"
+        )
+
+
+def gone_spot(lost: Sequence[Mapping[str, Any]]) -> Iterator[str]:
+    """A line, where nodes are gone whose machines may be taken away at any time."""
+    gone = [node for node in lost if is_spot(node.get("labels", {}))]
+    if gone:
+        names = ", ".join(f"{short(node['node_id'])} {node['silent_ms'] // 1000} s ago" for node in gone[:_MOST_LOST])
+        more = ", ..." if gone[_MOST_LOST:] else ""
+        said = f"{many(len(gone), 'spot node is', 'spot nodes are')} gone, as they may be, in the last hour"
+        yield f"{said}: {names}{more}"
 
 
 def full_disks(nodes: Sequence[Mapping[str, Any]]) -> Iterator[str]:

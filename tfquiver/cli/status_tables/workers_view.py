@@ -27,7 +27,8 @@ def lost(dispatchers: list[dict[str, Any]]) -> Iterator[str]:
     for one in dispatchers:
         yield (
             f"dispatcher {one['address']} has told nothing of itself for {one['silent_ms'] // 1000} s: trainers that "
-            "read through it get no further epoch; start it again at that address with its --work_dir, and they go on"
+            "read through it get no further epoch; start it again at that address with its --work_dir, and they go on; "
+            f"where it is gone for good, `tfquiver forget {one['address']}`, else it is forgotten after a day"
         )
 
 

@@ -1770,6 +1770,66 @@ class IdentifyReply(_message.Message):
 Global___IdentifyReply: _TypeAlias = IdentifyReply  # noqa: Y015
 
 @_typing.final
+class ForgetRequest(_message.Message):
+    """At most 10 000 in all."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    NODE_IDS_FIELD_NUMBER: _builtins.int
+    DISPATCHERS_FIELD_NUMBER: _builtins.int
+    ALL_LOST_FIELD_NUMBER: _builtins.int
+    all_lost: _builtins.bool
+    """and all that ListNodes and ListDispatchers say are lost"""
+    @_builtins.property
+    def node_ids(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """as in LostNode; also of nodes that have not come back since the coordinator was started"""
+
+    @_builtins.property
+    def dispatchers(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """addresses, as in LostDispatcher"""
+
+    def __init__(
+        self,
+        *,
+        node_ids: _abc.Iterable[_builtins.str] | None = ...,
+        dispatchers: _abc.Iterable[_builtins.str] | None = ...,
+        all_lost: _builtins.bool = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["all_lost", b"all_lost", "dispatchers", b"dispatchers", "node_ids", b"node_ids"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ForgetRequest: _TypeAlias = ForgetRequest  # noqa: Y015
+
+@_typing.final
+class ForgetReply(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    NODE_IDS_FIELD_NUMBER: _builtins.int
+    DISPATCHERS_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def node_ids(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """that were missed, or would have been, and are not any more"""
+
+    @_builtins.property
+    def dispatchers(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]: ...
+    def __init__(
+        self,
+        *,
+        node_ids: _abc.Iterable[_builtins.str] | None = ...,
+        dispatchers: _abc.Iterable[_builtins.str] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["dispatchers", b"dispatchers", "node_ids", b"node_ids"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ForgetReply: _TypeAlias = ForgetReply  # noqa: Y015
+
+@_typing.final
 class ListNodesRequest(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -1832,7 +1892,8 @@ Global___ListNodesReply: _TypeAlias = ListNodesReply  # noqa: Y015
 class LostNode(_message.Message):
     """A node that kept shards, was given up for its silence, and has not come back. Who leaves as it should is none, nor is
     one at whose address another has been started. Of one that a coordinator was started again after, and never heard of,
-    the silence is since that start.
+    the silence is since that start. Of nodes with the label lifecycle=spot, whose machines may be taken away at any time,
+    nobody need be told.
     """
 
     DESCRIPTOR: _descriptor.Descriptor

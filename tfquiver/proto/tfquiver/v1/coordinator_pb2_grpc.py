@@ -140,6 +140,11 @@ class CoordinatorStub(object):
                 request_serializer=tfquiver_dot_proto_dot_tfquiver_dot_v1_dot_coordinator__pb2.IdentifyRequest.SerializeToString,
                 response_deserializer=tfquiver_dot_proto_dot_tfquiver_dot_v1_dot_coordinator__pb2.IdentifyReply.FromString,
                 )
+        self.Forget = channel.unary_unary(
+                '/tfquiver.v1.Coordinator/Forget',
+                request_serializer=tfquiver_dot_proto_dot_tfquiver_dot_v1_dot_coordinator__pb2.ForgetRequest.SerializeToString,
+                response_deserializer=tfquiver_dot_proto_dot_tfquiver_dot_v1_dot_coordinator__pb2.ForgetReply.FromString,
+                )
         self.ListNodes = channel.unary_unary(
                 '/tfquiver.v1.Coordinator/ListNodes',
                 request_serializer=tfquiver_dot_proto_dot_tfquiver_dot_v1_dot_coordinator__pb2.ListNodesRequest.SerializeToString,
@@ -449,6 +454,15 @@ class CoordinatorServicer(object):
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def Forget(self, request, context):
+        """Nobody is to miss these nodes and dispatchers any more: they are gone for good. Durable, idempotent: of who is not
+        missed nothing is forgotten. Who comes back all the same is a member as ever. Errors: INVALID_ARGUMENT,
+        FAILED_PRECONDITION (one of those that are named is heard of: none is forgotten).
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def ListNodes(self, request, context):
         """The members, and who was one and was given up, within the last hour; also by a coordinator that was started since. Read-only.
         """
@@ -740,6 +754,11 @@ def add_CoordinatorServicer_to_server(servicer, server):
                     servicer.Identify,
                     request_deserializer=tfquiver_dot_proto_dot_tfquiver_dot_v1_dot_coordinator__pb2.IdentifyRequest.FromString,
                     response_serializer=tfquiver_dot_proto_dot_tfquiver_dot_v1_dot_coordinator__pb2.IdentifyReply.SerializeToString,
+            ),
+            'Forget': grpc.unary_unary_rpc_method_handler(
+                    servicer.Forget,
+                    request_deserializer=tfquiver_dot_proto_dot_tfquiver_dot_v1_dot_coordinator__pb2.ForgetRequest.FromString,
+                    response_serializer=tfquiver_dot_proto_dot_tfquiver_dot_v1_dot_coordinator__pb2.ForgetReply.SerializeToString,
             ),
             'ListNodes': grpc.unary_unary_rpc_method_handler(
                     servicer.ListNodes,
@@ -1268,6 +1287,23 @@ class Coordinator(object):
         return grpc.experimental.unary_unary(request, target, '/tfquiver.v1.Coordinator/Identify',
             tfquiver_dot_proto_dot_tfquiver_dot_v1_dot_coordinator__pb2.IdentifyRequest.SerializeToString,
             tfquiver_dot_proto_dot_tfquiver_dot_v1_dot_coordinator__pb2.IdentifyReply.FromString,
+            options, channel_credentials,
+            insecure, call_credentials, compression, wait_for_ready, timeout, metadata)
+
+    @staticmethod
+    def Forget(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(request, target, '/tfquiver.v1.Coordinator/Forget',
+            tfquiver_dot_proto_dot_tfquiver_dot_v1_dot_coordinator__pb2.ForgetRequest.SerializeToString,
+            tfquiver_dot_proto_dot_tfquiver_dot_v1_dot_coordinator__pb2.ForgetReply.FromString,
             options, channel_credentials,
             insecure, call_credentials, compression, wait_for_ready, timeout, metadata)
 

@@ -137,6 +137,11 @@ class CoordinatorStub:
     """A node says good-bye: its readers are lost, its shards no longer resident. Idempotent."""
     Identify: _grpc.UnaryUnaryMultiCallable[_coordinator_pb2.IdentifyRequest, _coordinator_pb2.IdentifyReply]
     """Whose token has this hash? A node asks when somebody shows a token to it. Read-only. Errors: NOT_FOUND (nobody's)."""
+    Forget: _grpc.UnaryUnaryMultiCallable[_coordinator_pb2.ForgetRequest, _coordinator_pb2.ForgetReply]
+    """Nobody is to miss these nodes and dispatchers any more: they are gone for good. Durable, idempotent: of who is not
+    missed nothing is forgotten. Who comes back all the same is a member as ever. Errors: INVALID_ARGUMENT,
+    FAILED_PRECONDITION (one of those that are named is heard of: none is forgotten).
+    """
     ListNodes: _grpc.UnaryUnaryMultiCallable[_coordinator_pb2.ListNodesRequest, _coordinator_pb2.ListNodesReply]
     """The members, and who was one and was given up, within the last hour; also by a coordinator that was started since. Read-only."""
     ReportDispatcher: _grpc.UnaryUnaryMultiCallable[_coordinator_pb2.ReportDispatcherRequest, _coordinator_pb2.ReportDispatcherReply]
@@ -324,6 +329,11 @@ class CoordinatorAsyncStub(CoordinatorStub):
     """A node says good-bye: its readers are lost, its shards no longer resident. Idempotent."""
     Identify: _aio.UnaryUnaryMultiCallable[_coordinator_pb2.IdentifyRequest, _coordinator_pb2.IdentifyReply]  # type: ignore[assignment]
     """Whose token has this hash? A node asks when somebody shows a token to it. Read-only. Errors: NOT_FOUND (nobody's)."""
+    Forget: _aio.UnaryUnaryMultiCallable[_coordinator_pb2.ForgetRequest, _coordinator_pb2.ForgetReply]  # type: ignore[assignment]
+    """Nobody is to miss these nodes and dispatchers any more: they are gone for good. Durable, idempotent: of who is not
+    missed nothing is forgotten. Who comes back all the same is a member as ever. Errors: INVALID_ARGUMENT,
+    FAILED_PRECONDITION (one of those that are named is heard of: none is forgotten).
+    """
     ListNodes: _aio.UnaryUnaryMultiCallable[_coordinator_pb2.ListNodesRequest, _coordinator_pb2.ListNodesReply]  # type: ignore[assignment]
     """The members, and who was one and was given up, within the last hour; also by a coordinator that was started since. Read-only."""
     ReportDispatcher: _aio.UnaryUnaryMultiCallable[_coordinator_pb2.ReportDispatcherRequest, _coordinator_pb2.ReportDispatcherReply]  # type: ignore[assignment]
@@ -658,6 +668,17 @@ class CoordinatorServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_coordinator_pb2.IdentifyReply, _abc.Awaitable[_coordinator_pb2.IdentifyReply]]:
         """Whose token has this hash? A node asks when somebody shows a token to it. Read-only. Errors: NOT_FOUND (nobody's)."""
+
+    @_abc_1.abstractmethod
+    def Forget(
+        self,
+        request: _coordinator_pb2.ForgetRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_coordinator_pb2.ForgetReply, _abc.Awaitable[_coordinator_pb2.ForgetReply]]:
+        """Nobody is to miss these nodes and dispatchers any more: they are gone for good. Durable, idempotent: of who is not
+        missed nothing is forgotten. Who comes back all the same is a member as ever. Errors: INVALID_ARGUMENT,
+        FAILED_PRECONDITION (one of those that are named is heard of: none is forgotten).
+        """
 
     @_abc_1.abstractmethod
     def ListNodes(
