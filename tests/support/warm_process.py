@@ -67,6 +67,9 @@ def _prepare(kind: str) -> None:
         whole = ast.parse(Path(spec.origin).read_text())
         imports = [one for one in whole.body if isinstance(one, ast.Import | ast.ImportFrom)]
         exec(compile(ast.Module(imports, []), spec.origin, "exec"), {"__name__": main})
+    if kind == "plain":
+        importlib.import_module("tfquiver.cli.main").parser()  # it imports commands when they are run
+        del sys.modules["tfquiver.cli.main"]
 
 
 def _lost_by_forks() -> list[str]:

@@ -20,7 +20,7 @@ taken away at any time are not missed when they are started with --labels=lifecy
 
 
 def add_parser(subparsers: Any) -> None:
-    parser = subparsers.add_parser("forget", help="say that lost nodes are gone for good", description=_ABOUT)
+    parser = subparsers.add_parser("forget", description=_ABOUT)
     which = parser.add_mutually_exclusive_group(required=True)
     # nargs "*" in such a group wants a default
     which.add_argument("names", nargs="*", default=[], metavar="NAME", help="a lost node, as `tfquiver status` calls "

@@ -29,7 +29,7 @@ _LONGEST_S = 3600.0
 
 
 def add_parser(subparsers: Any) -> None:
-    parser = subparsers.add_parser("health", help="say whether one server is ready, for probes", description=_ABOUT)
+    parser = subparsers.add_parser("health", description=_ABOUT)
     calls.add_service(parser, positional=True, which="host:port, unix:/path or cache directory")
     parser.add_argument(
         "--live", action="store_true", help="only whether it turns at all: one that does not needs a restart"

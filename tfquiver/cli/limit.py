@@ -24,7 +24,7 @@ get their own back when they have to wait. A job that is yet to come has it then
 
 
 def add_parser(subparsers: Any) -> None:
-    parser = subparsers.add_parser("limit", help="say what a job may read from the object store", description=_ABOUT)
+    parser = subparsers.add_parser("limit", description=_ABOUT)
     parser.add_argument("job", metavar="JOB", help="its name, as `tfquiver status` shows it")
     parser.add_argument("rate", metavar="RATE", help=f"a second, for example 50MB or 1GiB; {_NONE}: it has no rate")
     calls.add_where(parser)

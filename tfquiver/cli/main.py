@@ -4,22 +4,15 @@ from __future__ import annotations
 
 import argparse
 import difflib
+import importlib
 import json
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NoReturn
 
 from tfquiver import errors, plain_text
-from tfquiver.cli import forget, health, limit, mount, policy, token, warm
-from tfquiver.cli.dashboard import command as dashboard
-from tfquiver.cli.dataset_commands import dataset, digest, pack
-from tfquiver.cli.doctor import command as doctor
-from tfquiver.cli.sim_plan_trace import plan, sim, trace
-from tfquiver.cli.status_and_explain import explain, status
-from tfquiver.cli.up_stop_logs_clear import clear, logs, stop, up
 from tfquiver.cluster_address.service_name import VARIABLE
-from tfquiver.demo import run as demo
 from tfquiver.roles_and_tokens import own_token
 from tfquiver.version import VERSION
 
@@ -30,6 +23,39 @@ or a cache directory of this machine, as --service WHERE or as what
 {VARIABLE} names, and finds what runs on this machine without
 either; and a token, where the cluster asks for one, as --auth_token_file
 FILE or as what {own_token.VARIABLE} names."""
+# Its module, which is imported when it is run: to import all of them took half a second, and most of what is done takes
+# less. And what `--help` says of it.
+_COMMANDS = {
+    "demo": ("tfquiver.demo.run", "three Keras trials share one cache; then the same three without it"),
+    "up": ("tfquiver.cli.up_stop_logs_clear.up", "a whole cluster on this machine, until Ctrl-C"),
+    "stop": ("tfquiver.cli.up_stop_logs_clear.stop", "stop what runs in a cache directory of this machine"),
+    "status": (
+        "tfquiver.cli.status_and_explain.status",
+        "what is wrong, if anything; then what is cached, read and saved",
+    ),
+    "explain": ("tfquiver.cli.status_and_explain.explain", "why a job or a data set has what it has"),
+    "dashboard": ("tfquiver.cli.dashboard.command", "serve a page that shows a cluster, and open it"),
+    "logs": ("tfquiver.cli.up_stop_logs_clear.logs", "print what servers of this machine have logged"),
+    "health": ("tfquiver.cli.health", "say whether one server is ready, for probes"),
+    "doctor": ("tfquiver.cli.doctor.command", "what may be wrong here, and what to do about it"),
+    "warm": ("tfquiver.cli.warm", "read a data set into the cache"),
+    "clear": ("tfquiver.cli.up_stop_logs_clear.clear", "delete what is cached; data sets stay registered"),
+    "mount": ("tfquiver.cli.mount", "show a data set's files as a file system"),
+    "unmount": ("tfquiver.cli.mount", "take a mount away, also a stale one"),
+    "dataset": ("tfquiver.cli.dataset_commands.dataset", "registered data sets, and how each is cached"),
+    "policy": ("tfquiver.cli.policy", "who decides what nobody has set"),
+    "limit": ("tfquiver.cli.limit", "say what a job may read from the object store"),
+    "forget": ("tfquiver.cli.forget", "say that lost nodes are gone for good"),
+    "digest": ("tfquiver.cli.dataset_commands.digest", "build, show and verify digests (.tfqd)"),
+    "pack": ("tfquiver.cli.dataset_commands.pack", "make TFRecord files of images, tars, Parquet"),
+    "sim": (
+        "tfquiver.cli.sim_plan_trace.sim",
+        "what a cache, a policy or a scheduler would do for jobs and store bytes",
+    ),
+    "plan": ("tfquiver.cli.sim_plan_trace.plan", "what a larger cache or a faster store would buy, and cost"),
+    "trace": ("tfquiver.cli.sim_plan_trace.trace", "record what the jobs of a cluster read, to simulate it"),
+    "token": ("tfquiver.cli.token", "tokens: who may call the coordinator and the nodes"),
+}
 _LONGEST = 6000  # a path may have 4096 characters
 
 
@@ -72,36 +98,41 @@ class _Parser(argparse.ArgumentParser):
 
 def parser() -> argparse.ArgumentParser:
     """Every command; the parsed arguments have `run`, a function of them that gives the exit code."""
+    return _parser(_COMMANDS)
+
+
+def _parser(whole: Iterable[str]) -> argparse.ArgumentParser:
+    """`whole`: commands with their arguments; of the others it is only known what `--help` says of them."""
     made = _Parser(prog="tfquiver", description=_ABOUT, formatter_class=argparse.RawDescriptionHelpFormatter)
     made.add_argument("--version", action="version", version=f"tfquiver {VERSION}")
-    subparsers = made.add_subparsers(required=True, metavar="COMMAND")
-    for command in (
-        demo,
-        up,
-        stop,
-        status,
-        explain,
-        dashboard,
-        logs,
-        health,
-        doctor,
-        warm,
-        clear,
-        mount,
-        dataset,
-        policy,
-        limit,
-        forget,
-        digest,
-        pack,
-        sim,
-        plan,
-        trace,
-        token,
-    ):
-        command.add_parser(subparsers)
+    subparsers = _Subparsers(made.add_subparsers(required=True, metavar="COMMAND"))
+    whole = frozenset(whole)
+    for name, (module, _) in _COMMANDS.items():
+        if name not in whole:
+            subparsers.add_parser(name)
+        elif name not in subparsers.choices:  # some modules have two
+            importlib.import_module(module).add_parser(subparsers)
     _describe(made)
     return made
+
+
+class _Subparsers:
+    """Of all commands: with what `--help` says of each."""
+
+    def __init__(self, made: Any) -> None:
+        self._made, self.choices = made, made.choices
+
+    def add_parser(self, name: str, **more: Any) -> Any:
+        return self._made.add_parser(name, help=_COMMANDS[name][1], **more)
+
+
+def _needed(argv: Sequence[str]) -> Iterable[str]:
+    """The commands whose arguments are to be known, to parse these: of a word that is none, those that look like it are
+    looked for among all."""
+    first = argv[0] if argv else "--help"
+    if first in _COMMANDS:
+        return [name for name, (module, _) in _COMMANDS.items() if module == _COMMANDS[first][0]]
+    return [] if first in ("-h", "--help", "--version") else _COMMANDS
 
 
 def _commands(parser: argparse.ArgumentParser) -> list[argparse._SubParsersAction[Any]]:
@@ -134,7 +165,8 @@ def _describe(parser: argparse.ArgumentParser) -> None:
 
 
 def main(argv: list[str] | None = None) -> int:
-    arguments = parser().parse_args(argv)
+    argv = sys.argv[1:] if argv is None else argv
+    arguments = _parser(_needed(argv)).parse_args(argv)
     try:
         return int(arguments.run(arguments))
     except errors.TfquiverError as error:

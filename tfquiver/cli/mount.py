@@ -43,7 +43,7 @@ unless --lazy: then it is gone when the last one has left."""
 
 def add_parser(subparsers: Any) -> None:
     """Adds both commands; each sets `run`, a function of the parsed arguments."""
-    mount = subparsers.add_parser("mount", help="show a data set's files as a file system", description=_ABOUT)
+    mount = subparsers.add_parser("mount", description=_ABOUT)
     mount.add_argument("source", nargs="+", metavar="SOURCE", help="path, glob or URI of files, one digest (.tfqd), or "
                        "a data set's name or digest id")  # fmt: skip
     mount.add_argument("mount_point", metavar="DIR", help="an empty directory")
@@ -66,7 +66,7 @@ def add_parser(subparsers: Any) -> None:
                        "error; default: in the background, log to log/mount.log of the cache directory")  # fmt: skip
     mount.add_argument("--tell", action="store_true", help=argparse.SUPPRESS)
     mount.set_defaults(run=_mount)
-    unmount = subparsers.add_parser("unmount", help="take a mount away, also a stale one", description=_UNABOUT)
+    unmount = subparsers.add_parser("unmount", description=_UNABOUT)
     unmount.add_argument("mount_point", metavar="DIR", help="where it is mounted")
     unmount.add_argument("--lazy", action="store_true", help="also while it is used")
     unmount.set_defaults(run=_unmount)

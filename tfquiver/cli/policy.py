@@ -15,7 +15,7 @@ from now on, also after the coordinator was started again, until it is started w
 
 
 def add_parser(subparsers: Any) -> None:
-    parser = subparsers.add_parser("policy", help="who decides what nobody has set", description=_ABOUT)
+    parser = subparsers.add_parser("policy", description=_ABOUT)
     parser.add_argument("policy", nargs="?", default="", metavar="POLICY", help="benefit, quiver, silod_greedy, "
                         "max_min_fair, static, lru, none, or one of another package")  # fmt: skip
     calls.add_where(parser)

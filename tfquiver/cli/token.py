@@ -14,7 +14,7 @@ from tfquiver.roles_and_tokens.identity import Role
 
 
 def add_parser(subparsers: Any) -> None:
-    parser = subparsers.add_parser("token", help="tokens: who may call the coordinator and the nodes")
+    parser = subparsers.add_parser("token")
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
     new = commands.add_parser("new", help="a token, and its line for the coordinator's --tokens_file")
     new.add_argument("role", choices=[str(role) for role in Role], help="admin: people who run the cluster; node: "

@@ -42,7 +42,7 @@ after an error."""
 
 
 def add_parser(subparsers: Any) -> None:
-    parser = subparsers.add_parser("warm", help="read a data set into the cache", description=_ABOUT)
+    parser = subparsers.add_parser("warm", description=_ABOUT)
     parser.add_argument("pattern", nargs="+", metavar="URI", help="path, glob or URI, as for tfquiver.dataset: "
                         "'data/train-*', 'gs://bucket/train-*'")  # fmt: skip
     parser.add_argument("--name", default="", help="of a data set that nobody has used before, for people; default: "

@@ -23,7 +23,7 @@ _PNG = Path("tfquiver-demo.png")
 
 
 def add_parser(subparsers: Any) -> None:
-    parser = subparsers.add_parser("demo", help="three Keras trials share one cache; then the same three without it")
+    parser = subparsers.add_parser("demo")
     parser.add_argument("--quick", action="store_true", help="less data and fewer epochs")
     parser.add_argument("--png", type=Path, default=_PNG, metavar="FILE", help=f"the picture; default: {_PNG}")
     parser.add_argument("--json", type=Path, metavar="FILE", help="also write the figures to FILE")

@@ -38,9 +38,7 @@ _EVERY_ADDRESS = ("0.0.0.0", "::")
 
 
 def add_parser(subparsers: Any) -> None:
-    parser = subparsers.add_parser(
-        "dashboard", help="serve a page that shows a cluster, and open it", description=_ABOUT
-    )
+    parser = subparsers.add_parser("dashboard", description=_ABOUT)
     calls.add_where(parser, positional=True)
     parser.add_argument(
         "--listen", default="127.0.0.1:0", metavar="HOST:PORT",

@@ -32,7 +32,7 @@ nothing."""
 
 def add_parser(subparsers: Any) -> None:
     """Adds `dataset` and its subcommands; each sets `run`, a function of the parsed arguments."""
-    parser = subparsers.add_parser("dataset", help="registered data sets, and how each is cached")
+    parser = subparsers.add_parser("dataset")
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
     listing = commands.add_parser("list", help="every data set with its cache setting, newest first")
     show = commands.add_parser("show", help="one data set, its cache setting and what is being loaded")

@@ -44,7 +44,7 @@ _MOST_WORKERS = 1024
 
 def add_parser(subparsers: Any) -> None:
     """Adds `digest` and its subcommands; each sets `run`, a function of the parsed arguments."""
-    parser = subparsers.add_parser("digest", help="build, show and verify digests (.tfqd)")
+    parser = subparsers.add_parser("digest")
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
 
     build = commands.add_parser("build", help="scan files and write their digest; run again to go on after a kill")

@@ -25,7 +25,7 @@ _NAMED = 3
 
 
 def add_parser(subparsers: Any) -> None:
-    parser = subparsers.add_parser("pack", help="make TFRecord files of images, tars, Parquet", description=_ABOUT)
+    parser = subparsers.add_parser("pack", description=_ABOUT)
     parser.add_argument("source", nargs="+", metavar="SRC", help="a folder, or a .tar, .parquet or .arrow file")
     parser.add_argument("-o", "--output", required=True, metavar="WHERE", help="a folder, or gs://bucket/prefix")
     parser.add_argument("--name", default="data", help="how the files' names begin (%(default)s)")

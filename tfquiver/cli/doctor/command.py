@@ -31,10 +31,10 @@ _STYLES = {Verdict.OK: "green", Verdict.WARN: "yellow", Verdict.FAIL: "bold red"
 
 
 def add_parser(subparsers: Any) -> None:
-    parser = subparsers.add_parser("doctor", help="what may be wrong here, and what to do about it", description=_ABOUT)
+    parser = subparsers.add_parser("doctor", description=_ABOUT)
     calls.add_where(parser, positional=True)
     parser.add_argument("--store", default="", metavar="GLOB", help="list and read this, as gs://bucket/train-*")
-    parser.add_argument("--no_op", action="store_true", help="do not load TensorFlow and the op, which takes seconds")
+    parser.add_argument("--no_op", action="store_true", help="do not load TensorFlow and the op")
     parser.add_argument("--json", action="store_true", help="a JSON list instead of lines")
     parser.set_defaults(run=_run)
 

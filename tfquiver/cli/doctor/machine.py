@@ -19,14 +19,15 @@ _LEAST_DESCRIPTORS = 4096
 _LEAST_MEMORY_BYTES = 1 << 30
 _LOAD_S = 1200.0  # it may have to be compiled
 _SAY_EVERY_S = 5.0
-# In a process of its own: TensorFlow takes seconds to import, logs as it likes, and may end the process.
+# In a process of its own: TensorFlow logs as it likes, and may end the process. As servers load it: its C++ libraries
+# and the op, without TensorFlow's Python where that is known to do, which takes eight of nine seconds.
 _LOAD = """
-import json, sys
+import json
 from tfquiver import errors
 try:
-    import tensorflow as tf
-    from tfquiver.ops.library import loader
-    found = {"tensorflow": tf.__version__, "library": str(loader.load().path)}
+    from tfquiver.service.common_to_servers.tensorflow_servers import tensorflow_runtime
+    runtime = tensorflow_runtime.load()
+    found = {"tensorflow": runtime.version, "library": str(runtime.library.path)}
 except errors.TfquiverError as error:
     found = {"error": str(error)}
 print("\\n" + json.dumps(found))
@@ -40,7 +41,7 @@ def findings() -> Iterator[Finding]:
 
 
 def op() -> Finding:
-    """It takes as long as `import tensorflow`: many seconds on a machine that is busy."""
+    """It takes a second; where TensorFlow's Python is needed for it, many seconds on a machine that is busy."""
     what = "TensorFlow and the op"
     with subprocess.Popen(
         [sys.executable, "-c", _LOAD], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, errors="replace"

@@ -49,9 +49,7 @@ class Prices:
 
 
 def add_parser(subparsers: Any) -> None:
-    parser = subparsers.add_parser(
-        "plan", help="what a larger cache or a faster store would buy, and cost", description=_ABOUT
-    )
+    parser = subparsers.add_parser("plan", description=_ABOUT)
     sim.add_files(parser, "; a coordinator (host:port) or cache directory: what reads there now")
     calls.add_where(parser)
     parser.add_argument("--epochs", type=plan_now.epochs, metavar="N", help="that each job of a cluster still reads; "

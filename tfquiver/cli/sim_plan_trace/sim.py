@@ -39,8 +39,7 @@ _MOST_BYTES = 1 << 30
 
 def add_parser(subparsers: Any) -> None:
     parser = subparsers.add_parser(
-        "sim", help="what a cache, a policy or a scheduler would do for jobs and store bytes",
-        description=_ABOUT, formatter_class=argparse.RawDescriptionHelpFormatter,
+        "sim", description=_ABOUT, formatter_class=argparse.RawDescriptionHelpFormatter,
     )  # fmt: skip
     add_files(parser)
     parser.add_argument("--policy", action="append", metavar="NAME", help="in place of the scenario's; may be repeated")

@@ -33,7 +33,7 @@ _BEFORE_S = 3600.0  # so long a coordinator remembers what a job has read
 
 
 def add_parser(subparsers: Any) -> None:
-    parser = subparsers.add_parser("trace", help="record what the jobs of a cluster read, to simulate it")
+    parser = subparsers.add_parser("trace")
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
     record = commands.add_parser("record", help="write down what jobs read, until Ctrl-C", description=_ABOUT)
     record.add_argument("file", type=Path, metavar="FILE", help="JSON, a scenario of `tfquiver sim`; must not be there")

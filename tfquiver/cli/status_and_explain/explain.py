@@ -33,7 +33,7 @@ _LAST = 10  # decisions
 
 
 def add_parser(subparsers: Any) -> None:
-    parser = subparsers.add_parser("explain", help="why a job or a data set has what it has", description=_ABOUT)
+    parser = subparsers.add_parser("explain", description=_ABOUT)
     what = "a name that `tfquiver status` and `dataset list` show; none: lists those of which there is something to say"
     parser.add_argument("name", nargs="?", default="", metavar="JOB|DATASET", help=what)
     calls.add_where(parser)

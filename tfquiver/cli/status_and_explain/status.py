@@ -45,7 +45,7 @@ _EVERY_S, _LEAST_S, _MOST_S = 2.0, 0.2, 86400.0
 
 
 def add_parser(subparsers: Any) -> None:
-    parser = subparsers.add_parser("status", help="what is wrong, if anything; then what is cached, read and saved")
+    parser = subparsers.add_parser("status")
     calls.add_where(parser, positional=True)
     parser.add_argument("--sessions", type=_count, default=_SESSIONS, metavar="N", help=_HELP_SESSIONS)
     parser.add_argument("--explain", action="store_true", help="say below each table what its columns are")

@@ -24,7 +24,7 @@ kept of it. A cache directory where nothing runs is cleared on the disk."""
 
 
 def add_parser(subparsers: Any) -> None:
-    parser = subparsers.add_parser("clear", help="delete what is cached; data sets stay registered", description=_ABOUT)
+    parser = subparsers.add_parser("clear", description=_ABOUT)
     calls.add_where(parser, positional=True, or_running=False)
     parser.set_defaults(run=_run)
 

@@ -24,7 +24,7 @@ _MOST_FILES = 256
 
 
 def add_parser(subparsers: Any) -> None:
-    parser = subparsers.add_parser("logs", help="print what servers of this machine have logged", description=_ABOUT)
+    parser = subparsers.add_parser("logs", description=_ABOUT)
     calls.add_where(parser, positional=True, which="cache directory of this machine")
     parser.add_argument("--lines", type=_count, default=_LINES, metavar="N", help=f"of each; default: {_LINES}")
     parser.add_argument("--follow", action="store_true", help="go on with what is written, until Ctrl-C")

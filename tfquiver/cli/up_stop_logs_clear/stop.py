@@ -19,9 +19,7 @@ from tfquiver.proto.tfquiver.v1 import coordinator_pb2, coordinator_pb2_grpc, no
 
 def add_parser(subparsers: Any) -> None:
     about = "Stops `tfquiver up`, or the node that runs in a cache directory of this machine. What is cached stays."
-    parser = subparsers.add_parser(
-        "stop", help="stop what runs in a cache directory of this machine", description=about
-    )
+    parser = subparsers.add_parser("stop", description=about)
     calls.add_where(parser, positional=True, which="cache directory of this machine")
     parser.add_argument("--force", action="store_true", help="also what somebody is reading through")
     parser.set_defaults(run=_run)

@@ -20,7 +20,7 @@ again; one that starts no more ends them all."""
 
 
 def add_parser(subparsers: Any) -> None:
-    parser = subparsers.add_parser("up", help="a whole cluster on this machine, until Ctrl-C", description=_ABOUT)
+    parser = subparsers.add_parser("up", description=_ABOUT)
     what = f"cache directory, made when missing; default: what {service_name.VARIABLE} names"
     parser.add_argument("directory", nargs="?", metavar="DIRECTORY", help=what)
     parser.add_argument("--service", default="", metavar="DIRECTORY", help="the same")
