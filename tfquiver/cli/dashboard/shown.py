@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from tfquiver.cli.dataset_commands import cache_setting
 from tfquiver.cli.status_tables import activity, nodes_view, words
 
 MOST_NODES, MOST_DATASETS, MOST_JOBS, MOST_PROBLEMS = 10_000, 2000, 2000, 200
+_PAST_S = 24 * 3600  # as the page shows it
 _NODE = ("used_bytes", "quota_bytes", "readers", "hits", "peer_hits", "misses", "store_bytes", "served_bytes")
 _DATASET = (
     "name", "digest_id", "shards", "records", "size_bytes", "resident_bytes", "chunks", "resident_chunks",
@@ -26,7 +27,7 @@ def shown(status: Mapping[str, Any]) -> dict[str, Any]:
     return {
         "coordinator": status["coordinator"],
         "problems": status["problems"][:MOST_PROBLEMS],
-        "going_on": list(activity.lines(status["going_on"], status["datasets"]))[:MOST_PROBLEMS],
+        "going_on": [*_known_since(status), *activity.lines(status["going_on"], status["datasets"])][:MOST_PROBLEMS],
         "hit_ratio": status["hit_ratio"],
         "saved": status["saved"],
         "store": status["store"],
@@ -37,6 +38,16 @@ def shown(status: Mapping[str, Any]) -> dict[str, Any]:
             {"address": one["address"], "workers": len(one["workers"])} for one in status["dispatchers"]
         ],
     }  # fmt: skip
+
+
+def _known_since(status: Mapping[str, Any]) -> Iterator[str]:
+    """A line, for as long as the page could show what was before. The coordinator of one node is as old as what it
+    knows; of older ones it is not known."""
+    up_ms = status.get("coordinator_up_ms", 0)
+    up_s = up_ms // 1000
+    if up_ms and up_s < _PAST_S and not status["coordinator"].startswith("unix:"):
+        ago = f"{up_s // 3600} h" if up_s >= 3600 else f"{up_s // 60} min"
+        yield f"the coordinator was started {ago} ago: of jobs, epochs and chunks nothing is shown from before"
 
 
 def _some(told: Mapping[str, Any], keys: Iterable[str]) -> dict[str, Any]:
