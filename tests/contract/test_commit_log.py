@@ -16,7 +16,7 @@ from tests.support.aio import on_loop
 from tfquiver import durable, errors
 from tfquiver.proto.tfquiver.v1 import commit_log_pb2 as log_pb2
 from tfquiver.proto.tfquiver.v1.commit_log_pb2 import CommitRecord
-from tfquiver.service.coordinator.commit_log import log_file
+from tfquiver.service.coordinator.commit_log import commit_log, log_file
 from tfquiver.service.coordinator.commit_log.commit_log import CommitLog, Snapshot
 from tfquiver.service.coordinator.commit_log.log_file import LogFile, parse
 
@@ -156,13 +156,46 @@ async def test_what_could_not_be_written_is_refused_until_it_can(
 async def test_what_nobody_waits_for_is_written_also_when_it_comes_while_something_is(tmp_path: Path) -> None:
     path = tmp_path / "log"
     log = CommitLog(path, lambda: ())
-    for number in range(1, 40):
+    for number in range(1, 12):
         log.append(acked(number))
         log.flush()
         while len(on_disk(path)) < number:  # that it is written is known to the loop later
             await asyncio.sleep(0)
-    assert on_disk(path) == [acked(number) for number in range(1, 40)]
+    assert on_disk(path) == [acked(number) for number in range(1, 12)]
     await log.close()
+
+
+@on_loop
+async def test_what_nobody_waits_for_shares_flushes_and_holds_up_nobody_who_waits(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As where a thousand nodes come back, one after the other."""
+    monkeypatch.setattr(commit_log, "SHARED_S", 3600.0)
+    path, append, syncs = tmp_path / "log", LogFile.append, list[int]()
+
+    def counted(self: LogFile, data: bytes) -> None:
+        append(self, data)
+        syncs.append(len(data))
+
+    monkeypatch.setattr(LogFile, "append", counted)
+    log = CommitLog(path, lambda: ())
+    for number in range(1, 101):
+        log.append(acked(number))
+        log.flush()
+        while not on_disk(path):  # the first one at once
+            await asyncio.sleep(0)
+        await asyncio.to_thread(int)
+    assert 1 <= len(syncs) <= 2
+    log.append(acked(101))
+    async with asyncio.timeout(20):
+        await log.synced()
+    assert len(on_disk(path)) == 101
+    log.append(acked(102))
+    log.flush()
+    async with asyncio.timeout(20):
+        await log.close()
+    assert on_disk(path) == [acked(number) for number in range(1, 103)]
+    assert len(syncs) <= 5
 
 
 @on_loop

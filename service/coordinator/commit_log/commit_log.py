@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import math
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -21,6 +22,9 @@ from tfquiver.service.coordinator.commit_log.log_file import LogFile, NewLog, fr
 from tfquiver.service.metrics.instruments import LOG_SYNC
 
 COMPACT_BYTES = 64 << 20
+# What nobody waits for is written with all that comes within so long of the last flush: where a thousand nodes come
+# back, a millisecond after one another, each had a flush of its own.
+SHARED_S = 0.05
 Snapshot = Iterable[Callable[[], Iterable[CommitRecord]]]
 
 
@@ -44,6 +48,8 @@ class CommitLog:
         self._appended = 0
         self._durable = 0
         self._flush_to = 0  # nobody waits for it; where it fails it is left to who comes next
+        self._flushed_at = -math.inf  # when the last flush began
+        self._later: asyncio.TimerHandle | None = None  # one that is to begin
         self._flushing = self._failed = False  # a flush is under way, or about to begin; the last one failed
         # What each waits for: so many records durable, or why they are not.
         self._waiters: list[tuple[int, asyncio.Future[errors.TfquiverError | None]]] = []
@@ -93,9 +99,21 @@ class CommitLog:
             await self._flushed(self._appended)
 
     def flush(self) -> None:
-        """Begins to make durable what was appended: soon, and nobody is told whether it could be."""
+        """Begins to make durable what was appended: at once, or, where the last flush began within SHARED_S, when that
+        time is over, with all that has come by then. Nobody is told whether it could be."""
         self._flush_to = self._appended
-        self._flush_soon()
+        if self._later is None and not self._flushing:
+            loop = asyncio.get_running_loop()
+            wait_s = self._flushed_at + SHARED_S - loop.time()
+            if wait_s <= 0:
+                self._flush_soon()
+            else:
+                self._later = loop.call_later(wait_s, self._flush_later)
+
+    def _flush_later(self) -> None:
+        self._later = None
+        if self._durable < self._flush_to:
+            self._flush_soon()
 
     async def writable(self) -> None:
         """Raises as `synced` while what failed earlier cannot be written: call before a decision, to refuse it."""
@@ -116,6 +134,8 @@ class CommitLog:
     async def close(self) -> None:
         """Writes what is pending, if it can."""
         self._closing = True
+        if self._later is not None:
+            self._later.cancel()
         if self._compaction:
             await asyncio.wait([self._compaction])
         try:
@@ -146,6 +166,7 @@ class CommitLog:
         """What is pending goes to the thread, which says itself when it is durable: a task that waited for it, and a
         shield of it for each caller, took the loop as long as a lease."""
         count, target = len(self._pending), self._appended
+        self._flushed_at = asyncio.get_running_loop().time()
         new, tail = self._new, b""
         if new and self._tail is not None:
             # The snapshot and this are all there is until now; what comes from here on is written behind it.
@@ -192,8 +213,10 @@ class CommitLog:
                 self._waiters.append((of, waiter))
             else:
                 waiter.set_result(told)
-        if self._waiters or (failure is None and self._durable < self._flush_to):
+        if self._waiters:
             self._flush_soon()
+        elif failure is None and self._durable < self._flush_to:
+            self.flush()
         if failure is None and self._file.size_bytes > self._compact_at_bytes and not self._closing:
             self.start_compaction()
 
