@@ -51,7 +51,12 @@ def define_flags() -> None:
         "allow_unauthenticated", False, "Let callers of other machines into a node of its own without a token."
     )
     flags.DEFINE_string("auth_token_file", "", "File whose first line is the cluster's token.")
-    flags.DEFINE_integer("worker_timeout_ms", 10_000, "A worker silent for so long is lost.", 100)
+    flags.DEFINE_integer(
+        "worker_timeout_ms",
+        10_000,
+        "A worker silent for so long is lost; one at whose address nobody listens, after 3 s.",
+        100,
+    )
     flags.DEFINE_integer(
         "worker_return_timeout_ms",
         60_000,
@@ -151,8 +156,12 @@ async def _dispatch(
         gc_dynamic_sharding_jobs=True,
     )
     service = GrpcServiceRpc()
-    timeouts_ms = FLAGS.worker_timeout_ms, FLAGS.worker_return_timeout_ms, FLAGS.unread_task_timeout_ms
-    reaper = Reaper(work_dir, service, news, Timeouts(*(timeout_ms / 1000 for timeout_ms in timeouts_ms)))
+    timeouts = Timeouts(
+        worker_s=FLAGS.worker_timeout_ms / 1000,
+        return_s=FLAGS.worker_return_timeout_ms / 1000,
+        unread_s=FLAGS.unread_task_timeout_ms / 1000,
+    )
+    reaper = Reaper(work_dir, service, news, timeouts)
     await asyncio.to_thread(attempt, "reaper", reaper.look)
     library.set_restoring(True)
     try:

@@ -2,12 +2,12 @@
 
 TensorFlow's dispatcher never takes back the tasks of a lost worker, and a client waits for every task of its epoch for
 ever. The reaper calls such tasks finished in the worker's name (`WorkerUpdate`) once the epoch has been read by others
-(task_table.py says when). A worker that answers at its address again is left alone. Where a worker was lost after the
-end of the source's epoch, with what it had not delivered, a worker that comes or comes back is waited for: longer, but
-not for ever. And a worker that was lost at the end of an epoch, and is back, may have a task that its client has had
-the end of: it is finished for it when nobody has read from its session for long enough. (Of a worker that was not lost
-a client asks for more as soon as its trainer does, however late: what it has may be all that is left of a session that
-nobody reads any more.)
+(task_table.py says when). Lost is who is silent for long, or at whose address nobody listens for some seconds. A worker
+that answers at its address again is left alone. Where a worker was lost after the end of the source's epoch, with what
+it had not delivered, a worker that comes or comes back is waited for: longer, but not for ever. And a worker that was
+lost at the end of an epoch, and is back, may have a task that its client has had the end of: it is finished for it when
+nobody has read from its session for long enough. (Of a worker that was not lost a client asks for more as soon as its
+trainer does, however late: what it has may be all that is left of a session that nobody reads any more.)
 """
 
 from __future__ import annotations
@@ -30,6 +30,7 @@ from tfquiver.service.dispatcher.task_table import TaskTable
 from tfquiver.service.metrics.instruments import REAPED
 
 _LOOKS = 10  # at sessions that nobody reads, in the time that they may take
+_REFUSALS = 3  # connections, each of which the worker's machine has refused
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +38,9 @@ class Timeouts:
     """All in seconds."""
 
     worker_s: float = 10.0  # of silence, and it is lost
+    # Of a port where nobody listens, and it is lost, too; never more than the above. One that is restarted listens
+    # again after some seconds, and need not: what it lacks is waited for all the same, as below.
+    refused_s: float = 3.0
     return_s: float = 60.0  # of silence, where nobody but it reads what it was lost with
     unread_s: float = 300.0  # at the end of an epoch, of a worker that is back: nobody begins to read its task
 
@@ -82,7 +86,7 @@ class Reaper:
         asked = self._silences.to_ask(workers, self._clock.now())
         tasks = self._service.tasks(sorted(asked))
         now = self._clock.now()
-        self._silences.look(asked, tasks, workers, now)
+        self._silences.look(asked, tasks, workers, now, self._service.refusing)
         at_end = self._table.tasks_at_the_end()
         lacking = {task_id for task_id, (worker, _) in at_end.items() if task_id not in tasks.get(worker, ())}
         self._lost_at_end = (self._lost_at_end | lacking) & at_end.keys()
@@ -108,7 +112,9 @@ class Reaper:
         logging.warning("worker %s %s: finished its tasks %s", worker, why, task_ids)
 
     def _of_lost_workers(self, now: float) -> dict[str, list[int]]:
+        refused_s = min(self._timeouts.refused_s, self._timeouts.worker_s)
         lost = self._silences.lasting(self._timeouts.worker_s, now)
+        lost |= self._silences.refused_for(refused_s, _REFUSALS, now)
         for worker in sorted(lost - self._told_lost):
             logging.warning("worker %s is lost: epochs that others have read will end without it, others wait", worker)
         self._told_lost = lost

@@ -1,4 +1,5 @@
-"""The dispatcher's questions to a worker whose machine was cut off from the network, and is back."""
+"""The dispatcher's questions to a worker whose machine was cut off from the network, and is back; and to one that is no
+more."""
 
 from __future__ import annotations
 
@@ -86,3 +87,45 @@ def test_a_worker_that_is_back_answers_the_next_question_but_one(monkeypatch: py
         finally:
             asks.close()
             network.close()
+
+
+def test_who_listens_no_more_refuses_and_who_hangs_or_is_unknown_does_not(monkeypatch: pytest.MonkeyPatch) -> None:
+    asks = GrpcServiceRpc()
+    try:
+        with worker() as port, socket.create_server(("localhost", 0)) as hangs, socket.socket() as bound:
+            bound.bind(("localhost", 0))  # as a worker that is starting: it listens later
+            lives = f"localhost:{port}"
+            others = [f"localhost:{one.getsockname()[1]}" for one in (hangs, bound)]
+            monkeypatch.setattr(service_rpc, "_CALL_S", 20.0)
+            assert lives in asks.tasks([lives])
+            monkeypatch.setattr(service_rpc, "_CALL_S", 1.0)
+            assert set(asks.tasks([lives, *others, "no-such-host.invalid:1"])) == {lives}
+            assert asks.refusing == {others[1]}
+        assert not asks.tasks([lives])  # its connection broke, perhaps
+        assert not asks.tasks([lives])
+        assert asks.refusing == {lives}
+        assert not asks.tasks([])
+        assert asks.refusing == set()
+    finally:
+        asks.close()
+
+
+def test_what_a_worker_answers_of_others_that_refuse_is_no_refusal_of_its_own() -> None:
+    def fails(request: bytes, context: Any) -> bytes:
+        said = "failed to connect to all addresses; last error: Connection refused"
+        context.abort(grpc.StatusCode.INTERNAL, said)
+        return b""
+
+    server = grpc.server(futures.ThreadPoolExecutor(2))
+    answer: Any = grpc.unary_unary_rpc_method_handler(fails)
+    service = grpc.method_handlers_generic_handler("tensorflow.data.WorkerService", {"GetWorkerTasks": answer})
+    server.add_generic_rpc_handlers((service,))
+    address = f"localhost:{server.add_insecure_port('localhost:0')}"
+    server.start()
+    asks = GrpcServiceRpc()
+    try:
+        assert not asks.tasks([address])
+        assert asks.refusing == set()
+    finally:
+        asks.close()
+        server.stop(None).wait()

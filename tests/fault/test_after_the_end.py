@@ -49,6 +49,24 @@ def test_workers_that_come_back_read_again_what_they_were_lost_with(service: Lat
     numbered.assert_each_once(numbered.EpochReader(shared).result(), TOTAL)
 
 
+def test_a_worker_that_is_restarted_slowly_reads_again_what_it_was_lost_with(tmp_path: Path) -> None:
+    """Nobody listens at its address meanwhile, for longer than it takes to call it lost by that."""
+    with LateService(tmp_path, ["--worker_timeout_ms=60000"]) as service:
+        service.start()
+        shared = service.distributed(service.source(FILES, READAHEAD_BYTES))
+        reader = numbered.EpochReader(shared, step_s=0.04)
+        wait_until(lambda: ended(service.cluster, 0), "the end of the session")
+        assert reader.reached(1) < TOTAL, "the trainer is behind its workers"
+        restarted, *_ = service.workers
+        restarted.kill()
+        said = f"worker {restarted.address} is lost"
+        wait_until(lambda: said in (tmp_path / "dispatcher.log").read_text(), "it is called lost")
+        launch([restarted])
+        lost, _ = numbered.lost_and_duplicates(reader.result(), TOTAL)
+        assert lost == 0
+        numbered.assert_each_once(numbered.EpochReader(shared).result(), TOTAL)
+
+
 def test_nobody_to_ask_is_no_end(service: LateService) -> None:
     """The coordinator comes back later than a late reader asks without an error (15 s)."""
     shared = service.distributed(service.source(FILES, READAHEAD_BYTES))

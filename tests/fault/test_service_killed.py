@@ -110,6 +110,16 @@ def test_a_worker_that_does_not_return_is_waited_for_in_one_epoch_not_in_each(
     assert log.count("its epoch is at its end: finished its tasks") == 2
 
 
+@pytest.mark.parametrize("cluster", [["--worker_timeout_ms=120000"]], indirect=True)
+def test_a_worker_where_nobody_listens_any_more_is_not_waited_for_as_a_silent_one(
+    cluster: Cluster, paths: list[Path]
+) -> None:
+    shared = distributed(cluster, paths)
+    numbered.assert_each_once(numbered.EpochReader(shared).result(), TOTAL)
+    cluster.workers[0].kill()
+    numbered.assert_each_once(numbered.EpochReader(shared).result(60.0), TOTAL)
+
+
 def test_a_worker_whose_prefetch_has_grown_in_the_pauses_of_its_trainer(cluster: Cluster, paths: list[Path]) -> None:
     """Defaults hold back what `prefetch(AUTOTUNE)` has grown to: behind maps that cost more than the way here."""
     assert cluster.dispatcher is not None

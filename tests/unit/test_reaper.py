@@ -19,17 +19,21 @@ KEYS = tuple(f"{digit}" * 32 + end for digit, end in enumerate(("-" + "x" * 120,
 
 
 class Service:
-    """`anew`: workers that were started again, and have not yet been told their tasks."""
+    """`anew`: workers that were started again, and have not yet been told their tasks. `dead`: nobody listens there."""
 
     def __init__(self) -> None:
         self.silent: set[str] = set()
+        self.dead: set[str] = set()
+        self.refusing: set[str] = set()
         self.anew: set[str] = set()
         self.asked: list[str] = []
         self.finished: list[tuple[str, list[int]]] = []
 
     def tasks(self, workers: Sequence[str]) -> dict[str, range]:
         self.asked = list(workers)
-        return {worker: range(0 if worker in self.anew else 10_000) for worker in workers if worker not in self.silent}
+        self.refusing = self.dead & set(workers)
+        away = self.silent | self.dead
+        return {worker: range(0 if worker in self.anew else 10_000) for worker in workers if worker not in away}
 
     def finish_tasks(self, worker: str, task_ids: Sequence[int]) -> None:
         self.finished.append((worker, list(task_ids)))
@@ -101,6 +105,71 @@ def test_waits_for_the_timeout_then_finishes(work_dir: Path, clock: ManualClock,
     clock.advance(0.2)
     assert reaper.step() == {A: [4000]}
     assert service.finished == [(A, [4000])]
+
+
+def test_where_nobody_listens_nobody_is_waited_for_so_long(work_dir: Path, clock: ManualClock, news: News) -> None:
+    service = Service()
+    reaper = Reaper(work_dir, service, news, clock=clock)
+    service.dead = {A}
+    for _ in range(3):
+        assert reaper.step() == {}
+        clock.advance(1)
+    assert reaper.step() == {A: [4000]}
+
+
+def test_a_port_that_was_asked_twice_says_nothing_yet(work_dir: Path, clock: ManualClock, news: News) -> None:
+    """However far apart."""
+    service = Service()
+    reaper = Reaper(work_dir, service, news, clock=clock)
+    service.dead = {A}
+    assert reaper.step() == {}
+    clock.advance(9)
+    assert reaper.step() == {}
+    clock.advance(0.1)
+    assert reaper.step() == {A: [4000]}
+
+
+@pytest.mark.parametrize("between", ["answers", "is silent"])
+def test_a_port_that_once_did_not_refuse_is_asked_as_long_again(
+    work_dir: Path, clock: ManualClock, news: News, between: str
+) -> None:
+    """A worker that is restarted, and killed again; a network that comes and goes."""
+    service = Service()
+    reaper = Reaper(work_dir, service, news, clock=clock)
+    for _ in range(2):
+        service.dead, service.silent = {A}, set()
+        for _ in range(3):
+            assert reaper.step() == {}
+            clock.advance(0.9)
+        service.dead, service.silent = set(), {A} if between == "is silent" else set()
+        assert reaper.step() == {}
+    service.dead = {A}
+    finished = []
+    for _ in range(5):
+        finished.append(reaper.step())
+        clock.advance(1)
+    assert finished == [{}, {}, {}, {A: [4000]}, {A: [4000]}]
+
+
+def test_what_a_dead_worker_was_lost_with_is_waited_for_as_of_a_silent_one(
+    work_dir: Path, clock: ManualClock, news: News
+) -> None:
+    service = Service()
+    service.dead, news.short = {A}, {KEYS[1]}
+    reaper = Reaper(work_dir, service, news, clock=clock)
+    for _ in range(60):
+        assert reaper.step() == {}
+        clock.advance(1)
+    assert reaper.step() == {A: [4000]}
+
+
+def test_where_silence_is_to_be_shorter_so_is_this(work_dir: Path, clock: ManualClock, news: News) -> None:
+    service = Service()
+    service.dead = {A}
+    reaper = Reaper(work_dir, service, news, Timeouts(worker_s=1), clock=clock)
+    assert reaper.step() == {}
+    clock.advance(1)
+    assert reaper.step() == {A: [4000]}
 
 
 def test_a_worker_that_is_back_starts_anew(work_dir: Path, clock: ManualClock, news: News) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence, Set
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -14,9 +14,18 @@ from tfquiver.grpc_plumbing.by_hand import proto_wire, worker_list
 _WORKER_UPDATE = "/tensorflow.data.DispatcherService/WorkerUpdate"
 _GET_WORKER_TASKS = "/tensorflow.data.WorkerService/GetWorkerTasks"
 _CALL_S = 2.0
+# What gRPC says, which tries again and again (`rpc.channel`), of the last address that a name has. Where another gRPC
+# says it otherwise nobody is seen to refuse.
+_NO_CONNECTION, _REFUSED = "failed to connect to all addresses", "Connection refused"
 
 
 class ServiceRpc(Protocol):
+    @property
+    def refusing(self) -> Set[str]:
+        """Of the workers that did not answer when they were asked last: those where nobody listens. The kernel of their
+        machine says so: there is no such process, or it is just starting. One that hangs, or has too much to do, does
+        not refuse, nor does a machine that is away."""
+
     def tasks(self, workers: Sequence[str]) -> Mapping[str, Container[int]]:
         """Of those of `workers` (host:port) that answer: the ids of the tasks that they have."""
 
@@ -40,6 +49,7 @@ class GrpcServiceRpc:
     def __init__(self) -> None:
         self._dispatcher: grpc.Channel | None = None
         self._workers: dict[str, grpc.Channel] = {}
+        self.refusing: Set[str] = frozenset()
 
     def dispatcher_started(self, address: str) -> None:
         """Before workers can be asked for, and tasks be finished."""
@@ -62,12 +72,16 @@ class GrpcServiceRpc:
             for address in workers
         }
         found: dict[str, Container[int]] = {}
+        refusing = set[str]()
         for address, call in calls.items():
             if call.exception() is None:
                 found[address] = _Tasks(call.result())
             elif call.code() is grpc.StatusCode.DEADLINE_EXCEEDED:
                 # The connection to a machine that was cut off answers again as long after its return as it was away.
                 self._workers.pop(address).close()
+            elif _is_refused(call):
+                refusing.add(address)
+        self.refusing = refusing
         return found
 
     def finish_tasks(self, worker: str, task_ids: Sequence[int]) -> None:
@@ -81,6 +95,13 @@ class GrpcServiceRpc:
         for channel in (self._dispatcher, *self._workers.values()):
             if channel is not None:
                 channel.close()
+
+
+def _is_refused(call: grpc.Future) -> bool:
+    """Not where somebody there answered so."""
+    details: str = call.details() or ""
+    unavailable = call.code() is grpc.StatusCode.UNAVAILABLE
+    return unavailable and details.startswith(_NO_CONNECTION) and _REFUSED in details
 
 
 def _method(channel: grpc.Channel, path: str) -> grpc.UnaryUnaryMultiCallable[bytes, bytes]:
