@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import select
 import socket
 import threading
+from contextlib import ExitStack
 from typing import Any
 
 import pytest
 
+from tfquiver.server_reachability import silent_machines
 from tfquiver.server_reachability.silent_machines import SilentMachines
 
 SILENCE_S = 12.0
@@ -42,6 +45,28 @@ def test_connections_to_these_servers_and_no_others_are_limited_once(host: str) 
         assert before.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE) == 1, "one that waits for an answer asks"
         assert limit_ms(elsewhere) == 0
         assert machines.look([]) == 0
+
+
+def test_one_that_is_still_being_made_is_limited_shorter_until_it_is_made() -> None:
+    with socket.create_server(("127.0.0.1", 0), backlog=0) as full, ExitStack() as opened:
+        address = full.getsockname()
+        machines, server = SilentMachines(SILENCE_S), f"127.0.0.1:{address[1]}"
+        opened.enter_context(socket.create_connection(address))  # all that is taken before somebody accepts
+        assert machines.look([server]) == 1
+        waits = opened.enter_context(socket.socket())
+        waits.setblocking(False)
+        with pytest.raises(BlockingIOError):
+            waits.connect(address)
+        assert machines.look([server]) == 1
+        assert limit_ms(waits) == 1000 * silent_machines.CONNECT_S < 1000 * SILENCE_S
+        assert machines.look([server]) == 0
+        opened.enter_context(full.accept()[0])
+        selectors = select.select([], [waits], [], 20)  # the kernel asks again
+        assert selectors[1] == [waits]
+        assert machines.look([server]) == 1
+        assert limit_ms(waits) == 1000 * SILENCE_S
+        assert SilentMachines(1.0).look([server]) == 2
+        assert limit_ms(waits) == 1000
 
 
 def test_a_connection_stays_as_it_was_used() -> None:

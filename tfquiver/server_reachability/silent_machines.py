@@ -18,7 +18,11 @@ from tfquiver.server_reachability.remote_ends import RemoteEnds
 
 _LIBC = ctypes.CDLL(None, use_errno=True)
 _PROC = Path("/proc/self")
-_REMOTE, _INODE = 2, 9  # columns of /proc/net/tcp, see proc(5)
+_REMOTE, _STATE, _INODE = 2, 3, 9  # columns of /proc/net/tcp, see proc(5)
+_CONNECTING = "02"  # SYN_SENT
+# A kernel answers a SYN whatever its processes do: of a machine that has answered none of three or four, none is there.
+# gRPC waits 20 s for it, and TensorFlow's dispatcher begins no epoch meanwhile.
+CONNECT_S = 4.0
 _IDLE_PART, _AGAIN_PART = 3, 6  # of the time: until the kernel asks, and between two questions
 
 
@@ -33,29 +37,34 @@ class SilentMachines:
         """From now on the kernel ends this process's connections to these servers (host:port) when their machine has
         acknowledged nothing for `silence_s`, though there was something to acknowledge: if need be, a question whether
         it is there. A process that hangs on a machine that is there is waited for as before, unless it has been sent
-        more than its buffers take, some MB: nobody has acknowledged that.
+        more than its buffers take, some MB: nobody has acknowledged that. One that is still being made ends after
+        `CONNECT_S`, if that is less.
 
-        Returns of how many connections this was not yet so. Takes up to a second where names are to be looked up; of
-        those that take longer connections have their turn when it is called again. Raises OSError where this process's
-        connections cannot be looked at.
+        Returns of how many connections this was not yet so (one that was made since it was last looked at is one).
+        Takes up to a second where names are to be looked up; of those that take longer connections have their turn when
+        it is called again. Raises OSError where this process's connections cannot be looked at.
         """
         if sys.platform != "linux":
             return 0
         ends = self._remote_ends.of(servers)
-        inodes = _inodes(ends) if ends else set[int]()
-        return sum(_limit(fd, inode, self._silence_s) for fd, inode in _sockets() if inode in inodes) if inodes else 0
+        connecting = _connections(ends) if ends else {}
+        if not connecting:
+            return 0
+        limits = {False: self._silence_s, True: min(CONNECT_S, self._silence_s)}
+        return sum(_limit(fd, inode, limits[connecting[inode]]) for fd, inode in _sockets() if inode in connecting)
 
 
-def _inodes(ends: Container[str]) -> set[int]:
-    """Of the connections of this network namespace, whose ever they are, that go there; of those under way, too."""
-    found = set[int]()
+def _connections(ends: Container[str]) -> dict[int, bool]:
+    """Inodes of the connections of this network namespace, whose ever they are, that go there; whether each is still
+    being made."""
+    found = dict[int, bool]()
     for table in ("tcp", "tcp6"):
         with contextlib.suppress(FileNotFoundError), (_PROC / "net" / table).open() as lines:
             next(lines, None)
             for line in lines:
                 columns = line.split()
                 if columns[_REMOTE] in ends:
-                    found.add(int(columns[_INODE]))
+                    found[int(columns[_INODE])] = columns[_STATE] == _CONNECTING
     return found
 
 
