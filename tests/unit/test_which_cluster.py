@@ -31,6 +31,7 @@ ASKS = [
     ["dataset", "suggest", "x"],
     ["limit", "x", "1MB"],
     ["policy"],
+    ["forget", "x"],
     ["status"],
     ["explain", "x"],
     ["health", "--timeout_s", "0.1"],
