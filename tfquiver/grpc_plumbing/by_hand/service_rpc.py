@@ -97,7 +97,7 @@ class GrpcServiceRpc:
                 channel.close()
 
 
-def _is_refused(call: grpc.Future) -> bool:
+def _is_refused(call: grpc.Call) -> bool:
     """Not where somebody there answered so."""
     details: str = call.details() or ""
     unavailable = call.code() is grpc.StatusCode.UNAVAILABLE
