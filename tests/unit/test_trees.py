@@ -5,13 +5,14 @@ from __future__ import annotations
 import glob
 import os
 import tempfile
+import time
 from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tfquiver import rare_lines, stores
+from tfquiver import errors, rare_lines, stores
 from tfquiver.glob_patterns import trees
 
 _NAMES = st.sampled_from(["a", "b", ".h", "[x]", "c d"])
@@ -79,3 +80,44 @@ def test_of_many_links_in_a_circle_one_is_told(
         (tmp_path / f"{number}" / "up").symlink_to("..")
     assert not list(stores.for_uri("/").list(f"{tmp_path}/**"))
     assert sum("left out: a link" in message for message in caplog.messages) == 1
+
+
+def linked(folder: Path, count: int) -> None:
+    """Directories each of which has a file, and a link to each of the others."""
+    for number in range(count):
+        (folder / f"d{number}").mkdir()
+        (folder / f"d{number}" / "file").touch()
+    for number in range(count):
+        for other in range(count):
+            if other != number:
+                (folder / f"d{number}" / f"to{other}").symlink_to(folder / f"d{other}")
+
+
+def test_directories_that_link_to_one_another_are_refused_before_a_tree_of_all_their_ways(tmp_path: Path) -> None:
+    """Ten of them took for ever, and each file had millions of names; five are what links make of them."""
+    linked(tmp_path, 10)
+    with pytest.raises(errors.InvalidArgumentError) as refused:
+        stores.for_uri("/").list(f"{tmp_path}/**")
+    said = str(refused.value)
+    assert f"{tmp_path}: more than {trees.MOST_WAYS} ways lead through symbolic links to the directory " in said
+    assert f"to the directory {tmp_path}/d" in said and "remove links" in said
+    few = tmp_path / "few"
+    few.mkdir()
+    linked(few, 5)
+    assert len(stores.for_uri("/").list(f"{few}/**")) == 5 * (1 + 4 * (1 + 3 * (1 + 2 * (1 + 1))))
+
+
+def test_a_directory_that_each_of_many_links_to_is_in_each(tmp_path: Path) -> None:
+    (tmp_path / "common").mkdir()
+    (tmp_path / "common" / "file").touch()
+    for number in range(2 * trees.MOST_WAYS):
+        (tmp_path / f"run{number}").mkdir()
+        (tmp_path / f"run{number}" / "assets").symlink_to("../common")
+    assert len(stores.for_uri("/").list(f"{tmp_path}/**")) == 2 * trees.MOST_WAYS + 1
+
+
+def test_a_list_ends_when_nobody_waits_for_it(tmp_path: Path) -> None:
+    """Its thread went through the whole tree all the same."""
+    (tmp_path / "a").mkdir()
+    with pytest.raises(errors.UnavailableError, match=f"{tmp_path}: it takes too long to list it: given up in"):
+        trees.matching(f"{tmp_path}/**", False, until_s=time.monotonic() - 1)

@@ -2,6 +2,10 @@
 
 A link to a directory that it is in itself is a tree without an end: `glob` goes forty links deep, so that each file is
 there forty times; of two such links no list comes to its end.
+
+Directories that link to one another in many ways are no circle: ten of them are millions of trees, each file in all. A
+directory is gone through once for each link to it, by whatever names; by names with several links on their way only so
+many times, and then the pattern is refused.
 """
 
 from __future__ import annotations
@@ -9,21 +13,32 @@ from __future__ import annotations
 import glob
 import itertools
 import os
+import time
+from collections import Counter, deque
 from collections.abc import Iterable, Iterator
 
 from absl import logging
 
-from tfquiver.plain_text import shortened
+from tfquiver import errors
+from tfquiver.plain_text import plain, shortened
 from tfquiver.rare_lines import every_n_seconds
 
 _SAID_EVERY_S = 10.0  # of trees in a circle there may be thousands
+_MOST_SAID = 1024
+_SECOND_LINK = 2  # places, where the next link is one
+MOST_WAYS = 256  # to one directory, through two links and more
 
 
-def matching(pattern: str, hidden: bool) -> Iterable[str]:
+def matching(pattern: str, hidden: bool, until_s: float = float("inf")) -> Iterable[str]:
     """In any order, each once; directories too, but for those that `**` at the end stands for.
 
     Args:
       hidden: `*` and `**` also stand for names that begin with a dot.
+      until_s: on the clock of `time.monotonic`: then nobody waits for it any more.
+
+    Raises:
+      InvalidArgumentError: links lead to one directory in too many ways; names it.
+      UnavailableError: it takes too long; names the directory that it had come to.
     """
     before, magic, after = _divided(pattern)
     if not magic:
@@ -32,9 +47,10 @@ def matching(pattern: str, hidden: bool) -> Iterable[str]:
     roots = glob.glob(before, include_hidden=hidden) if glob.has_magic(before) else [before]  # noqa: PTH207
     found: dict[str, None] = {}
     for root in roots:
-        for directory, files in _tree(root, hidden):
+        for directory, files in _tree(root, hidden, until_s):
             if after:
-                found |= dict.fromkeys(matching(os.path.join(glob.escape(directory), after), hidden))  # noqa: PTH118
+                behind = os.path.join(glob.escape(directory), after)  # noqa: PTH118
+                found |= dict.fromkeys(matching(behind, hidden, until_s))
             else:
                 found |= dict.fromkeys(files)
     return found
@@ -50,14 +66,20 @@ def _divided(pattern: str) -> tuple[str, bool, str]:
     return "/".join(parts[:at]) or "/", True, "/".join(behind)
 
 
-def _tree(root: str, hidden: bool) -> Iterator[tuple[str, list[str]]]:
+def _tree(root: str, hidden: bool, until_s: float) -> Iterator[tuple[str, list[str]]]:
     """Each directory in and under one, and all else that is in it. What cannot be looked into is left out, as by
-    `glob`."""
-    # And whence links lead to it, its own place last.
-    left: list[tuple[str, tuple[str, ...]]] = [(root, (os.path.realpath(root),))]
+    `glob`. Raises as `matching`."""
+    targets = _Targets(root)
+    # And whence links lead to it, its own place last. What is near comes first: names with forty links on their way, as
+    # many as the kernel follows, take long, and most of them would be seen before one directory too often.
+    left = deque[tuple[str, tuple[str, ...]]]([(root, (os.path.realpath(root),))])
     while left:
-        directory, places = left.pop()
+        directory, places = left.popleft()
         files: list[str] = []
+        if time.monotonic() > until_s:
+            raise errors.UnavailableError(
+                f"{plain(root, _MOST_SAID)}: it takes too long to list it: given up in {plain(directory, _MOST_SAID)}"
+            )
         try:
             with os.scandir(directory) as entries:
                 for entry in entries:
@@ -67,16 +89,46 @@ def _tree(root: str, hidden: bool) -> Iterator[tuple[str, list[str]]]:
                         files.append(entry.path)
                     elif not entry.is_symlink():
                         left.append((entry.path, (*places[:-1], f"{places[-1].rstrip('/')}/{entry.name}")))
-                    elif any(_is_in(place, target := os.path.realpath(entry.path)) for place in places):
+                    elif any(_is_in(place, target := targets.of(entry)) for place in places):
                         every_n_seconds(
                             logging.WARNING, "%s: left out: a link to %s, which it is in", _SAID_EVERY_S,
                             shortened(entry.path), shortened(target),
                         )  # fmt: skip
                     else:
+                        if len(places) >= _SECOND_LINK:
+                            targets.count(entry)
                         left.append((entry.path, (*places, target)))
         except OSError:
             continue
         yield directory, files
+
+
+class _Targets:
+    """Directories that links of one tree lead to, by device and inode. Each call raises OSError: nobody can say."""
+
+    def __init__(self, root: str) -> None:
+        self._root = root
+        self._paths: dict[tuple[int, int], str] = {}
+        self._ways = Counter[tuple[int, int]]()
+
+    def of(self, link: os.DirEntry[str]) -> str:
+        """Its real path. To find it takes long, behind many links: it is found once."""
+        found = link.stat()
+        key = found.st_dev, found.st_ino
+        if key not in self._paths:
+            self._paths[key] = os.path.realpath(link.path)
+        return self._paths[key]
+
+    def count(self, link: os.DirEntry[str]) -> None:
+        found = link.stat()
+        key = found.st_dev, found.st_ino
+        self._ways[key] += 1
+        if self._ways[key] > MOST_WAYS:
+            raise errors.InvalidArgumentError(
+                f"{plain(self._root, _MOST_SAID)}: more than {MOST_WAYS} ways lead through symbolic links to the "
+                f"directory {plain(self.of(link), _MOST_SAID)}, the last one {plain(link.path, _MOST_SAID)}: name the "
+                "directories that are meant one by one, or remove links"
+            )
 
 
 def _is_directory(entry: os.DirEntry[str]) -> bool:

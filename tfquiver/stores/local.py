@@ -59,7 +59,10 @@ class LocalStore:
         self._patience = Patience()
 
     def list(self, pattern: str) -> list[ObjectInfo]:
-        return self._patience.call(pattern, _LIST_DEADLINE_S, lambda: self._listed(pattern), _mount_of(pattern))
+        until_s = time.monotonic() + _LIST_DEADLINE_S
+        return self._patience.call(
+            pattern, _LIST_DEADLINE_S, lambda: self._listed(pattern, until_s), _mount_of(pattern)
+        )
 
     def list_each(self, patterns: Iterable[str]) -> Iterator[builtins.list[ObjectInfo]]:
         """As `list`, of each in turn. Of many names that follow one another on one file system each does not take a
@@ -103,7 +106,8 @@ class LocalStore:
     def close(self) -> None:
         pass
 
-    def _listed(self, pattern: str) -> builtins.list[ObjectInfo]:
+    def _listed(self, pattern: str, until_s: float) -> builtins.list[ObjectInfo]:
+        """`until_s`: then nobody waits for it any more, and a thread of it that goes on would read the whole disk."""
         path = whole_path(path_of(pattern))
         try:
             # A name with brackets in it that is there means itself.
@@ -114,7 +118,7 @@ class LocalStore:
             # `***`: the whole tree. To a shell `**` is without what begins with a dot; to a bucket both are the whole.
             if hidden := path.endswith("/***"):
                 path = path[:-1]
-            names = trees.matching(path, hidden)
+            names = trees.matching(path, hidden, until_s)
             names = sorted({whole_path(name) for name in names} if "/../" in path else names)
         except OSError as error:  # longer than a path can be, for one
             raise errors.from_os_error(error, pattern) from error
@@ -158,7 +162,7 @@ class LocalStore:
 class _Part:
     """As many of these names as are listed in a second: one that hangs is not waited for longer among others."""
 
-    def __init__(self, names: Sequence[str], listed: Callable[[str], builtins.list[ObjectInfo]]) -> None:
+    def __init__(self, names: Sequence[str], listed: Callable[[str, float], builtins.list[ObjectInfo]]) -> None:
         self._names, self._listed = names, listed
         self.found: builtins.list[builtins.list[ObjectInfo]] = []
         self.error: Exception | None = None  # of the name after those that were found
@@ -168,14 +172,14 @@ class _Part:
         return self._names[min(len(self.found), len(self._names) - 1)]
 
     def run(self) -> None:
-        until_s = time.monotonic() + _PART_S
+        began_s = time.monotonic()
         for name in self._names:
             try:
-                self.found.append(self._listed(name))
+                self.found.append(self._listed(name, began_s + _LIST_DEADLINE_S))
             except Exception as error:  # noqa: BLE001 - whoever is given those before it is given this one next
                 self.error = error
                 return
-            if time.monotonic() >= until_s:
+            if time.monotonic() >= began_s + _PART_S:
                 return
 
 
