@@ -60,6 +60,10 @@ class Apart:
         await self._channel.close()
         await self._server.stop()
 
+    @property
+    def coming_bytes(self) -> int:
+        return self._server.coordinator.registry._coming_bytes
+
     def call(self, who: str, method: str, request: Any) -> Any:
         stub = coordinator_pb2_grpc.CoordinatorStub(self._channel)
         return getattr(stub, method)(request, metadata=rpc.metadata(self.tokens[who]), timeout=20.0)
@@ -99,6 +103,35 @@ async def test_who_stops_sending_holds_no_room(tmp_path: Path, digest: Digest, m
             with pytest.raises(grpc.RpcError, match="did not come in time"):
                 await call
         await apart.register("blue", digest)
+
+
+@on_loop
+async def test_what_there_is_no_room_for_is_refused_before_it_is_sent(tmp_path: Path, digest: Digest) -> None:
+    """Of many large ones at once each was read in part, refused, and sent anew."""
+    sent = list[int]()
+
+    async def announced(size_bytes: int, goes_on: asyncio.Event) -> AsyncIterator[pb.RegisterDatasetRequest]:
+        yield pb.RegisterDatasetRequest(size_bytes=size_bytes)
+        await goes_on.wait()
+        sent.append(size_bytes)
+        yield pb.RegisterDatasetRequest(part=digest.to_bytes())
+
+    def register(apart: Apart, size_bytes: int, goes_on: asyncio.Event) -> Any:
+        return apart.call("green", "RegisterDataset", announced(size_bytes, goes_on))
+
+    go_on, never = asyncio.Event(), asyncio.Event()
+    async with Apart(tmp_path) as apart:
+        first = [register(apart, 5000, go_on) for _ in range(2)]
+        while apart.coming_bytes < 10_000:
+            await asyncio.sleep(0.005)
+        with pytest.raises(grpc.RpcError, match="too many large digests are being registered: try again later"):
+            await register(apart, 5000, never)
+        with pytest.raises(grpc.RpcError, match="a digest larger than 6000 bytes"):
+            await register(apart, 6001, never)
+        go_on.set()
+        assert {(await call).digest_id for call in first} == {digest.digest_id}
+        assert sent == [5000] * 2
+        await apart.register("blue", digest)  # the room is there again
 
 
 @on_loop

@@ -114,14 +114,13 @@ class Registrar:
         key = terms.key_of(digest) if terms else b""
 
         def parts() -> Iterator[coordinator_pb2.RegisterDatasetRequest]:
+            first = coordinator_pb2.RegisterDatasetRequest(name=name or digest.name, size_bytes=len(data))
+            if terms:
+                first.listing_key = key
+                first.terms.CopyFrom(terms.message())
+            yield first  # alone: where there is no room for the rest just now nothing of that is sent
             for at in range(0, len(data), _PART_BYTES):
-                part = coordinator_pb2.RegisterDatasetRequest(part=data[at : at + _PART_BYTES])
-                if at == 0:
-                    part.name = name or digest.name
-                    if terms:
-                        part.listing_key = key
-                        part.terms.CopyFrom(terms.message())
-                yield part
+                yield coordinator_pb2.RegisterDatasetRequest(part=data[at : at + _PART_BYTES])
 
         return self._retry(
             lambda: self._coordinator.RegisterDataset.future(

@@ -63,17 +63,18 @@ class Catalogue:
         parts: AsyncIterable[bytes],
         who: Identity = EVERYBODY,
         then: Callable[[bytes], None] = lambda digest_id: None,
+        size_bytes: int = 0,
     ) -> types_pb2.Dataset:
         """A job's word for what a listing is counts for itself alone: only nodes have scanned it.
 
-        `then`: told its digest id; what that journals is durable together with it.
+        `then`: told its digest id; what that journals is durable together with it. `size_bytes`: as Registry.register.
         """
         await self._log.writable()
         listed_for = who.owner if who.role is Role.JOB else ""
         ownership = self._ownership
         dataset = await self._registry.register(
             name, listing_key, terms, parts, listed_for,
-            lambda digest_id: not ownership.access(digest_id).owners or ownership.owns(who, digest_id),
+            lambda digest_id: not ownership.access(digest_id).owners or ownership.owns(who, digest_id), size_bytes,
         )  # fmt: skip
         ownership.acquire(who, dataset.digest_id)
         then(dataset.digest_id)

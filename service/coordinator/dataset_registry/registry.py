@@ -108,12 +108,14 @@ class Registry(DatasetTable):
         parts: AsyncIterable[bytes],
         listed_for: str = "",
         may_rename: Callable[[bytes], bool] = lambda _: True,
+        size_bytes: int = 0,
     ) -> types_pb2.Dataset:
         """Checks and keeps a digest. The caller makes the journal durable.
 
         Args:
           listed_for: who alone finds it by the listing key; "": all.
           may_rename: whether the data set of that digest id, if it is registered already, gets this name.
+          size_bytes: that are coming, as their sender says; 0: it does not.
 
         Raises:
           InvalidArgumentError: the listing key is not that of the digest's files under these terms.
@@ -121,7 +123,7 @@ class Registry(DatasetTable):
           ResourceExhaustedError: larger than the limit, disk full, too many data sets.
           UnavailableError: too many are coming at once.
         """
-        data = await self._received(parts)
+        data = await self._received(parts, size_bytes)
         digest = await asyncio.to_thread(_checked, data)
         if listing_key and (terms is None or await asyncio.to_thread(terms.key_of, digest) != listing_key):
             raise errors.InvalidArgumentError(
@@ -135,21 +137,30 @@ class Registry(DatasetTable):
             await self._digests.keep(digest)
             return self._registered(digest, name, listing_key, terms, listed_for, may_rename)
 
-    async def _received(self, parts: AsyncIterable[bytes]) -> bytearray:
-        """Into memory, where it is used from. All that are under way together are bounded, too."""
-        data = bytearray()
+    async def _received(self, parts: AsyncIterable[bytes], announced_bytes: int) -> bytearray:
+        """Into memory, where it is used from. All that are under way together are bounded, too. What is announced has
+        its room before it comes: else of many at once each is read in part, refused, and sent again."""
+        data, taken_bytes = bytearray(), 0
+
+        def take(size_bytes: int) -> None:
+            nonlocal taken_bytes
+            if size_bytes > self._max_digest_bytes:
+                raise errors.ResourceExhaustedError(
+                    f"a digest larger than {self._max_digest_bytes} bytes: see --max_digest_size"
+                )
+            more_bytes = max(0, size_bytes - taken_bytes)
+            if self._coming_bytes + more_bytes > _UPLOADS * self._max_digest_bytes:
+                raise errors.UnavailableError("too many large digests are being registered: try again later")
+            self._coming_bytes += more_bytes
+            taken_bytes += more_bytes
+
         try:
+            take(announced_bytes)
             async for part in parts:
                 data += part
-                self._coming_bytes += len(part)
-                if len(data) > self._max_digest_bytes:
-                    raise errors.ResourceExhaustedError(
-                        f"a digest larger than {self._max_digest_bytes} bytes: see --max_digest_size"
-                    )
-                if self._coming_bytes > _UPLOADS * self._max_digest_bytes:
-                    raise errors.UnavailableError("too many large digests are being registered: try again later")
+                take(len(data))
         finally:
-            self._coming_bytes -= len(data)
+            self._coming_bytes -= taken_bytes
         return data
 
     def _registered(

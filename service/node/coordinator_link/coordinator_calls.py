@@ -140,7 +140,9 @@ class CoordinatorCalls:
     async def register_dataset(
         self, name: str, listing_key: bytes, terms: ListingTerms, digest: bytes, task_id: str = ""
     ) -> types_pb2.Dataset:
-        first = pb.RegisterDatasetRequest(name=name, listing_key=listing_key, terms=terms.message(), task_id=task_id)
+        first = pb.RegisterDatasetRequest(
+            name=name, listing_key=listing_key, terms=terms.message(), task_id=task_id, size_bytes=len(digest)
+        )
 
         async def parts() -> AsyncIterator[pb.RegisterDatasetRequest]:
             yield first

@@ -56,8 +56,9 @@ class DatasetCalls(Callers):
 
         try:
             dataset = await self._coordinator.catalogue.register(
-                first.name, first.listing_key, terms, parts_of(first, request_iterator), who, then
-            )
+                first.name, first.listing_key, terms, parts_of(first, request_iterator), who, then,
+                first.size_bytes,
+            )  # fmt: skip
             return self._visible.told(dataset)
         except errors.CorruptDigestError as error:
             raise errors.InvalidArgumentError(f"part: {error}") from error

@@ -55,6 +55,7 @@ class RegisterDatasetRequest(_message.Message):
     PART_FIELD_NUMBER: _builtins.int
     TERMS_FIELD_NUMBER: _builtins.int
     TASK_ID_FIELD_NUMBER: _builtins.int
+    SIZE_BYTES_FIELD_NUMBER: _builtins.int
     name: _builtins.str
     """first message only"""
     listing_key: _builtins.bytes
@@ -63,6 +64,10 @@ class RegisterDatasetRequest(_message.Message):
     task_id: _builtins.str
     """First message only. Of the ScanTask (named_datasets.proto) that the node has scanned it for: where that data set is
     deleted before the node's report, this goes too. Unset: it is nobody's scan, or others wait for it as well.
+    """
+    size_bytes: _builtins.int
+    """First message only: of the whole digest. Room for all of it is taken, or it is refused, before more of it is read; what
+    comes beyond it is refused. 0: not said.
     """
     @_builtins.property
     def terms(self) -> _types_pb2.ListingTerms:
@@ -76,10 +81,11 @@ class RegisterDatasetRequest(_message.Message):
         part: _builtins.bytes = ...,
         terms: _types_pb2.ListingTerms | None = ...,
         task_id: _builtins.str = ...,
+        size_bytes: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["terms", b"terms"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["listing_key", b"listing_key", "name", b"name", "part", b"part", "task_id", b"task_id", "terms", b"terms"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["listing_key", b"listing_key", "name", b"name", "part", b"part", "size_bytes", b"size_bytes", "task_id", b"task_id", "terms", b"terms"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
