@@ -89,7 +89,7 @@ class Node:
         self._data_address = ""
         self._peer_client: PeerClient | None = None
         self._reaching = Reach(directory.node_id, options.token, random.Random())
-        self._room = Room(directory.path, lambda: self._disk.used_bytes)
+        self._room = Room(directory.path, lambda: self._disk.used_bytes, lambda: self._disk.evicted_bytes)
         self._is_reading = False  # readers may come
 
     @classmethod

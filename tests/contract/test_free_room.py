@@ -65,3 +65,17 @@ async def test_what_entries_take_and_what_is_left_are_of_the_same_moment(
     assert await room.bytes() == 0
     used_bytes = 900
     assert room.now() == 50, "others have had 40 of what entries leave to them: those come first"
+
+
+def test_what_readers_hold_open_of_entries_that_are_gone_makes_no_node_smaller() -> None:
+    """It was as much smaller, until they closed it: each eviction made another plan."""
+    held = free_room.HeldOpen()
+    assert held.found(0.0, 1000, 0) == 1000
+    assert held.found(1.0, 700, 300) == 1000, "300 have gone, and are held open"
+    assert held.found(2.0, 600, 300) == 900, "others have written 100, beside those 300"
+    assert held.found(62.0, 900, 300) == 900, "they are closed"
+    assert held.found(63.0, 850, 300) == 850, "what others write counts at once, where nothing has gone"
+    assert held.found(130.0, 1500, 300) == 1500
+    assert held.found(131.0, 1200, 800) == 1500
+    assert held.found(189.0, 1200, 800) == 1500
+    assert held.found(192.0, 1200, 800) == 1200, "who holds it for so long takes that room"

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
+import time
 from pathlib import Path
 
 from tests.support import node_calls, numbered
+from tests.support.cluster import wait_until
 from tests.support.disks import ext4
 from tests.support.named_place import Place, name
 from tests.support.privileges import needs_disks
@@ -40,5 +43,41 @@ def test_a_node_can_keep_as_much_when_it_has_just_been_started_or_emptied(tmp_pa
             place.until("goes", READY)
             assert not told().used_bytes
             assert abs(most_bytes(told()) - empty_bytes) < SLACK_BYTES
+        finally:
+            place.stop()
+
+
+@needs_disks
+def test_what_a_reader_holds_open_of_what_is_evicted_makes_no_node_smaller(tmp_path: Path) -> None:
+    """Its space is free when it closes it: until then plans were made for a smaller disk."""
+    with ext4(tmp_path, 96 << 20) as disk:
+        (tmp_path / "cluster").mkdir()
+        (tmp_path / "cluster" / "cache0").symlink_to(disk.path / "cache")
+        (disk.path / "cache").mkdir(mode=0o700)
+        place = Place(tmp_path / "cluster", nodes=1, quota="1GiB")
+
+        def told() -> types_pb2.NodeInfo:
+            (node,) = node_calls.nodes(place.coordinator.address)
+            return node
+
+        try:
+            before_bytes = most_bytes(told())
+            numbered.write(tmp_path / "goes", 4, 400, 20_000)
+            place.call("Create", pb.DatasetSpec(name="goes", sources=[f"{tmp_path / 'goes'}/"]))
+            place.until("goes", READY)
+            with contextlib.ExitStack() as held:
+                for path in (disk.path / "cache" / "objects").rglob("*"):
+                    if path.is_file():
+                        held.enter_context(path.open("rb"))
+                place.call("Evict", name("goes"))
+                place.until("goes", READY)
+                assert not told().used_bytes
+                until_s = time.monotonic() + 5.0  # some heartbeats
+
+                def is_smaller() -> bool:
+                    return abs(most_bytes(told()) - before_bytes) >= SLACK_BYTES
+
+                wait_until(lambda: is_smaller() or time.monotonic() > until_s, "it would be seen by now")
+                assert not is_smaller()
         finally:
             place.stop()

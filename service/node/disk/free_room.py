@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import os
+import time
+from collections import deque
 from collections.abc import Callable
 from pathlib import Path
 
 _MOST_KEPT_BYTES = 64 << 20
 _KEPT_SHARE = 20  # one part of so many, of a small disk
+_HELD_S = 60.0  # readers are through with a shard by then
 
 
 def look(directory: Path) -> tuple[int, int]:
@@ -21,18 +24,43 @@ def look(directory: Path) -> tuple[int, int]:
     return found.f_bavail * found.f_frsize, kept_bytes
 
 
+class HeldOpen:
+    """What the disk has room for, with what readers hold open of entries that are gone: the file system counts that as
+    used until they close it, which is soon. Told as it is, each eviction would be a smaller node for a moment, and
+    another plan. Pure."""
+
+    def __init__(self) -> None:
+        self._seen = deque[tuple[float, int, int]]()
+
+    def found(self, now_s: float, most_bytes: int, gone_bytes: int) -> int:
+        """
+        Args:
+          most_bytes: of entries, with all of them gone, as the disk says.
+          gone_bytes: of entries that have gone, since the start.
+        """
+        while self._seen and self._seen[0][0] < now_s - _HELD_S:
+            self._seen.popleft()
+        # No more than has gone since: what others write beside it counts at once.
+        held = (min(before_bytes, most_bytes + gone_bytes - gone) for _, before_bytes, gone in self._seen)
+        told_bytes = max(most_bytes, *held) if self._seen else most_bytes
+        self._seen.append((now_s, most_bytes, gone_bytes))
+        return told_bytes
+
+
 class Room:
     """What `look` finds, for who cannot wait for a disk that hangs. Lives on one event loop.
 
     Args:
       used_bytes: of entries. What has come and gone of them since the disk was looked at counts: told beside what they
         take now, the room of before would make a node that has just been emptied as small as what it still has.
+      gone_bytes: of entries that have gone, since the start.
     """
 
     _PATIENCE_S = 0.5
 
-    def __init__(self, directory: Path, used_bytes: Callable[[], int]) -> None:
-        self._directory, self._used_bytes = directory, used_bytes
+    def __init__(self, directory: Path, used_bytes: Callable[[], int], gone_bytes: Callable[[], int] = int) -> None:
+        self._directory, self._used_bytes, self._gone_bytes = directory, used_bytes, gone_bytes
+        self._held = HeldOpen()
         self._looking: asyncio.Task[int | None] | None = None  # one at a time: each may hold a thread for ever
         self._found: int | None = None  # with all entries gone; what others have of what entries leave is off it
 
@@ -62,4 +90,4 @@ class Room:
             free_bytes, kept_bytes = look(self._directory)
         except OSError:
             return None
-        return used_bytes + free_bytes - kept_bytes
+        return self._held.found(time.monotonic(), used_bytes + free_bytes - kept_bytes, self._gone_bytes())
