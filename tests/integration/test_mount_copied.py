@@ -40,7 +40,6 @@ def other() -> Iterator[Path]:
     with tempfile.TemporaryDirectory(dir="/tmp") as folder:
         os.chown(folder, _USER, _USER)
         yield Path(folder)
-        subprocess.run(["chmod", "-R", "u+w", folder], check=True)
 
 
 @pytest.fixture
@@ -68,7 +67,9 @@ def test_a_copy_is_the_tree(tmp_path: Path, tree: Path, mount: Mounted, copies: 
     for name, time_ns in TIMES_NS.items():
         found = (to / name).lstat()
         assert found.st_mtime_ns == time_ns
-        assert (stat.S_IMODE(found.st_mode), found.st_uid, found.st_gid) == (0o444, os.getuid(), os.getgid())
+        assert (stat.S_IMODE(found.st_mode), found.st_uid, found.st_gid) == (0o644, os.getuid(), os.getgid())
+    for folder in (to, to / "a", to / "a" / "b"):
+        assert stat.S_IMODE(folder.lstat().st_mode) == 0o755, "0555 as they were, `rm -r` of a copy was refused"
     assert not (to / ".tfquiver").exists()
 
 
@@ -83,6 +84,8 @@ def test_another_user_reads_and_copies_it(tree: Path, mount: Mounted, other: Pat
     assert (done.returncode, done.stderr) == (0, "")
     expected = {name: digest for name, digest in sums(tree).items() if not name.startswith("a/up")}
     assert sums(other / "copy") == expected
+    removed = does(f"rm -r {other}/copy")
+    assert (removed.returncode, removed.stderr) == (0, "")
     for line, said in (
         (f"touch {mount.point}/new", "Permission denied"),
         (f"rm -f {mount.point}/3.bin", "Permission denied"),

@@ -41,6 +41,9 @@ MOST_CALLS, _MOST_WAITING = 10_000, 9_000
 _OWN_FROM = 1 << 48
 _MOST_LAST = 4096
 _NOWHERE = (0, -1, 0, 0)
+# As gcsfuse and mountpoint-s3 have them: that nothing is written the kernel sees to (`ro`), and what is copied with its
+# modes (cp -a, rsync -a, tar) is its owner's to write to, and to delete.
+_DIRECTORY_MODE, _FILE_MODE = 0o755, 0o644
 # Of one read. Whatever else a call raises ends the mount for all; there may be neither memory nor threads for a moment.
 _TROUBLE = (errors.TfquiverError, OSError, MemoryError, RuntimeError)
 
@@ -265,14 +268,14 @@ class Operations(pyfuse3.Operations):  # type: ignore[misc, unused-ignore]  # no
         written_ns = self._mounted_ns
         file_index = self._tree.file_index(inode)
         if file_index is not None:
-            told.st_mode = pyfuse3.ModeT(stat.S_IFREG | 0o444)
+            told.st_mode = pyfuse3.ModeT(stat.S_IFREG | _FILE_MODE)
             told.st_size = self._digest.files[file_index].size_bytes
             told.st_blocks = -(-told.st_size // 512)
             written_ns = modified_ns(self._digest.files[file_index])
         elif inode in _LISTS:
-            told.st_mode = pyfuse3.ModeT(stat.S_IFREG | 0o444)
+            told.st_mode = pyfuse3.ModeT(stat.S_IFREG | _FILE_MODE)
         elif self._tree.is_directory(inode) or inode == CONTROL:
-            told.st_mode = pyfuse3.ModeT(stat.S_IFDIR | 0o555)
+            told.st_mode = pyfuse3.ModeT(stat.S_IFDIR | _DIRECTORY_MODE)
             told.st_nlink = 2
         else:
             raise pyfuse3.FUSEError(errno.ENOENT)
