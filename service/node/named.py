@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 import time
 from collections.abc import AsyncGenerator, Callable, Sequence
 from pathlib import Path
@@ -20,6 +21,7 @@ from tfquiver.service.node.dataset_scans.shared_scans import SharedScans
 from tfquiver.service.node.disk.disk_cache import DiskCache
 from tfquiver.service.node.evicting_and_deleting_shards.other_digests import OtherDigests
 from tfquiver.service.node.grpc_calls_warm_clear.warming import Warming
+from tfquiver.service.node.hanging_disk.hanging import Hanging
 from tfquiver.service.node.known_datasets.digest_cache import DigestCache
 from tfquiver.service.node.known_datasets.ensure import DatasetScans
 from tfquiver.service.node.moving_shards.moves import Moves
@@ -32,6 +34,7 @@ from tfquiver.service.node.removed_and_leftover_data.placed_log import PlacedLog
 from tfquiver.service.node.removed_and_leftover_data.removals import Removals
 from tfquiver.service.node.shard_fetching.fetcher import Fetcher
 from tfquiver.service.node.shard_fetching.shard_source import ShardSource
+from tfquiver.service.node.shards_put_at_their_owners.placed_here import PlacedHere
 
 
 def wired(
@@ -50,12 +53,16 @@ def wired(
     scan_share_bytes: int,
     moves: Moves,
     came: CameMeanwhile,
+    disk: DiskCache,
 ) -> tuple[NamedOrders, Helping]:
     """To be closed before what it is given. It is told from now on what is ordered."""
     helping, asking = Helping(scanner, access), Asking(node_id, token)
     shared = SharedScans(node_id, scanner, asking, link.members, scan_share_bytes)
     sources = NamedSources(scans, scanner, digests.get, access, shared.scan)
-    work = NamedWork(sources.scan, warm, removals.give_up, leftovers.abandoned, late.done, late.let_go)
+    hindered = functools.partial(_hindered, node_id, disk.hanging)
+    work = NamedWork(
+        sources.scan, warm, removals.give_up, leftovers.abandoned, late.done, late.let_go, hindered
+    )  # fmt: skip
     tasks = DatasetTasks(node_id, work.do, link.report_task)
 
     emptied = set[bytes]()
@@ -98,6 +105,7 @@ async def cleaners(
     moves: Moves,
     warming: Warming,
     incoming: Incoming,
+    placed_here: PlacedHere,
 ) -> tuple[Removals, Leftovers, OtherDigests, LateEvictions, CameMeanwhile]:
     """Running; to be closed before what they are given. What comes by is noted from now on."""
 
@@ -105,8 +113,12 @@ async def cleaners(
         warming.removed(digest_ids)
         await moves.still(digest_ids)
 
-    async def give_up(hashes: Sequence[bytes]) -> None:
+    async def none_coming(hashes: Sequence[bytes]) -> None:
         await incoming.still(hashes)
+        await placed_here.still(hashes)
+
+    async def give_up(hashes: Sequence[bytes]) -> None:
+        await none_coming(hashes)
         await source.give_up(hashes)
 
     others = OtherDigests(digests.here, digests.peek, digests.get)
@@ -115,14 +127,15 @@ async def cleaners(
     noted = await asyncio.to_thread(PlacedLog, directory / "placed.log")
     leftovers = Leftovers(
         noted, disk.__contains__, lambda parts: others.named(parts, digests.here()), link.unclaimed, give_up,
-        time.monotonic,
+        time.monotonic, source.on_disk,
     )  # fmt: skip
     leftovers.start()
     others.start()
-    late = LateEvictions(directory, removals.give_up)
+    late = LateEvictions(directory, removals.give_up, source.on_disk)
     await late.start()
     came = CameMeanwhile(
-        disk.__contains__, incoming.coming, incoming.still, others.named, late.again, late.emptied
+        disk.__contains__, lambda: incoming.coming() | placed_here.coming(), none_coming, others.named, late.again,
+        late.emptied,
     )  # fmt: skip
 
     def placed(hash: bytes) -> None:
@@ -131,3 +144,13 @@ async def cleaners(
 
     disk.on_placed = placed
     return removals, leftovers, others, late, came
+
+
+def _hindered(node_id: str, hanging: Hanging) -> str:
+    """What keeps this node from keeping and letting go; empty: nothing that is known."""
+    if not (trouble := hanging.trouble()):
+        return ""
+    return (
+        f"node {node_id}: {trouble}; this goes on by itself when it does: look at that disk, or stop that node if it "
+        "is lost"
+    )

@@ -185,6 +185,7 @@ class Node:
         peers = self._peer_client = self._peers()
         self._link.digest_of = self._digests.get
         placer = Placer(directory.node_id, self._disk, self._link.members, peers.put if peers else None, known)
+        self._undo.append(lambda: asyncio.to_thread(placer.here.close))
         named_access = NamedAccess()
         client_stores = ClientStores(named=named_access.of_digest, named_place=named_access.place_of)
         self._undo.append(lambda: asyncio.to_thread(client_stores.close))
@@ -217,7 +218,8 @@ class Node:
         self._moves.start()
         incoming = Incoming(self._disk)
         removals, leftovers, others, late, came = await named.cleaners(
-            directory.path, self._disk, self._source, self._digests, self._link, self._moves, self._warming, incoming
+            directory.path, self._disk, self._source, self._digests, self._link, self._moves, self._warming, incoming,
+            placer.here,
         )  # fmt: skip
         self._undo += [others.close, leftovers.close, removals.close, late.close, came.close]
         tables = await asyncio.to_thread(file_tables.of_directory, directory.path)
@@ -228,10 +230,11 @@ class Node:
         self._named, self._helping = named.wired(
             directory.node_id, self._link, self._digests, removals, late, self._scans, scanner, self._warm,
             named_access, fetcher, leftovers, options.token, options.scan_share_bytes if options.coordinator else 0,
-            self._moves, came,
+            self._moves, came, self._disk,
         )  # fmt: skip
         self._undo.append(self._named.close)
-        streams = Streams(await spill_files.in_directory(directory.path, self._disk.quota_bytes, self._disk.set_aside))
+        spilled = await spill_files.in_directory(directory.path, self._disk.quota_bytes, self._disk.set_aside)
+        streams = Streams(spilled, self._source.on_disk)
         self._undo.append(streams.close)
         self._sessions = SessionServer(
             (directory.node_id, options.incarnation), self._link, self._link, self._source, self._digests.get,
@@ -239,7 +242,7 @@ class Node:
             options.reader_group, self._link.reader_reports.heard, placer.owner, options.spans, streams,
         )  # fmt: skip
         self._link.mounts, self._sessions.shown.on_change = self._sessions.shown.reports, self._link.wake
-        self._totals = KeptTotals(directory.path, self._counted)
+        self._totals = KeptTotals(directory.path, self._counted, self._source.on_disk)
         await self._totals.start()
         self._undo.append(self._totals.close)  # after the readers have been stopped
         if peers:
@@ -367,6 +370,7 @@ class Node:
             served_bytes=self._sessions.served_bytes,
             totals=node_pb2.Totals(**asdict(self._totals.now())),
             **asdict(self._source.stats()), **self._disk.refusals.ms_ago(),
+            disk_hangs_ms=int(1000 * self._disk.hanging.for_s()),
             version=VERSION, now_ms=int(1000 * time.time()),
             works=[*self._scans.works(), *self._warming.works(), *self._helping.works()][:_MOST_WORKS],
         )  # fmt: skip

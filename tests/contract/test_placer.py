@@ -4,9 +4,10 @@ twice."""
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import hashlib
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import ClassVar
 
@@ -45,6 +46,17 @@ def owned_by(owner: str, names: Sequence[str]) -> VerifiedShard:
     return next(one for one in made if owners.of(of_hashes([one.hash])) == [owner])
 
 
+@contextlib.contextmanager
+def placing(
+    disk: DiskCache, put: Callable[[str, VerifiedShard, bool], None], members: Sequence[types_pb2.NodeInfo] = MEMBERS
+) -> Iterator[Placer]:
+    placer = Placer("here", disk, lambda: members, put)
+    try:
+        yield placer
+    finally:
+        placer.here.close()
+
+
 @pytest.fixture
 def shard() -> VerifiedShard:
     return owned_by("away", ["here", "away"])
@@ -55,7 +67,8 @@ def test_nowhere_where_there_is_no_room_here_either(
     tmp_path: Path, shard: VerifiedShard, error: errors.TfquiverError
 ) -> None:
     disk = DiskCache(tmp_path, 100)
-    assert not Placer("here", disk, lambda: MEMBERS, raising(error)).place(shard)
+    with placing(disk, raising(error)) as placer:
+        assert not placer.place(shard)
     assert shard.hash not in disk
 
 
@@ -72,8 +85,8 @@ def test_what_its_owner_cannot_be_given_is_kept_here(
     tmp_path: Path, shard: VerifiedShard, error: errors.TfquiverError, kept: bool
 ) -> None:
     disk = DiskCache(tmp_path, 1 << 30)
-    placer = Placer("here", disk, lambda: MEMBERS, raising(error))
-    assert placer.place(shard) == kept
+    with placing(disk, raising(error)) as placer:
+        assert placer.place(shard) == kept
     assert (shard.hash in disk) == kept
 
 
@@ -102,7 +115,8 @@ def test_another_node_with_room_keeps_it_where_there_is_none_at_its_owner_and_he
             raise errors.ResourceExhaustedError("it is full")
 
     shard = owned_by(owner, [one for one, (most, _) in told.items() if most])
-    assert Placer("here", DiskCache(tmp_path, 100), lambda: members, put).place(shard)
+    with placing(DiskCache(tmp_path, 100), put, members) as placer:
+        assert placer.place(shard)
     assert asked[-1] == ("roomy", False)
     assert not {"full", "stores nothing"} & {node_id for node_id, _ in asked}
 

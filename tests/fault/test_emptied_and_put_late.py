@@ -54,6 +54,10 @@ class Late:
     def put_late(self) -> None:
         """From now on the disk takes nothing."""
         wait_until(lambda: not self.told().entries, "nothing stands there")
+        self.put_in_vain()
+
+    def put_in_vain(self) -> None:
+        """So, too, though other things stand there."""
         (there,) = (
             node for node in node_calls.nodes(self.place.coordinator.address)
             if node.control_address == self.here.ready["control"]

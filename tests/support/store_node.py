@@ -109,6 +109,7 @@ class StoreNode:
         await self.peers.close()
         await self.scanner.close()
         await self.source.close()
+        self.placer.here.close()
 
     async def _digest(self, digest_id: bytes) -> Digest:
         return self.digests[digest_id]

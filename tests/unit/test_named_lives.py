@@ -214,6 +214,34 @@ def test_who_has_not_deleted_yet_is_said() -> None:
     assert told(life, progress, None, ["a"], 6.0).reason == ""
 
 
+def test_who_takes_long_to_delete_is_said_and_what_is_in_the_way() -> None:
+    """A disk that hangs left it EVICTING without a word, for as long as it did."""
+    life, progress = lifecycle.evict(ready()), TaskProgress()
+    progress.begun(0.0)
+    progress.reports["a"] = pb.ReportTaskRequest(node_id="a", over=True)
+    progress.reports["b"] = pb.ReportTaskRequest(node_id="b")
+    assert told(life, progress, None, ["a", "b"], 29.0).reason == ""
+    said = told(life, progress, None, ["a", "b"], 31.0).reason
+    assert said.startswith("node b is not through with it after 31 s: does its disk hang?")
+    progress.reports["b"].trouble = "node b: its disk has not answered"
+    assert told(life, progress, None, ["a", "b"], 12.0).reason == "node b: its disk has not answered"
+    warming = TaskProgress(reports={"b": pb.ReportTaskRequest(node_id="b")}, since_s=0.0)
+    assert not warming.waits(["b"], False, 31.0), "what is loaded may take hours"
+
+
+def test_room_that_may_never_be_made_is_not_waited_for() -> None:
+    """One disk that hangs under an eviction held back every prefetch of the cluster."""
+    progress = TaskProgress(since_s=0.0)
+    assert progress.makes_room(["a", "b"], 10.0), "nobody has begun"
+    progress.reports["a"] = pb.ReportTaskRequest(node_id="a", over=True)
+    progress.reports["b"] = pb.ReportTaskRequest(node_id="b", trouble="its disk has not answered")
+    assert not progress.makes_room(["a", "b"], 10.0)
+    assert progress.makes_room(["a", "b", "c"], 10.0), "c may be about to"
+    progress.reports["b"].trouble = ""
+    assert progress.makes_room(["a", "b"], 299.0)
+    assert not progress.makes_room(["a", "b"], 301.0)
+
+
 def test_what_others_have_is_counted_and_not_named() -> None:
     """Who is told of it may not know those."""
     life, progress = lifecycle.evict(ready()), TaskProgress(reports={"a": pb.ReportTaskRequest(over=True)})

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Callable, Sequence
 
 import pytest
 
@@ -13,6 +13,7 @@ from tfquiver import errors
 from tfquiver.digests.digest import Digest
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2, node_pb2, types_pb2
 from tfquiver.proto.tfquiver.v1 import named_datasets_pb2 as pb
+from tfquiver.service.node.coordinator_orders import dataset_tasks, named_orders
 from tfquiver.service.node.coordinator_orders.dataset_tasks import DatasetTasks, Report
 from tfquiver.service.node.coordinator_orders.named_orders import NamedOrders, NamedWork
 
@@ -26,12 +27,16 @@ class Node:
         self.here = {GOES.digest_id}
         self.may_get, self.over, self.may_warm = asyncio.Event(), asyncio.Event(), asyncio.Event()
         self.may_warm.set()
+        self.may_delete = asyncio.Event()
+        self.may_delete.set()
         self.had: set[bytes] = set()
         self.evicted, self.carried_out = 0, list[tuple[str | bytes, ...]]()
         self.scanning, self.told = asyncio.Event(), list[pb.ReportTaskRequest]()
-        tasks = DatasetTasks(
-            "n", NamedWork(self.scan, self.warm, self.give_up, self.abandoned, self.noted, self.let_go).do, self.tell
+        self.in_the_way = ""
+        work = NamedWork(
+            self.scan, self.warm, self.give_up, self.abandoned, self.noted, self.let_go, lambda: self.in_the_way
         )
+        tasks = DatasetTasks("n", work.do, self.tell)
         self.orders = NamedOrders(tasks, lambda: self.here, self.digest, lambda *_: None, lambda _: None, self.stale)
 
     async def scan(self, task_id: str, task: pb.ScanTask, report: Report) -> types_pb2.Dataset:
@@ -42,6 +47,7 @@ class Node:
         yield node_pb2.WarmProgress(over=True)
 
     async def give_up(self, digest_ids: Sequence[bytes]) -> None:
+        await self.may_delete.wait()
         self.had = set(self.here)
         self.evicted += 1
 
@@ -81,7 +87,7 @@ async def test_nothing_is_evicted_before_the_digests_are_here_that_say_what_othe
     assert not node.had
     node.may_get.set()
     async with asyncio.timeout(10):
-        await node.over.wait()
+        await until(lambda: node.carried_out)
     assert node.had == {GOES.digest_id, STAYS.digest_id}
     assert node.carried_out == [("x/1", GOES.digest_id)]
     node.over.clear()
@@ -174,3 +180,27 @@ def test_that_a_version_was_removed_meanwhile_is_no_trouble(caplog: pytest.LogCa
     with caplog.at_level("DEBUG"):
         asyncio.run(removed())
     assert not [record for record in caplog.records if record.levelname == "WARNING"]
+
+
+@on_loop
+async def test_what_is_in_the_way_of_an_eviction_is_told_while_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The state stood at EVICTING, and nobody said why."""
+    monkeypatch.setattr(named_orders, "_LOOK_S", 0.001)
+    monkeypatch.setattr(dataset_tasks, "PROGRESS_S", 0.001)
+    node = Node()
+    node.may_delete.clear()
+    orders = coordinator_pb2.OrdersReply()
+    orders.tasks.add(task_id="x/1", evict=pb.EvictTask(digest_ids=[GOES.digest_id]))
+    node.orders.receive(orders)
+    for said in ("the disk has not answered for 20 s", "the disk has not answered for 21 s", ""):
+        node.in_the_way = said
+        await until(lambda: node.told and node.told[-1].trouble == node.in_the_way and not node.told[-1].over)
+    node.may_delete.set()
+    await until(lambda: node.told[-1].over)
+    assert not node.told[-1].trouble and not node.told[-1].error_code
+    await node.orders.close()
+
+
+async def until(condition: Callable[[], object]) -> None:
+    while not condition():
+        await asyncio.sleep(0.001)

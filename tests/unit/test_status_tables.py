@@ -263,6 +263,14 @@ def test_a_data_set_for_which_the_disks_have_no_room_is_too_large_whatever_the_q
         assert room != 2 * 10**12 or "what the nodes' quotas and disks have room for (3.0 TB)" in found[0]
 
 
+def test_a_disk_that_does_not_answer_is_a_problem() -> None:
+    well = told("run")
+    node = well["nodes"][0] | {"disk_hangs_ms": 41_000}
+    (found,) = status_view.problems(well | {"nodes": [node], "sessions": []})
+    assert found.startswith("node 01234567: its disk has not answered for 41 s")
+    assert "evicted or deleted wait for it" in found
+
+
 def test_problems_come_first_and_a_cluster_without_any_has_none() -> None:
     sick = told("run")
     sick["nodes"][0] |= {"corrupt_entries": 2, "peer_mismatches": 3, "refused_inserts": 9, "used_bytes": 1}

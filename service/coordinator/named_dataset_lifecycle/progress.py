@@ -20,6 +20,8 @@ _OF_THE_MOMENT = frozenset({1, 4, 8, 10, 14})
 MOST_DEFECTS = 5  # on each node
 SILENT_S = 60.0  # a node says at once that it has begun; one that knows nothing of tasks never does
 QUIET_S = 5.0  # after so long it is said whose answer is waited for
+SLOW_S = 30.0  # and after so long who is not through with deleting
+LONGEST_ROOM_S = 300.0  # for so long others wait for the room that is made
 _SAID = 5
 FIRST_RETRY_S, LONGEST_RETRY_S = 1.0, 60.0
 
@@ -63,11 +65,20 @@ class TaskProgress:
             self.since_s = now
         return bool(evicting)
 
-    def waits(self, node_ids: Collection[str], scans: bool, now: float) -> str:
+    def makes_room(self, node_ids: Collection[str], now: float) -> bool:
+        """Of one that is being evicted: whether it is worth waiting for. Not where each of these nodes that is not
+        through says what is in the way, as a disk that does not answer: that may be for ever."""
+        if self.since_s is not None and now - self.since_s > LONGEST_ROOM_S:
+            return False
+        left = [node_id for node_id in node_ids if not self._is_through(node_id)]
+        return not left or any(node_id not in self.reports or not self.reports[node_id].trouble for node_id in left)
+
+    def waits(self, node_ids: Collection[str], scans: bool, now: float, empties: bool = False) -> str:
         """What is waited for that should long have come; "": nothing.
 
         Args:
           node_ids: of which each is to do its part, or, where it `scans`, one is to scan.
+          empties: they are to delete what they keep.
         """
         if self.held_back:
             return self.held_back
@@ -76,7 +87,15 @@ class TaskProgress:
         old = "is it down (tfquiver status), or too old to know data sets with names? Replace it, or stop it"
         if not scans:
             silent = sorted(node_id for node_id in node_ids if node_id not in self.reports)
-            return f"no answer from node {some(silent)} yet: {old}" if silent else ""
+            if silent:
+                return f"no answer from node {some(silent)} yet: {old}"
+            slow = sorted(node_id for node_id in node_ids if not self._is_through(node_id))
+            if not empties or not slow or now - self.since_s < SLOW_S:
+                return ""
+            return (
+                f"node {some(slow)} is not through with it after {now - self.since_s:.0f} s: does its disk hang? "
+                "See its log; what it keeps goes when that answers, and is not waited for when that node is stopped"
+            )
         if not self.node_id:
             return "" if self.not_before_s > now else "no node was asked yet: others are scanned first"
         if self.reports or now - self.asked_s < QUIET_S:
@@ -88,7 +107,10 @@ class TaskProgress:
 
     def all_over(self, node_ids: Collection[str]) -> bool:
         """Whether each of these has done its part."""
-        return all(node_id in self.reports and self.reports[node_id].over for node_id in node_ids)
+        return all(map(self._is_through, node_ids))
+
+    def _is_through(self, node_id: str) -> bool:
+        return node_id in self.reports and self.reports[node_id].over
 
     def scanner(self, node_ids: Sequence[str], preferred: str, life: str, now: float) -> str:
         """Which of these nodes scans: the one that does already, if it is there; "": none just now.

@@ -59,7 +59,8 @@ def told(
     if life.phase not in (Life.PHASE_READY, Life.PHASE_FAILED):
         if progress is not None:
             told.done_bytes, told.total_bytes = progress.done_bytes, progress.total_bytes
-            waits = progress.waits(nodes, life.phase == Life.PHASE_SCANNING, now)
+            empties = life.phase in (Life.PHASE_EVICTING, Life.PHASE_DELETING)
+            waits = progress.waits(nodes, life.phase == Life.PHASE_SCANNING, now, empties)
             told.reason = progress.trouble or waits or told.reason
         if not nodes:
             told.reason = "no node that keeps anything (--quota) is there"

@@ -292,7 +292,7 @@ class ChunkOrders:
                 shards = await asyncio.to_thread(rule.map.where, self._disk.__contains__)
                 for at in range(0, len(shards), _ASKED_SHARDS):
                     reply = await self._others.missing(rule.digest_id, shards[at : at + _ASKED_SHARDS])
-                    found += await asyncio.to_thread(self._give_up, rule, reply.elsewhere, together)
+                    found += await self._source.on_disk(self._give_up, rule, reply.elsewhere, together)
             except errors.NotFoundError:
                 continue  # nobody reads it now
             except errors.TfquiverError as error:

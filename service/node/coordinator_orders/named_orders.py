@@ -18,6 +18,7 @@ from tfquiver.service.node.coordinator_orders.dataset_tasks import DatasetTasks,
 from tfquiver.service.node.known_datasets.named_list import NamedList
 
 _TRY_AGAIN_S = 2.0
+_LOOK_S = 2.5
 
 
 class NamedWork:
@@ -25,6 +26,7 @@ class NamedWork:
 
     Args:
       let_go: returns when nothing of that digest is being deleted.
+      hindered: what keeps this node from keeping or letting go just now, for people; empty: nothing.
     """
 
     def __init__(
@@ -35,7 +37,9 @@ class NamedWork:
         abandoned: Callable[[], None],
         evicted: Callable[[str, Sequence[bytes]], Awaitable[None]],
         let_go: Callable[[bytes], Awaitable[None]],
+        hindered: Callable[[], str] = str,
     ) -> None:
+        self._hindered = hindered
         self._scan, self._warm, self._give_up, self._abandoned = scan, warm, give_up, abandoned
         self._evicted, self._let_go = evicted, let_go
 
@@ -49,16 +53,30 @@ class NamedWork:
                 last = node_pb2.WarmProgress()
                 async with aclosing(self._warm(task.warm.digest_id)) as progress:
                     async for last in progress:
-                        report(last.resident_bytes, last.total_bytes, last.trouble)
+                        report(last.resident_bytes, last.total_bytes, last.trouble or self._hindered())
                 return pb.ReportTaskRequest(
                     done_bytes=last.resident_bytes, total_bytes=last.total_bytes, trouble=last.trouble
                 )
             case "evict":
                 if task.evict.abandoned:
                     self._abandoned()
-                await self._give_up(task.evict.digest_ids)
+                await self._let_know(self._give_up(task.evict.digest_ids), report)
                 await self._evicted(task.task_id, task.evict.digest_ids)
         return pb.ReportTaskRequest()
+
+    async def _let_know(self, work: Awaitable[None], report: Report) -> None:
+        """Does it, and tells meanwhile what is in the way, or that nothing is any more."""
+        doing, said = asyncio.ensure_future(work), ""
+        try:
+            while not (await asyncio.wait([doing], timeout=_LOOK_S))[0]:
+                if (why := self._hindered()) or said:
+                    report(0, 0, why)
+                said = why
+        except asyncio.CancelledError:
+            doing.cancel()
+            await asyncio.gather(doing, return_exceptions=True)
+            raise
+        doing.result()
 
 
 class NamedOrders:

@@ -11,6 +11,7 @@ from absl import logging
 from tfquiver.rare_lines import every_n_seconds
 from tfquiver.service.node.counters import totals_file
 from tfquiver.service.node.counters.totals_file import Totals
+from tfquiver.service.node.hanging_disk.disk_threads import OnDisk
 
 _EVERY_S = 60.0
 _SAY_EVERY_S = 600
@@ -21,10 +22,11 @@ class KeptTotals:
 
     Args:
       counted: what this node has counted since it started.
+      on_disk: runs what waits for the disk.
     """
 
-    def __init__(self, directory: Path, counted: Callable[[], Totals]) -> None:
-        self._directory, self._counted = directory, counted
+    def __init__(self, directory: Path, counted: Callable[[], Totals], on_disk: OnDisk = asyncio.to_thread) -> None:
+        self._directory, self._counted, self._on_disk = directory, counted, on_disk
         self._before = self._written = Totals()
         self._task: asyncio.Task[None] | None = None
 
@@ -50,7 +52,7 @@ class KeptTotals:
         if (now := self.now()) == self._written:
             return
         try:
-            await asyncio.to_thread(totals_file.write, self._directory, now)
+            await self._on_disk(totals_file.write, self._directory, now)
             self._written = now
         except OSError as error:
             every_n_seconds(

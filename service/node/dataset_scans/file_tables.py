@@ -30,6 +30,7 @@ from tfquiver.rare_lines import every_n_seconds
 from tfquiver.scanning.file_scan import ScannedFile
 from tfquiver.scanning.scan_journal import ROW
 from tfquiver.scanning.streams import with_compression
+from tfquiver.service.node.hanging_disk.patient_thread import PATIENCE_S, PatientThread
 
 MAX_BYTES = 1 << 30
 _ROW_BYTES = 64  # of SQLite's own, about, for each table
@@ -49,15 +50,17 @@ CREATE INDEX IF NOT EXISTS by_use ON tables (used);
 
 
 class FileTables:
-    """Thread-safe; blocks on the disk. Trouble with the disk is logged and costs a scan, never fails one.
+    """Thread-safe; blocks on the disk, for some seconds at most. Trouble with the disk is logged and costs a scan,
+    never fails one, nor holds one up.
 
     Args:
       path: of the SQLite file; one process's alone.
       max_bytes: of all tables; those that were used longest ago go first.
     """
 
-    def __init__(self, path: Path, max_bytes: int = MAX_BYTES) -> None:
+    def __init__(self, path: Path, max_bytes: int = MAX_BYTES, patience_s: float = PATIENCE_S) -> None:
         self._path, self._max_bytes = path, max_bytes
+        self._thread = PatientThread("tables", patience_s)
         self._lock = threading.Lock()
         self._db: sqlite3.Connection | None = None
         self._bytes = self._turn = 0
@@ -72,7 +75,11 @@ class FileTables:
         """As `get`, of each: in transactions of some hundreds, between which others have their turn."""
         found: list[ScannedFile | None] = []
         for some in in_parts(files):
-            found += self._got(some, terms)
+            try:
+                found += self._thread.run(self._got, some, terms)
+            except errors.UnavailableError as error:
+                every_n_seconds(logging.WARNING, "%s: %s: what was scanned before is not known", 60, self._path, error)
+                found += [None] * len(some)
         return found
 
     def put(self, file: FileEntry, terms: ListingTerms, scanned: ScannedFile) -> None:
@@ -82,18 +89,24 @@ class FileTables:
         """Each in the place of what was known of that file; as `get_all`."""
         rows = [_Table.of(file, terms, one) for file, one in scanned if file.generation]
         for some in in_parts([row for row in rows if len(row.packed) <= self._max_bytes]):
-            with self._guarded() as db:
-                if db is None:
-                    return
-                self._delete(db, [row.key for row in some])
-                self._make_room(db, sum(len(row.packed) + _ROW_BYTES for row in some))
-                for row in some:
-                    self._turn += 1
-                    db.execute(
-                        "INSERT OR REPLACE INTO tables VALUES (?, ?, ?, ?, ?)",
-                        (row.key, self._turn, row.compression, row.crc, row.packed),
-                    )
-                self._bytes += sum(len(row.packed) + _ROW_BYTES for row in {row.key: row for row in some}.values())
+            try:
+                self._thread.run(self._put, some)
+            except errors.UnavailableError as error:
+                every_n_seconds(logging.WARNING, "%s: %s: what is scanned is not remembered", 60, self._path, error)
+
+    def _put(self, some: Sequence[_Table]) -> None:
+        with self._guarded() as db:
+            if db is None:
+                return
+            self._delete(db, [row.key for row in some])
+            self._make_room(db, sum(len(row.packed) + _ROW_BYTES for row in some))
+            for row in some:
+                self._turn += 1
+                db.execute(
+                    "INSERT OR REPLACE INTO tables VALUES (?, ?, ?, ?, ?)",
+                    (row.key, self._turn, row.compression, row.crc, row.packed),
+                )
+            self._bytes += sum(len(row.packed) + _ROW_BYTES for row in {row.key: row for row in some}.values())
 
     def _got(self, files: Sequence[FileEntry], terms: ListingTerms) -> list[ScannedFile | None]:
         keys = [terms.key([file]) if file.generation else None for file in files]
@@ -125,6 +138,7 @@ class FileTables:
         return ScannedFile(entry, np.frombuffer(raw, ROW))
 
     def close(self) -> None:
+        self._thread.close()
         with self._lock:
             if self._db is not None:
                 with contextlib.suppress(sqlite3.Error):

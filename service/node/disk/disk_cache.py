@@ -22,6 +22,7 @@ from tfquiver.service.node.disk import codec, entry, entry_file, free_room
 from tfquiver.service.node.disk.entry_file import OpenEntry as OpenEntry
 from tfquiver.service.node.disk.landing import Landing
 from tfquiver.service.node.disk.layout import Layout
+from tfquiver.service.node.hanging_disk.hanging import Hanging
 from tfquiver.service.node.quota_and_eviction.accounts import UNSET
 from tfquiver.service.node.quota_and_eviction.books import Books, Claim
 from tfquiver.service.node.quota_and_eviction.rules import Rules, Why
@@ -71,6 +72,7 @@ class DiskCache:
         self._lock = threading.Lock()
         self._settled = threading.Condition(self._lock)  # something that was going is gone, or back
         self._landing = Landing(root, self._layout, self._books, self._settled, clock, self._unlinked)
+        self.hanging = Hanging(root, clock)
         self._aside_bytes: dict[str, int] = {}
         self.refusals = Refusals(clock)
         self.corrupt_entries = 0
@@ -101,7 +103,7 @@ class DiskCache:
     def trouble(self) -> str:
         """Why the disk takes nothing just now; empty: it does, as far as is known."""
         with self._lock:
-            return self._landing.trouble()
+            return self.hanging.trouble() or self._landing.trouble()
 
     def hashes(self) -> list[bytes]:
         """Of every entry, now."""
@@ -177,7 +179,7 @@ class DiskCache:
     def lacking(self, hash: bytes, disk_bytes: int, besides_bytes: int = 0) -> str:
         """Why it would not be, for people: the disk, the quota, or a setting; empty: it would."""
         with self._lock:
-            if trouble := self._landing.trouble() or self._landing.lacks_room():
+            if trouble := self.hanging.trouble() or self._landing.trouble() or self._landing.lacks_room():
                 return trouble
             return self._books.lacking(hash, disk_bytes + besides_bytes, Why.ASKED)
 
@@ -185,7 +187,8 @@ class DiskCache:
         """As `insert`, of one that came by, as a scan's do: there may be no data set yet that names it."""
         comes = shard.hash not in self
         if comes:
-            self.on_placed(shard.hash)
+            with self.hanging.waits():
+                self.on_placed(shard.hash)
         self.insert(shard, why)
         if comes and shard.hash in self:  # if that took so long that it was taken for gone
             self.on_placed(shard.hash)
@@ -201,7 +204,7 @@ class DiskCache:
             return
         try:
             with self._lock:  # when even a sixteenth does not fit, compressing would be in vain
-                if trouble := self._landing.trouble():
+                if trouble := self.hanging.trouble() or self._landing.trouble():
                     self.refusals.disk()
                     raise errors.ResourceExhaustedError(f"{trouble}: the shard is not kept")
                 self._books.choose(shard.hash, entry.disk_bytes(entry.HEADER_BYTES + len(shard.raw) // _SHRINKS), why)
@@ -218,7 +221,8 @@ class DiskCache:
 
     def _write(self, claim: Claim, header: entry.Header, stored: bytes) -> None:
         try:
-            self._landing.write(claim, header, stored)
+            with self.hanging.waits():
+                self._landing.write(claim, header, stored)
         except errors.ResourceExhaustedError:
             self.refusals.disk()
             raise
@@ -229,7 +233,7 @@ class DiskCache:
             return
         try:
             with self._lock:
-                if trouble := self._landing.trouble():
+                if trouble := self.hanging.trouble() or self._landing.trouble():
                     self.refusals.disk()
                     raise errors.ResourceExhaustedError(trouble)
                 self._books.choose(hash, disk_bytes, why)
@@ -349,7 +353,8 @@ class DiskCache:
         """Deletes the files of what is going; how many of them. The others are here again."""
         deleted = 0
         for hash in taken:
-            gone = entry_file.unlink(self._layout.path_of(hash))
+            with self.hanging.waits():
+                gone = entry_file.unlink(self._layout.path_of(hash))
             with self._settled:
                 if gone:
                     self._books.gone(hash)

@@ -12,6 +12,7 @@ from tfquiver.service.node.checked_shards_in_memory.hot import HotSet
 from tfquiver.service.node.disk.disk_cache import DiskCache
 from tfquiver.service.node.disk.inserts import Inserts
 from tfquiver.service.node.evicting_and_deleting_shards.given_up import GivenUp
+from tfquiver.service.node.hanging_disk.disk_threads import OnDisk
 from tfquiver.service.node.quota_and_eviction.rules import Why
 from tfquiver.service.node.shards_put_at_their_owners.handing_over import HandingOver
 
@@ -28,7 +29,7 @@ class Passing(Protocol):
 
 
 class LettingGo:
-    """On the loop of the source whose parts these are; what blocks runs in threads."""
+    """On the loop of the source whose parts these are; what blocks runs in threads, `on_disk` what waits for that."""
 
     def __init__(
         self,
@@ -39,9 +40,10 @@ class LettingGo:
         inserts: Inserts,
         handing_over: HandingOver,
         unkept: GivenUp,
+        on_disk: OnDisk,
     ) -> None:
         self._node_id, self._disk, self._hot, self._fetcher = node_id, disk, hot, fetcher
-        self._inserts, self._handing_over, self._unkept = inserts, handing_over, unkept
+        self._inserts, self._handing_over, self._unkept, self._on_disk = inserts, handing_over, unkept, on_disk
 
     async def evict(self, hashes: Sequence[bytes]) -> bool:
         """Gives up what the disk's rules do not keep, on the disk and in memory. Readers keep their descriptors.
@@ -49,7 +51,7 @@ class LettingGo:
         False: the disk did not let go of all of it; ask again.
         """
         self._handing_over.forget(hashes)
-        return await asyncio.to_thread(self._evicted, hashes)
+        return await self._on_disk(self._evicted, hashes)
 
     def _evicted(self, hashes: Sequence[bytes]) -> bool:
         whole = self._disk.evict(hashes)
@@ -71,7 +73,7 @@ class LettingGo:
             await self._inserts.still(coming)
         if taken := self._handing_over.all_known():  # of millions it would hold the loop up for half a second
             await self._handing_over.give_up(await asyncio.to_thread(among, taken, hashes))
-        if stay := await asyncio.to_thread(self._given_up, hashes):
+        if stay := await self._on_disk(self._given_up, hashes):
             raise errors.ResourceExhaustedError(
                 f"node {self._node_id}: its disk does not let go of {many(stay, 'shard')}: is it read-only? Its log "
                 "says why"
@@ -86,7 +88,7 @@ class LettingGo:
 
     async def settle(self) -> bool:
         """As `evict`, of everything, and down to the limits; after the rules have changed."""
-        whole = await asyncio.to_thread(self._disk.settle)
+        whole = await self._on_disk(self._disk.settle)
         await asyncio.to_thread(self._hot.keep_only, lambda hash: self._disk.wanted(hash, Why.STANDS))
         return whole
 

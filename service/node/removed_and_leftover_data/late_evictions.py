@@ -19,6 +19,7 @@ from tfquiver import durable, errors
 from tfquiver.logs import about
 from tfquiver.proto.tfquiver.v1 import named_datasets_pb2 as pb
 from tfquiver.rare_lines import every_n_seconds
+from tfquiver.service.node.hanging_disk.disk_threads import OnDisk
 
 FILE = "evicted"  # a line for each digest: its id, and the tasks
 _AT_ONCE = 16  # what other digests keep is worked out once for them
@@ -32,10 +33,16 @@ class LateEvictions:
 
     Args:
       give_up: deletes what is kept of these digests alone; raises TfquiverError.
+      on_disk: runs what waits for the disk.
     """
 
-    def __init__(self, directory: Path, give_up: Callable[[Sequence[bytes]], Awaitable[None]]) -> None:
-        self._path, self._give_up = directory / FILE, give_up
+    def __init__(
+        self,
+        directory: Path,
+        give_up: Callable[[Sequence[bytes]], Awaitable[None]],
+        on_disk: OnDisk = asyncio.to_thread,
+    ) -> None:
+        self._path, self._give_up, self._on_disk = directory / FILE, give_up, on_disk
         self.on_due: Callable[[], None] = lambda: None  # `due` is another one
         self._done: dict[bytes, str] = {}
         self._emptied: Set[bytes] = frozenset()
@@ -221,7 +228,7 @@ class LateEvictions:
         if self._writing is None or self._writing.done():
             self._to_note.clear()
             done = {digest_id: by for digest_id, by in self._done.items() if digest_id not in self._emptied}
-            self._writing = asyncio.create_task(asyncio.to_thread(_write, self._path, done))
+            self._writing = asyncio.create_task(self._on_disk(_write, self._path, done))
         finished, _ = await asyncio.wait([self._writing], timeout=_PATIENCE_S)
         if not finished:
             every_n_seconds(logging.WARNING, "%s: the disk does not answer", 60, self._path)

@@ -21,6 +21,7 @@ from tfquiver import errors
 from tfquiver.amounts import many
 from tfquiver.hash_prefixes_and_sorted_numbers.prefixes import Prefixes, of_hashes
 from tfquiver.rare_lines import every_n_seconds
+from tfquiver.service.node.hanging_disk.disk_threads import OnDisk
 from tfquiver.service.node.removed_and_leftover_data.placed_log import PlacedLog
 
 KEPT_S = 3600.0
@@ -42,6 +43,7 @@ class Leftovers:
         a byte for each, 1: no registered data set names it. Raises TfquiverError.
       give_up: deletes the shards with these hashes; raises TfquiverError where some of them stay.
       steady_s: the log's clock, which never goes back.
+      on_disk: runs what waits for the disk.
     """
 
     def __init__(
@@ -52,7 +54,9 @@ class Leftovers:
         unclaimed: Unclaimed,
         give_up: Callable[[Sequence[bytes]], Awaitable[None]],
         steady_s: Callable[[], float],
+        on_disk: OnDisk = asyncio.to_thread,
     ) -> None:
+        self._on_disk = on_disk
         self._log, self._is_here, self._named_here = log, is_here, named_here
         self._unclaimed, self._give_up, self._steady_s = unclaimed, give_up, steady_s
         self._quiet_since_s = steady_s()
@@ -68,7 +72,7 @@ class Leftovers:
         if self._task:
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)
-        await asyncio.to_thread(self._log.close)
+        await self._on_disk(self._log.close)
 
     def abandoned(self) -> None:
         """A data set was deleted: what its scans have placed, if any was under way, is not waited for."""
@@ -78,8 +82,8 @@ class Leftovers:
     async def look(self) -> bool:
         """Lets go of what is nobody's; whether nothing is left that is to go soon. Raises TfquiverError."""
         async with self._looking:
-            noted = await asyncio.to_thread(self._log.noted)
-            left = await asyncio.to_thread(self._standing, noted)
+            noted = await self._on_disk(self._log.noted)
+            left = await self._on_disk(self._standing, noted)
             if left and (await self._unclaimed(b""))[0]:
                 self._quiet_since_s = self._steady_s()
                 return not any(self._is_abandoned(noted[hash]) for hash in left)
@@ -89,7 +93,7 @@ class Leftovers:
                 scanning, bits = await self._unclaimed(of_hashes(asked).astype("<u8").tobytes())
                 if scanning or len(bits) != len(asked):
                     return False
-                await self._let_go(await asyncio.to_thread(self._due, asked, bits, noted))
+                await self._let_go(await self._on_disk(self._due, asked, bits, noted))
             return True
 
     def _standing(self, noted: Mapping[bytes, float]) -> list[bytes]:
@@ -117,7 +121,7 @@ class Leftovers:
         for at in range(0, len(hashes), _GIVEN_UP_AT_ONCE):
             part = hashes[at : at + _GIVEN_UP_AT_ONCE]
             await self._give_up(part)
-            await asyncio.to_thread(self._log.settle, part)
+            await self._on_disk(self._log.settle, part)
         if hashes:
             logging.info(
                 "%s of what scans have left: no data set has them", many(len(hashes), "shard goes", "shards go")
@@ -129,7 +133,7 @@ class Leftovers:
             return []
         distinct, shard_of = np.unique(of_hashes(hashes), return_inverse=True)
         named = (await self._named_here(distinct))[shard_of]
-        await asyncio.to_thread(self._log.settle, [hashes[at] for at in np.flatnonzero(named)])
+        await self._on_disk(self._log.settle, [hashes[at] for at in np.flatnonzero(named)])
         return [hashes[at] for at in np.flatnonzero(~named)]
 
     async def _run(self) -> None:

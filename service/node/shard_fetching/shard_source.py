@@ -28,6 +28,7 @@ from tfquiver.service.node.disk.inserts import Inserts
 from tfquiver.service.node.disk.stored_body import StoredBody
 from tfquiver.service.node.evicting_and_deleting_shards.given_up import Getting, GivenUp
 from tfquiver.service.node.evicting_and_deleting_shards.letting_go import LettingGo
+from tfquiver.service.node.hanging_disk.disk_threads import DiskThreads, OnDisk
 from tfquiver.service.node.shard_fetching.fetcher import Fetcher
 from tfquiver.service.node.shard_fetching.flights import Flights
 from tfquiver.service.node.shard_fetching.other_nodes import OtherNodes, Owners, Peers
@@ -59,7 +60,11 @@ class ShardSource:
         self._handing_over = HandingOver(stand_ins)
         self._unkept = GivenUp(hot.drop)
         fetcher.given_up = self._unkept.__contains__
-        self._letting_go = LettingGo(node_id, disk, hot, fetcher, self._inserts, self._handing_over, self._unkept)
+        self._disk_threads = DiskThreads()
+        self.on_disk: OnDisk = self._disk_threads.run
+        self._letting_go = LettingGo(
+            node_id, disk, hot, fetcher, self._inserts, self._handing_over, self._unkept, self.on_disk
+        )
         self._reading = 0  # fetches from the store that a reader waits for, here or at a peer
         self.on_spare: Callable[[], None] = lambda: None  # told when the last of those is over
         self._others = OtherNodes(node_id, peers, owners, self._stats)
@@ -242,6 +247,7 @@ class ShardSource:
         await self._handing_over.close()
         await self._inserts.close()
         await self._reads.close()
+        await self._disk_threads.close()
         self._hot.close()
 
     async def take_over(self, digest: Digest, index: int, holder: str) -> None:

@@ -21,6 +21,7 @@ from tfquiver.service.node.disk import codec, entry
 from tfquiver.service.node.disk.disk_cache import DiskCache
 from tfquiver.service.node.quota_and_eviction.rules import Why
 from tfquiver.service.node.shards_put_at_their_owners.known_places import KnownPlaces
+from tfquiver.service.node.shards_put_at_their_owners.placed_here import PlacedHere
 
 _ASKED = 2
 _ASKED_WITH_ROOM = 4  # who had none a moment ago costs nothing
@@ -28,6 +29,8 @@ _ASKED_WITH_ROOM = 4  # who had none a moment ago costs nothing
 
 class Placer:
     """Puts shards that come by (a scan, a compressed file) where they belong. Thread-safe; blocks.
+
+    `here` is what is on its way onto this node's disk; whoever has the placer closes it.
 
     Args:
       members: every live node; another object whenever they are others.
@@ -46,6 +49,7 @@ class Placer:
     ) -> None:
         self._node_id, self._disk, self._members, self._put = node_id, disk, members, put
         self._known = known or KnownPlaces()
+        self.here = PlacedHere(disk)
         self._storing, self._emptiest = OfMembers(members, _owners), OfMembers(members, self._by_room)
 
     def place(self, shard: VerifiedShard) -> bool:
@@ -54,7 +58,7 @@ class Placer:
         owner = self.owner(shard.hash)
         try:
             if owner == self._node_id or self._put is None:
-                self._disk.insert_placed(shard, Why.PASSES)
+                self.here.insert(shard, Why.PASSES)
             elif self._disk.wanted(shard.hash, Why.PASSES):
                 self._put(owner, shard, False)
         except errors.ResourceExhaustedError as error:
@@ -85,7 +89,7 @@ class Placer:
         if any(self._node_id not in places.members for places in self._known.holding(shard.hash)):
             return False
         try:
-            self._disk.insert_placed(shard, Why.PASSES)
+            self.here.insert(shard, Why.PASSES)
         except errors.TfquiverError:
             return False
         return shard.hash in self._disk

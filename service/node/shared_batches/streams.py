@@ -11,6 +11,7 @@ from absl import logging
 
 from tfquiver import errors
 from tfquiver.amounts import many
+from tfquiver.service.node.hanging_disk.disk_threads import OnDisk
 from tfquiver.service.node.shared_batches.one_pass import Answer, OnePass, Sum
 from tfquiver.service.node.shared_batches.spill_files import SpillFiles
 from tfquiver.service.node.shared_batches.window import Delete, Forget, InMemory, Spill, Step, Window
@@ -324,10 +325,10 @@ class Stream:
 
 
 class Streams:
-    """By (user, name): what one user's trainers have made no other user's are given."""
+    """By (user, name): what one user's trainers have made no other user's are given. `on_disk`: what waits for that."""
 
-    def __init__(self, files: SpillFiles) -> None:
-        self._files = files
+    def __init__(self, files: SpillFiles, on_disk: OnDisk = asyncio.to_thread) -> None:
+        self._files, self._on_disk = files, on_disk
         self._streams: dict[tuple[int, str], Stream] = {}
         self._memory_bytes = self._disk_bytes = 0  # of all windows, whether used or not
         self._used_bytes = 0  # of all segments
@@ -369,7 +370,7 @@ class Streams:
         """As SpillFiles.write. Raises OSError."""
         self._used_bytes += size_bytes
         try:
-            return await asyncio.to_thread(self._files.write, descriptors, size_bytes, self._in_use)
+            return await self._on_disk(self._files.write, descriptors, size_bytes, self._in_use)
         except BaseException:
             self.deleted(size_bytes)
             raise
@@ -381,7 +382,7 @@ class Streams:
         task.add_done_callback(self._settling.discard)
 
     async def _settle(self) -> None:
-        await asyncio.to_thread(self._files.settle, self._in_use)
+        await self._on_disk(self._files.settle, self._in_use)
 
     def _in_use(self) -> int:
         """From any thread."""

@@ -58,6 +58,16 @@ def gone_spot(lost: Sequence[Mapping[str, Any]]) -> Iterator[str]:
         yield f"{said}: {names}{more}"
 
 
+def hanging_disks(nodes: Sequence[Mapping[str, Any]]) -> Iterator[str]:
+    """A sentence for each node whose disk does not answer."""
+    for node in nodes:
+        if hangs_ms := node.get("disk_hangs_ms", 0):
+            yield (
+                f"node {short(node['node_id'])}: its disk has not answered for {hangs_ms // 1000} s: it keeps nothing "
+                "more, and data sets that are evicted or deleted wait for it: look at that disk, or stop the node"
+            )
+
+
 def full_disks(nodes: Sequence[Mapping[str, Any]]) -> Iterator[str]:
     """A sentence for each node whose disk takes hardly anything more, where its quota would."""
     for node in nodes:

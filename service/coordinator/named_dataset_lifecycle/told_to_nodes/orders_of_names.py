@@ -35,7 +35,7 @@ class OrdersOfNames:
             self._are_others()
         made, scan_bytes, now = [], 0, self._clock.now()
         busy = list(self._overview.busy())
-        evicting = sum(life.phase == EVICTING for life in busy)
+        evicting = sum(life.phase == EVICTING and self._makes_room(life, now) for life in busy)
         for life in busy:
             scanner = ""
             if life.phase == SCANNING:
@@ -54,6 +54,9 @@ class OrdersOfNames:
         if made != self.tasks:
             self.tasks = made
             self._are_others()
+
+    def _makes_room(self, life: Life, now: float) -> bool:
+        return self._overview.progress(life).makes_room(self._membership.storing, now)
 
     def known(self, version: int) -> int:
         """That version of what is told of the digests, if a node that has it can be told the rest; else 0."""

@@ -93,6 +93,7 @@ class StatusReply(_message.Message):
     DISK_ROOM_BYTES_FIELD_NUMBER: _builtins.int
     REFUSED_MS_FIELD_NUMBER: _builtins.int
     REFUSED_BY_DISK_MS_FIELD_NUMBER: _builtins.int
+    DISK_HANGS_MS_FIELD_NUMBER: _builtins.int
     COMPUTED_FIELD_NUMBER: _builtins.int
     COMPUTED_BYTES_FIELD_NUMBER: _builtins.int
     VERSION_FIELD_NUMBER: _builtins.int
@@ -158,6 +159,8 @@ class StatusReply(_message.Message):
     """since the last of refused_inserts; unset: there was none, or it is not known"""
     refused_by_disk_ms: _builtins.int
     """so of refused_by_disk"""
+    disk_hangs_ms: _builtins.int
+    """For so long something that changes the disk has been waiting for it; 0: the disk answers, as far as is known."""
     computed: _builtins.int
     """of misses and loads: shards of derived data sets, computed by a trainer, not read"""
     computed_bytes: _builtins.int
@@ -210,6 +213,7 @@ class StatusReply(_message.Message):
         disk_room_bytes: _builtins.int | None = ...,
         refused_ms: _builtins.int | None = ...,
         refused_by_disk_ms: _builtins.int | None = ...,
+        disk_hangs_ms: _builtins.int = ...,
         computed: _builtins.int = ...,
         computed_bytes: _builtins.int = ...,
         version: _builtins.str = ...,
@@ -218,7 +222,7 @@ class StatusReply(_message.Message):
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_disk_room_bytes", b"_disk_room_bytes", "_refused_by_disk_ms", b"_refused_by_disk_ms", "_refused_ms", b"_refused_ms", "disk_room_bytes", b"disk_room_bytes", "node", b"node", "refused_by_disk_ms", b"refused_by_disk_ms", "refused_ms", b"refused_ms", "totals", b"totals"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_disk_room_bytes", b"_disk_room_bytes", "_refused_by_disk_ms", b"_refused_by_disk_ms", "_refused_ms", b"_refused_ms", "bypass_bytes", b"bypass_bytes", "bypasses", b"bypasses", "computed", b"computed", "computed_bytes", b"computed_bytes", "coordinator_address", b"coordinator_address", "corrupt_entries", b"corrupt_entries", "cross_rack_bytes", b"cross_rack_bytes", "disk_room_bytes", b"disk_room_bytes", "entries", b"entries", "evicted_bytes", b"evicted_bytes", "evictions", b"evictions", "hit_bytes", b"hit_bytes", "hits", b"hits", "hot_bytes", b"hot_bytes", "incarnation", b"incarnation", "loaded_bytes", b"loaded_bytes", "loads", b"loads", "misses", b"misses", "moved", b"moved", "moved_bytes", b"moved_bytes", "node", b"node", "now_ms", b"now_ms", "peer_bytes", b"peer_bytes", "peer_hits", b"peer_hits", "peer_mismatches", b"peer_mismatches", "readers", b"readers", "refused_by_disk", b"refused_by_disk", "refused_by_disk_ms", b"refused_by_disk_ms", "refused_damaged", b"refused_damaged", "refused_inserts", b"refused_inserts", "refused_ms", b"refused_ms", "served_bytes", b"served_bytes", "store_bytes", b"store_bytes", "store_requests", b"store_requests", "totals", b"totals", "version", b"version", "works", b"works", "written_bytes", b"written_bytes"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_disk_room_bytes", b"_disk_room_bytes", "_refused_by_disk_ms", b"_refused_by_disk_ms", "_refused_ms", b"_refused_ms", "bypass_bytes", b"bypass_bytes", "bypasses", b"bypasses", "computed", b"computed", "computed_bytes", b"computed_bytes", "coordinator_address", b"coordinator_address", "corrupt_entries", b"corrupt_entries", "cross_rack_bytes", b"cross_rack_bytes", "disk_hangs_ms", b"disk_hangs_ms", "disk_room_bytes", b"disk_room_bytes", "entries", b"entries", "evicted_bytes", b"evicted_bytes", "evictions", b"evictions", "hit_bytes", b"hit_bytes", "hits", b"hits", "hot_bytes", b"hot_bytes", "incarnation", b"incarnation", "loaded_bytes", b"loaded_bytes", "loads", b"loads", "misses", b"misses", "moved", b"moved", "moved_bytes", b"moved_bytes", "node", b"node", "now_ms", b"now_ms", "peer_bytes", b"peer_bytes", "peer_hits", b"peer_hits", "peer_mismatches", b"peer_mismatches", "readers", b"readers", "refused_by_disk", b"refused_by_disk", "refused_by_disk_ms", b"refused_by_disk_ms", "refused_damaged", b"refused_damaged", "refused_inserts", b"refused_inserts", "refused_ms", b"refused_ms", "served_bytes", b"served_bytes", "store_bytes", b"store_bytes", "store_requests", b"store_requests", "totals", b"totals", "version", b"version", "works", b"works", "written_bytes", b"written_bytes"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__disk_room_bytes: _TypeAlias = _typing.Literal["disk_room_bytes"]  # noqa: Y015
     _WhichOneofArgType__disk_room_bytes: _TypeAlias = _typing.Literal["_disk_room_bytes", b"_disk_room_bytes"]  # noqa: Y015

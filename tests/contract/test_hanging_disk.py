@@ -1,0 +1,123 @@
+"""A disk that does not answer holds up who waits for it, for as long as that has patience, and nobody else."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from tests.support.aio import on_loop
+from tests.support.cluster import wait_until
+from tfquiver import errors
+from tfquiver.clock import ManualClock
+from tfquiver.service.node.checked_shards_in_memory.verified import VerifiedShard
+from tfquiver.service.node.disk.disk_cache import DiskCache
+from tfquiver.service.node.hanging_disk.disk_threads import DiskThreads
+from tfquiver.service.node.hanging_disk.patient_thread import PatientThread
+from tfquiver.service.node.quota_and_eviction.rules import Why
+from tfquiver.service.node.shards_put_at_their_owners.placed_here import PlacedHere
+
+
+def shard(number: int) -> VerifiedShard:
+    body = b"%d" % number * 1000
+    return VerifiedShard.check(hashlib.sha256(body).digest(), body, "here")
+
+
+@contextmanager
+def hanging(disk: DiskCache) -> Iterator[threading.Event]:
+    """What is noted before an entry stands is on the same disk: it waits until that is set, or it ends."""
+    answers, began = threading.Event(), threading.Event()
+
+    def wait(hash: bytes) -> None:
+        began.set()
+        assert answers.wait(60)
+
+    disk.on_placed = wait
+    try:
+        yield answers
+    finally:
+        answers.set()
+
+
+@on_loop
+async def test_who_comes_with_a_shard_waits_for_a_while_and_the_next_ones_do_not(tmp_path: Path) -> None:
+    """A scan stood still for as long as the disk of its node did, though it needs none."""
+    disk = DiskCache(tmp_path, 1 << 20)
+    here, late, next_one = PlacedHere(disk, patience_s=0.05), shard(1), shard(2)
+    with hanging(disk) as answers:
+        with pytest.raises(errors.ResourceExhaustedError, match=r"the disk takes longer than 0\.05 s"):
+            await asyncio.to_thread(here.insert, late, Why.PASSES)
+        with pytest.raises(errors.ResourceExhaustedError, match="the disk takes too long to keep what came by before"):
+            here.insert(next_one, Why.PASSES)
+        assert here.coming() == {late.hash}, "it may come yet: who empties its data set waits for it"
+        await here.still([next_one.hash])
+        waits = asyncio.create_task(here.still([next_one.hash, late.hash]))
+        await asyncio.sleep(0)
+        assert not waits.done()
+        answers.set()
+        await waits
+    assert late.hash in disk
+    wait_until(lambda: not here.coming(), "it is over")
+    here.insert(next_one, Why.PASSES)
+    assert next_one.hash in disk
+    here.close()
+
+
+@on_loop
+async def test_a_disk_that_does_not_answer_is_trouble_and_nothing_more_is_begun(tmp_path: Path) -> None:
+    clock = ManualClock()
+    disk = DiskCache(tmp_path, 1 << 20, clock=clock)
+    with hanging(disk) as answers:
+        coming = asyncio.create_task(asyncio.to_thread(disk.insert_placed, shard(1)))
+        await asyncio.to_thread(wait_until, lambda: bool(disk.hanging._since_s), "it waits")
+        assert not disk.trouble and not disk.hanging.for_s()
+        clock.advance(41.0)
+        assert disk.hanging.for_s() == 41.0
+        assert disk.trouble == f"{tmp_path}: the disk has not answered for 41 s"
+        with pytest.raises(errors.ResourceExhaustedError, match="has not answered for 41 s"):
+            disk.insert(shard(2))
+        assert not disk.has_room(shard(2).hash, 4096)
+        answers.set()
+        await coming
+    assert not disk.trouble and disk.has_room(shard(2).hash, 4096)
+
+
+@on_loop
+async def test_as_many_as_wait_for_the_disk_leave_the_threads_of_all_else_alone() -> None:
+    """Each data set that was emptied held one of the six that a node with two cores has for everything."""
+    disk_threads, answers = DiskThreads(), threading.Event()
+    deleting = [asyncio.create_task(disk_threads.run(answers.wait, 60)) for _ in range(40)]
+    async with asyncio.timeout(30):
+        assert await asyncio.to_thread(sum, [1, 2]) == 3
+    answers.set()
+    assert all(await asyncio.gather(*deleting))
+    await disk_threads.close()
+
+
+def test_one_call_that_hangs_costs_the_next_ones_no_time() -> None:
+    thread, answers = PatientThread("test", 0.05), threading.Event()
+    with pytest.raises(errors.UnavailableError, match=r"does not answer within 0\.05 s"):
+        thread.run(answers.wait, 60)
+    with pytest.raises(errors.UnavailableError, match="has not answered yet"):
+        thread.run(int)
+    answers.set()
+    wait_until(lambda: _answers(thread), "it answers again")
+    with pytest.raises(TimeoutError, match="its own"):
+        thread.run(_raises, TimeoutError("its own"))
+    thread.close()
+
+
+def _answers(thread: PatientThread) -> bool:
+    try:
+        return thread.run(int) == 0
+    except errors.UnavailableError:
+        return False
+
+
+def _raises(error: Exception) -> None:
+    raise error
