@@ -82,13 +82,35 @@ async def test_logs_that_come_and_go_on_one_node_after_the_other_change_no_plan(
 
 @on_loop
 async def test_what_a_person_gives_no_size_gets_what_the_disks_have_room_for(tmp_path: Path) -> None:
-    """Chunks were ordered for all of the quota, and nobody could keep them. Who says how much is believed."""
+    """Chunks were ordered for all of the quota, and nobody could keep them."""
     async with coordinating(tmp_path) as coordinator:
         beat(coordinator, "a", QUOTA, disk_room_bytes=FIRST_BYTES // 2)
         await coordinator.catalogue.register(FIRST.name, b"", None, parts_of(FIRST))
-        for asked_bytes, gets_bytes in ((0, FIRST_BYTES // 2), (FIRST_BYTES, FIRST_BYTES)):
-            asked = types_pb2.CacheSetting(mode=COOPERATIVE, allocation_bytes=asked_bytes)
-            assert (await coordinator.catalogue.set_cache(FIRST.digest_id, asked)).allocation_bytes == gets_bytes
+        asked = types_pb2.CacheSetting(mode=COOPERATIVE)
+        assert (await coordinator.catalogue.set_cache(FIRST.digest_id, asked)).allocation_bytes == FIRST_BYTES // 2
         beat(coordinator, "a", QUOTA, disk_room_bytes=0)
         with pytest.raises(errors.ResourceExhaustedError, match="quotas and disks have room for 0: make room there"):
             await coordinator.catalogue.set_cache(FIRST.digest_id, types_pb2.CacheSetting(mode=COOPERATIVE))
+
+
+@on_loop
+async def test_a_size_that_the_disks_have_no_room_for_is_refused_as_by_quotas(tmp_path: Path) -> None:
+    """Plans gave all others' room for it, and nobody could keep it. Which of both refuses is said."""
+    half = FIRST_BYTES // 2
+    async with coordinating(tmp_path) as coordinator:
+        beat(coordinator, "a", QUOTA, disk_room_bytes=half)
+        await coordinator.catalogue.register(FIRST.name, b"", None, parts_of(FIRST))
+        asked = types_pb2.CacheSetting(mode=UNIFORM, allocation_bytes=FIRST_BYTES)
+        with pytest.raises(errors.ResourceExhaustedError) as refused:
+            await coordinator.catalogue.set_cache(FIRST.digest_id, asked)
+        assert f"more than the {half} that are left: the live nodes' disks have room for {half} (their quotas" in str(
+            refused.value
+        )
+        too_much = types_pb2.CacheSetting(mode=UNIFORM, allocation_bytes=QUOTA + 1)
+        beat(coordinator, "a", QUOTA, disk_room_bytes=2 * QUOTA)
+        with pytest.raises(errors.ResourceExhaustedError, match=f"left: the live nodes' quotas are {QUOTA}, of which"):
+            await coordinator.catalogue.set_cache(FIRST.digest_id, too_much)
+        assert (await coordinator.catalogue.set_cache(FIRST.digest_id, asked)).allocation_bytes == FIRST_BYTES
+        beat(coordinator, "a", QUOTA, disk_room_bytes=half)
+        again = await coordinator.catalogue.set_cache(FIRST.digest_id, asked)
+        assert again.allocation_bytes == FIRST_BYTES, "what it has it keeps"

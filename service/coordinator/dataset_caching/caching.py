@@ -164,10 +164,15 @@ class Caching:
     # Settings.
 
     def fix(
-        self, digest: Digest, asked: types_pb2.CacheSetting, quotas_bytes: Sequence[int], policy: str = ""
+        self,
+        digest: Digest,
+        asked: types_pb2.CacheSetting,
+        quotas_bytes: Sequence[int],
+        policy: str = "",
+        rooms_bytes: Sequence[int] | None = None,
     ) -> tuple[types_pb2.CacheSetting, ChunkPlan | None]:
         """What is to be journaled, and what `set` wants beside it. In a thread. Args and errors as Placement.fix."""
-        fixed = self.placement.fix(digest, asked, quotas_bytes, policy)
+        fixed = self.placement.fix(digest, asked, quotas_bytes, policy, rooms_bytes)
         resident = None
         with contextlib.suppress(KeyError):  # nobody reads it, or no longer
             resident = self.residency.table(digest.digest_id).resident

@@ -37,6 +37,7 @@ class Placement:
         asked: types_pb2.CacheSetting,
         quotas_bytes: Sequence[int],
         policy: str = "",
+        rooms_bytes: Sequence[int] | None = None,
     ) -> types_pb2.CacheSetting:
         """What is to be set where `asked` leaves things open. Takes a while for millions of shards.
 
@@ -44,6 +45,7 @@ class Placement:
           quotas_bytes: of the live nodes.
           policy: which one asks; its plan fits as a whole, and says how many bytes. Empty: a person, for whom what
             policies have decided makes way.
+          rooms_bytes: what their disks have room for, within these quotas; None: that is not known.
 
         Raises:
           InvalidArgumentError: a field that cannot be right.
@@ -62,7 +64,7 @@ class Placement:
         if asked.mode == NONE:
             fixed.allocation_bytes = 0
         elif not policy:
-            self._fix_allocation(digest.digest_id, fixed, [quota for quota in quotas_bytes if quota])
+            self._fix_allocation(digest.digest_id, fixed, quotas_bytes, rooms_bytes)
         if asked.mode == COOPERATIVE:
             _fix_chunks(fixed, asked, digest)
         return fixed
@@ -108,21 +110,34 @@ class Placement:
         for digest_id, setting in self.settings.items():
             yield log_pb2.CommitRecord(cache_set=log_pb2.CacheSet(digest_id=digest_id, setting=setting))
 
-    def _fix_allocation(self, digest_id: bytes, fixed: types_pb2.CacheSetting, quotas_bytes: list[int]) -> None:
-        there_bytes = sum(quotas_bytes)
+    def _fix_allocation(
+        self,
+        digest_id: bytes,
+        fixed: types_pb2.CacheSetting,
+        quotas_bytes: Sequence[int],
+        rooms_bytes: Sequence[int] | None,
+    ) -> None:
+        by_quotas_bytes = sum(quotas_bytes)
+        there_bytes = by_quotas_bytes if rooms_bytes is None else min(by_quotas_bytes, sum(rooms_bytes))
         taken_bytes = sum(other.allocation_bytes for key, other in self.pins.items() if key != digest_id)
         free_bytes = max(0, there_bytes - taken_bytes)
         if not fixed.allocation_bytes and fixed.mode in (COOPERATIVE, LRU):
-            fixed.allocation_bytes = int(free_bytes * (1 - UNEVEN_SHARE if len(quotas_bytes) > 1 else 1))
+            several = sum(quota > 0 for quota in quotas_bytes) > 1
+            fixed.allocation_bytes = int(free_bytes * (1 - UNEVEN_SHARE if several else 1))
             if not fixed.allocation_bytes:
                 raise errors.ResourceExhaustedError(
                     f"setting.allocation_bytes: other data sets have {taken_bytes} bytes, and the live nodes' quotas "
                     f"and disks have room for {there_bytes}: make room there, or give a size"
                 )
-        if fixed.allocation_bytes > free_bytes:
+        own = self.settings.get(digest_id)
+        has_bytes = own.allocation_bytes if own is not None and not own.decided_by else 0
+        if fixed.allocation_bytes > max(free_bytes, has_bytes):  # what it has it keeps, though a disk is full by now
+            there = f"the live nodes' quotas are {there_bytes}"
+            if there_bytes < by_quotas_bytes:
+                there = f"the live nodes' disks have room for {there_bytes} (their quotas are {by_quotas_bytes})"
             raise errors.ResourceExhaustedError(
                 f"setting.allocation_bytes: {fixed.allocation_bytes} bytes are more than the {free_bytes} that are "
-                f"left: the live nodes' quotas are {there_bytes}, of which other data sets have {taken_bytes}"
+                f"left: {there}, of which other data sets have {taken_bytes}"
             )
 
 

@@ -200,11 +200,12 @@ class Catalogue:
     ) -> types_pb2.CacheSetting:
         """`keep_chunks`: where only the bytes change, rather than those that suit them best."""
         digest = await self._registry.digest(digest_id)
-        async with self._setting:  # what is left of the quotas depends on the settings before
+        async with self._setting:  # what is left depends on the settings before
             await self._log.writable()
             self._registry.find(digest_id)
-            quotas_bytes = self._quotas_bytes(digest_id, by_disks=not asked.allocation_bytes)
-            fixed, plan = await asyncio.to_thread(self._caching.fix, digest, asked, quotas_bytes)
+            keepers = self._keepers(digest_id)
+            quotas_bytes, rooms_bytes = [node.quota_bytes for node in keepers], [most_bytes(node) for node in keepers]
+            fixed, plan = await asyncio.to_thread(self._caching.fix, digest, asked, quotas_bytes, "", rooms_bytes)
             resized = self._caching.resized(digest_id, fixed, "") if keep_chunks else None
             fixed = resized or fixed
             check()
@@ -266,7 +267,7 @@ class Catalogue:
         return self._caching.placement.setting(digest_id)
 
     async def _carry_out(self, digest_id: bytes, asked: types_pb2.CacheSetting, policy: str) -> None:
-        live = self._quotas_bytes(digest_id)
+        live = [node.quota_bytes for node in self._keepers(digest_id)]
         digest = await self._registry.digest(digest_id) if asked.mode else None
         async with self._setting:
             await self._log.writable()
@@ -285,9 +286,7 @@ class Catalogue:
             self._caching.set(digest_id, plan) if anew else self._caching.resize(digest_id)
             await self._log.synced()
 
-    def _quotas_bytes(self, digest_id: bytes, by_disks: bool = False) -> list[int]:
-        """Of the live nodes that may keep it. `by_disks`: what their disks have room for, where that is less: of what
-        nobody has given a size that is all there is."""
+    def _keepers(self, digest_id: bytes) -> list[types_pb2.NodeInfo]:
+        """The live nodes that may keep it."""
         places = self._caching.placed.places(digest_id)
-        its = [node for node in self._membership.live() if places is None or node.node_id in places.members]
-        return [most_bytes(node) if by_disks else node.quota_bytes for node in its]
+        return [node for node in self._membership.live() if places is None or node.node_id in places.members]

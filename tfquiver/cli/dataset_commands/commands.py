@@ -213,7 +213,7 @@ def _pin(stub: Any, arguments: argparse.Namespace) -> tuple[Any, Any]:
 
 
 def _full_disks(arguments: argparse.Namespace) -> list[str]:
-    """What a quota has room for the disk may not: the coordinator, which grants a pin, counts quotas alone."""
+    """Why a pin may be refused, or what it has be kept in part: a disk may have filled since, or a node not tell."""
     with suppress(errors.TfquiverError):
         told = status.collect(calls.where(arguments), calls.token(arguments), sessions=1)
         return list(nodes_view.full_disks(told["nodes"]))
