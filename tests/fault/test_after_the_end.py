@@ -9,7 +9,7 @@ import pytest
 
 from tests.support import numbered
 from tests.support.cluster import Server, wait_until
-from tests.support.late_service import RECORDS_A_FILE, LateService, ended, launch, settled
+from tests.support.late_service import RECORDS_A_FILE, LateService, behind, launch, settled
 from tests.support.worker_forks import Worker
 
 pytestmark = pytest.mark.long
@@ -17,6 +17,7 @@ pytestmark = pytest.mark.long
 FILES = 4
 TOTAL = FILES * RECORDS_A_FILE
 READAHEAD_BYTES = 100_000
+STEP_S = 0.04
 
 
 @pytest.fixture
@@ -31,11 +32,11 @@ def test_workers_that_come_back_read_again_what_they_were_lost_with(service: Lat
     shared = service.distributed(service.source(FILES, READAHEAD_BYTES))
     also: list[list[Worker | Server]] = [[], [service.cluster.coordinator, service.cluster.node, service.dispatcher]]
     for epoch, others in enumerate(also):
-        reader = numbered.EpochReader(shared, step_s=0.04)
-        wait_until(lambda at=epoch: ended(service.cluster, at), "the end of the session")  # type: ignore[misc]
-        assert reader.reached(1) < TOTAL, "the trainer is behind its workers"
+        reader = numbered.EpochReader(shared, STEP_S, allowed=1)
+        behind(service.cluster, epoch, reader, TOTAL)
         for server in [*service.workers, *others]:
             server.kill()
+        reader.allow()
         for server in others:
             server.launch_again() if isinstance(server, Server) else server.launch()
             server.await_ready()
@@ -54,11 +55,11 @@ def test_a_worker_that_is_restarted_slowly_reads_again_what_it_was_lost_with(tmp
     with LateService(tmp_path, ["--worker_timeout_ms=60000"]) as service:
         service.start()
         shared = service.distributed(service.source(FILES, READAHEAD_BYTES))
-        reader = numbered.EpochReader(shared, step_s=0.04)
-        wait_until(lambda: ended(service.cluster, 0), "the end of the session")
-        assert reader.reached(1) < TOTAL, "the trainer is behind its workers"
+        reader = numbered.EpochReader(shared, STEP_S, allowed=1)
+        behind(service.cluster, 0, reader, TOTAL)
         restarted, *_ = service.workers
         restarted.kill()
+        reader.allow()
         said = f"worker {restarted.address} is lost"
         wait_until(lambda: said in (tmp_path / "dispatcher.log").read_text(), "it is called lost")
         launch([restarted])
@@ -70,11 +71,11 @@ def test_a_worker_that_is_restarted_slowly_reads_again_what_it_was_lost_with(tmp
 def test_nobody_to_ask_is_no_end(service: LateService) -> None:
     """The coordinator comes back later than a late reader asks without an error (15 s)."""
     shared = service.distributed(service.source(FILES, READAHEAD_BYTES))
-    reader = numbered.EpochReader(shared, step_s=0.04)
-    wait_until(lambda: ended(service.cluster, 0), "the end of the session")
-    assert reader.reached(1) < TOTAL, "the trainer is behind its workers"
+    reader = numbered.EpochReader(shared, STEP_S, allowed=1)
+    behind(service.cluster, 0, reader, TOTAL)
     for server in (*service.workers, service.cluster.coordinator):
         server.kill()
+    reader.allow()
     launch(service.workers)
     with pytest.raises(TimeoutError):
         reader.result(deadline_s=20)

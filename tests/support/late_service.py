@@ -93,6 +93,15 @@ def ended(cluster: Cluster, epoch: int) -> bool:
     return any(info.ended and info.epoch == epoch for info in node_calls.sessions(cluster.coordinator.address))
 
 
+def behind(cluster: Cluster, epoch: int, reader: numbered.EpochReader, all_records: int) -> None:
+    """Returns when the session of that epoch has ended and the trainer, who was allowed one element, is behind it. How
+    far does not depend on how long it takes to see that it has: he takes two elements between two looks."""
+    while not ended(cluster, epoch):
+        reader.allow(2)
+        reader.reached(min(len(reader.seen()) + 1, all_records))
+    assert len(reader.seen()) < all_records, "the trainer is behind its workers"
+
+
 def settled(cluster: Cluster, epoch: int) -> bool:
     """Whether it has ended and nothing of it is held back."""
     of_epoch = [info for info in node_calls.sessions(cluster.coordinator.address) if info.epoch == epoch]

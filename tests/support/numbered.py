@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import random
 import struct
 import threading
@@ -83,11 +84,12 @@ def lost_and_duplicates(seen: Numbers, records: int) -> tuple[int, int]:
 
 
 class EpochReader:
-    """Reads one epoch in a thread; tests wait for how far it has come. `step_s` is the time of a training step."""
+    """Reads one epoch in a thread; tests wait for how far it has come. `step_s` is the time of a training step;
+    `allowed`: so many elements are taken before `allow` is waited for."""
 
-    def __init__(self, dataset: Any, step_s: float = 0.0) -> None:
+    def __init__(self, dataset: Any, step_s: float = 0.0, allowed: float = math.inf) -> None:
         self._dataset = dataset
-        self._step_s = step_s
+        self._step_s, self._allowed = step_s, allowed
         self._parts: list[Numbers] = []
         self._count = 0
         self._ended = False
@@ -96,6 +98,12 @@ class EpochReader:
         self._changed = threading.Condition()
         self._thread = threading.Thread(target=self._run, name="epoch reader", daemon=True)
         self._thread.start()
+
+    def allow(self, elements: float = math.inf) -> None:
+        """To take so many more."""
+        with self._changed:
+            self._allowed += elements
+            self._changed.notify_all()
 
     def reached(self, records: int, deadline_s: float = 60.0) -> int:
         """Waits until so many records have arrived; raises what the reader raised, or TimeoutError."""
@@ -134,6 +142,8 @@ class EpochReader:
                     self._changed.notify_all()
                 if self._step_s:
                     time.sleep(self._step_s)
+                with self._changed:
+                    self._changed.wait_for(lambda: len(self._parts) < self._allowed)
         except BaseException as error:  # noqa: BLE001 - handed to the test
             self._error = error
         finally:
