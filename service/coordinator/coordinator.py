@@ -50,8 +50,9 @@ from tfquiver.service.coordinator.nodes_mounts_dispatchers.membership import Mem
 from tfquiver.service.coordinator.options import CoordinatorOptions
 from tfquiver.service.coordinator.past.keeping_past import KeepingPast
 from tfquiver.service.coordinator.planning.cluster_view import ClusterViews, allocation_of
+from tfquiver.service.coordinator.planning.making import OFF, in_the_meantime
 from tfquiver.service.coordinator.planning.planner import Planner
-from tfquiver.service.coordinator.planning.replanning import OFF, Replanning
+from tfquiver.service.coordinator.planning.replanning import Replanning
 from tfquiver.service.coordinator.probing.probes import Probes
 from tfquiver.service.coordinator.resident_shards.residency import Table
 from tfquiver.service.coordinator.sampled_epochs.record_weights.picking import Picking, weights_in_use
@@ -73,6 +74,7 @@ class Coordinator:
         Raises AlreadyRunningError (another coordinator holds `work_dir`), InvalidArgumentError (a directory that cannot
         be used), DataLossError (a damaged log), ResourceExhaustedError (no room for the log).
         """
+        in_the_meantime(options.policy)  # it is there: before anything is opened
         self.options = options
         self.incarnation = uuid.uuid4().hex
         self._tasks: list[asyncio.Task[None]] = []
@@ -175,10 +177,10 @@ class Coordinator:
             clock, self.registry, self.membership, sessions, caching, budgets, self.probes, options.store_bytes_per_s,
             self.dispatchers.left, self.deriving.recipes.cost_of,
         )  # fmt: skip
-        planner = Planner(options.policy)
+        planner = Planner(in_the_meantime(options.policy), passes=())
         return Replanning(
-            clock, sessions, caching, self.catalogue, budgets, self.probes, self.store, views, planner, self._journal,
-            options.replan_s,
+            clock, sessions, caching, self.catalogue, budgets, self.probes, self.store, views, planner, options.policy,
+            self._journal, options.replan_s,
         )  # fmt: skip
 
     async def start(self) -> None:
@@ -270,6 +272,12 @@ class Coordinator:
 
     # Nodes.
 
+    def missing(self, digest_id: bytes, shards: Sequence[int], node_id: str) -> tuple[list[int], list[int]]:
+        """As Caching.missing, by all that nodes have told until now: whoever asks reads from the store what nobody is
+        said to hold, and gives up what another one is. Raises as that."""
+        self.heartbeats.settle()
+        return self.caching.missing(digest_id, shards, node_id)
+
     async def leave(self, node_id: str, incarnation: str) -> None:
         await self._log.writable()
         if self.membership.leave(node_id, incarnation):
@@ -308,6 +316,11 @@ class Coordinator:
         return self._log.trouble
 
     # Who decides.
+
+    @property
+    def policy_trouble(self) -> str:
+        """Why nothing is decided, or not by whom it should be."""
+        return self.replanning.trouble if self.replanning else ""
 
     async def choose_policy(self, policy: str) -> None:
         """Raises InvalidArgumentError, and where --policy=off."""

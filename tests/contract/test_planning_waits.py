@@ -14,6 +14,7 @@ from tests.support.planning import (
     FIRST,
     FIRST_BYTES,
     coordinating,
+    plans,
     reads,
 )
 from tfquiver import errors
@@ -110,7 +111,7 @@ async def test_a_policy_that_does_not_answer_is_asked_by_one_thread_at_a_time(
 class _NotYet:
     @property
     def probing(self) -> bool:
-        raise OSError("not connected yet")
+        raise SystemExit("not connected yet")
 
     def plan(self, view: Any, now: float) -> Plan:
         return Plan()
@@ -124,3 +125,22 @@ async def test_jobs_of_a_policy_that_cannot_say_whether_it_wants_that_are_probed
         await reads(coordinator, "job", FIRST)
         await coordinator.replanning.measure()
         assert coordinator.replanning._read_by.keys() == {("job", FIRST.digest_id)}
+
+
+class _Interrupts:
+    def plan(self, view: Any, now: float) -> Plan:
+        raise KeyboardInterrupt
+
+
+@on_loop
+async def test_one_that_raises_what_a_person_s_interrupt_does_ends_no_coordinator(tmp_path: Path) -> None:
+    async with coordinating(tmp_path, a=FIRST_BYTES) as coordinator:
+        assert coordinator.replanning
+        coordinator.replanning.planner.policy = _Interrupts()
+        await reads(coordinator, "job", FIRST)
+        planning = await plans(coordinator)
+        said = "policy benefit failed: KeyboardInterrupt: "
+        assert planning.planner.refused == said
+        assert coordinator.policy_trouble == f"{said}: the last good plan stays"
+        told = await planning.explain("job")
+        assert (told.refused, told.with_more) == (said, ())

@@ -13,7 +13,7 @@ from tests.support.aio import on_loop
 from tests.support.planning import FIRST, FIRST_BYTES, UNIFORM, beat, cached, coordinating, plans, reads
 from tfquiver import errors
 from tfquiver.clock import ManualClock
-from tfquiver.service.coordinator.planning import replanning
+from tfquiver.service.coordinator.planning import making, replanning
 from tfquiver.service.coordinator.policies import registry
 from tfquiver.service.coordinator.policies.views_and_plans.interface import ClusterView, Plan
 
@@ -105,7 +105,7 @@ async def test_one_that_is_not_made_at_the_next_start_keeps_nobody_from_starting
         await coordinator.start()
         await coordinator.choose_policy("slow")
     goes_on.clear()
-    monkeypatch.setattr(replanning, "MOST_MADE_S", 0.2)
+    monkeypatch.setattr(making, "MOST_MADE_S", 0.2)
     try:
         async with coordinating(tmp_path) as coordinator:
             async with asyncio.timeout(30):

@@ -1,7 +1,9 @@
-"""A coordinator whose policy never returns, as others write them, is stopped like any other."""
+"""A coordinator whose policy never returns, or is never imported, as others write them, starts and is stopped like any
+other."""
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import grpc
@@ -10,6 +12,7 @@ import pytest
 from tests.support import other_package
 from tests.support.cluster import Server, wait_until
 from tests.support.node_calls import CALL_S
+from tfquiver.cli.main import main
 from tfquiver.grpc_plumbing import rpc
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2 as pb
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2_grpc, types_pb2
@@ -24,6 +27,11 @@ class Theirs:
         while True:
             time.sleep(1)
 """
+_NEVER_IMPORTED = """
+import time
+while True:
+    time.sleep(1)
+"""
 STOPS_S = 10.0
 
 
@@ -31,6 +39,8 @@ STOPS_S = 10.0
 def packages(tmp_path: Path) -> Path:
     directory = tmp_path / "site"
     other_package.install(directory, "their_policy", _MODULE, "[tfquiver.policies]\nendless = their_policy:Theirs\n")
+    never = "[tfquiver.policies]\nnever = never_imported:Theirs\n"
+    other_package.install(directory, "never_imported", _NEVER_IMPORTED, never)
     return directory
 
 
@@ -49,3 +59,18 @@ def test_it_stops_in_time_and_another_takes_its_place(packages: Path, tmp_path: 
     assert first.stop(STOPS_S) == 0
     second = Server(module, [*arguments, "--policy=none"], tmp_path / "second.log", env).start()
     second.stop()
+
+
+def test_it_starts_though_its_policy_is_never_imported(
+    packages: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    arguments = ["--port=0", f"--work_dir={tmp_path / 'work'}", "--policy=never"]
+    env = {"PYTHONPATH": str(packages)}
+    server = Server("tfquiver.service.coordinator.main", arguments, tmp_path / "log", env).start()
+    said = "policy never is not made within 10 s: benefit decides until it is"
+    assert main(["policy", "--service", server.address]) == 0
+    assert capsys.readouterr().out == f"benefit ({said})\n"
+    assert main(["status", "--json", "--service", server.address]) == 0
+    assert f"planning: {said}" in json.loads(capsys.readouterr().out)["problems"]
+    assert said in (tmp_path / "log").read_text()
+    assert server.stop(STOPS_S) == 0

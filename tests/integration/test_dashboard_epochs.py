@@ -29,7 +29,7 @@ async def test_a_job_with_a_long_name_is_drawn_once(monkeypatch: pytest.MonkeyPa
     job, past = letter * 300, Past()
     (session,) = STATUS["sessions"]
     for number in range(4):
-        past.look(1e9 - 200 + 50 * number, {}, [(number, job, session["dataset"], number, 0.25)])
+        past.look(1e9 - 200 + 50 * number, {}, [(number, job, session["dataset"], b"d", number, 0.25)])
     drawn = await _drawn(monkeypatch, job, past)
     assert drawn.startswith(f"Epochs of 1 job. {job}: epoch 3, 25%")
 

@@ -36,6 +36,12 @@ def test_a_log_that_cannot_be_written_is_a_fault() -> None:
     assert list(cluster._log("coordinator c:1", ListNodesReply(up_ms=600_000))) == []
 
 
+def test_a_policy_that_does_not_decide_is_told() -> None:
+    told = ListNodesReply(up_ms=600_000, policy_trouble="policy theirs is not made within 10 s")
+    [found] = cluster._log("coordinator c:1", told)
+    assert (found.verdict, found.why) == (Verdict.WARN, told.policy_trouble)
+
+
 def test_later_they_are_missing() -> None:
     for up_ms in (600_000, 0):
         [found] = cluster._nodes(ListNodesReply(up_ms=up_ms), "")

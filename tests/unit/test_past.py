@@ -77,8 +77,8 @@ def test_the_day_is_the_mean_of_its_parts_and_bad_figures_are_left_out() -> None
 def test_epochs_from_when_they_were_first_to_when_they_were_last_seen() -> None:
     seen = Epochs()
     for at in range(0, 40, 10):
-        seen.look([(1, "job", "data", 3, at / 40)], DAY + at)
-    seen.look([(2, "job", "data", 4, 0.0)], DAY + 40)
+        seen.look([(1, "job", "data", b"d", 3, at / 40)], DAY + at)
+    seen.look([(2, "job", "data", b"d", 4, 0.0)], DAY + 40)
     one, other = seen.told(DAY, 10)
     assert (one["began_s"], one["ended_s"], one["epoch"], one["done"]) == (DAY - 5, DAY + 35, 3, 0.75)
     assert (other["began_s"], other["ended_s"], other["epoch"]) == (DAY + 35, DAY + 45, 4)
@@ -87,22 +87,31 @@ def test_epochs_from_when_they_were_first_to_when_they_were_last_seen() -> None:
     assert seen.told(DAY + 100, 10) == []
 
 
+def test_epochs_are_of_the_name_that_their_data_set_has_now() -> None:
+    seen = Epochs()
+    seen.look([(1, "job", "before", b"renamed", 0, 0.5), (2, "job", "gone", b"deleted", 0, 0.5)], DAY)
+    names = {b"renamed": "now"}
+    assert [one["dataset"] for one in seen.told(DAY, 10, lambda key: names.get(key, ""))] == ["now", "gone"]
+
+
 def test_an_epoch_that_is_read_for_hours_is_told_beside_however_many_that_began_since() -> None:
     seen = Epochs()
     for number in range(100):
         at_s = DAY + 10.0 * number
-        seen.look([(1, "long", "data", 0, number / 100), (2 + number, f"short-{number}", "data", 0, 1.0)], at_s)
+        seen.look(
+            [(1, "long", "data", b"d", 0, number / 100), (2 + number, f"short-{number}", "data", b"d", 0, 1.0)], at_s
+        )
     assert "long" in [told["job"] for told in seen.told(DAY, 10)]
 
 
 @pytest.mark.parametrize("ahead_s", [20.0, 5 * 3600.0])
 def test_epochs_never_end_before_they_began_when_the_clock_is_set_back(ahead_s: float) -> None:
     seen = Epochs()
-    seen.look([(1, "job", "data", 3, 0.1), (2, "job", "data", 4, 0.1)], DAY)
-    seen.look([(1, "job", "data", 3, 0.5), (3, "ahead", "data", 1, 0.5)], DAY + ahead_s)
-    seen.look([(4, "ahead", "data", 2, 0.5)], DAY + ahead_s + 61)
-    seen.look([(1, "job", "data", 3, 0.9)], DAY + 10)
-    seen.look([(1, "job", "data", 3, 1.0)], DAY + 100)
+    seen.look([(1, "job", "data", b"d", 3, 0.1), (2, "job", "data", b"d", 4, 0.1)], DAY)
+    seen.look([(1, "job", "data", b"d", 3, 0.5), (3, "ahead", "data", b"d", 1, 0.5)], DAY + ahead_s)
+    seen.look([(4, "ahead", "data", b"d", 2, 0.5)], DAY + ahead_s + 61)
+    seen.look([(1, "job", "data", b"d", 3, 0.9)], DAY + 10)
+    seen.look([(1, "job", "data", b"d", 3, 1.0)], DAY + 100)
     told = seen.told(0, 10)
     assert all(DAY - 5 <= one["began_s"] < one["ended_s"] <= DAY + 105 for one in told), told
     assert [one["epoch"] for one in told if one["ended_s"] > DAY + 100] == [3], "nobody reads the others any more"
@@ -113,7 +122,7 @@ def test_epochs_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     seen = Epochs()
     for at in range(10):
         seen.look(
-            [(number, "j" * 1000, "d", number, 0.0) for number in range(at * 100, at * 100 + 100)], DAY + at * 100
+            [(number, "j" * 1000, "d", b"d", number, 0.0) for number in range(at * 100, at * 100 + 100)], DAY + at * 100
         )
     told = seen.told(0, 1000)
     assert 0 < len(told) <= 50 and max(len(one["job"]) for one in told) <= 200
@@ -168,7 +177,7 @@ def test_a_day_of_thousands_of_jobs_and_data_sets_is_bounded_and_can_be_told() -
     past = Past()
     for look in range(3):
         figures = {f"job-{number}": {"bytes_per_s": 1e8, "stall_share": 0.5} for number in range(MOST_JOBS * 2)}
-        reads = ((number, f"job-{number}", "data", look, 0.5) for number in range(1000))
+        reads = ((number, f"job-{number}", "data", b"d", look, 0.5) for number in range(1000))
         past.look(DAY + look * STEP_S, {"read_bytes_per_s": 1e9, "jobs": 1000.0}, reads)
         for job, its in figures.items():
             past.job(DAY + look * STEP_S, job, its)

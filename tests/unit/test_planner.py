@@ -328,6 +328,16 @@ def test_a_rate_that_a_person_sets_is_told_as_theirs() -> None:
     assert "tfquiver limit" in rate.measurement
 
 
+def test_a_rate_that_a_person_takes_back_is_gone_though_the_policy_fails() -> None:
+    planner = Planner()
+    limited = replace(TWO, jobs=(replace(TWO.jobs[0], remote_pin_bytes_per_s=2e6), *TWO.jobs[1:]))
+    assert planner.replan(limited, 0.0).plan.remote_bytes_per_s == {TWO.jobs[0].name: 2e6}
+    scripted(planner, fails)
+    assert planner.replan(limited, 10.0).plan.remote_bytes_per_s == {TWO.jobs[0].name: 2e6}
+    for now in (20.0, 30.0):
+        assert planner.replan(TWO, now).plan.remote_bytes_per_s == {}
+
+
 def test_when_nodes_go_all_have_less_though_the_policy_fails() -> None:
     planner = Planner()
     planner.replan(replace(TWO, cache_bytes=200 * GB), 0.0)

@@ -72,4 +72,4 @@ def test_only_the_last_are_kept() -> None:
     history.extend(Decision(float(at), "job", f"j{at % 2}", None, None) for at in range(5))
     assert [one.at_s for one in history] == [2.0, 3.0, 4.0]
     history.extend([Decision(5.0, "plan", "benefit", None, None, refused="no")])
-    assert [one.at_s for one in history.of("j0")] == [4.0, 5.0], "what concerns all is told to each"
+    assert [one.at_s for one in history.of("d", "j0")] == [4.0, 5.0], "what concerns all is told to each"

@@ -276,3 +276,8 @@ def test_a_log_is_followed_into_the_file_that_takes_its_place(tmp_path: Path) ->
             assert process.stdout.readline() == "anew\n"
         finally:
             process.kill()
+
+
+def test_a_policy_that_does_not_decide_is_a_problem() -> None:
+    status = told("name") | {"policy_trouble": "policy theirs is not made within 10 s: benefit decides until it is"}
+    assert status_view.problems(status)[0] == f"planning: {status['policy_trouble']}"

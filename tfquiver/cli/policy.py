@@ -29,5 +29,7 @@ def _run(arguments: argparse.Namespace) -> int:
         request = coordinator_pb2.SetPolicyRequest(policy=arguments.policy)
         told = calls.ask(stub.SetPolicy, request, calls.token(arguments), f"coordinator {address}")
     chosen = f" (chosen; --policy={plain(told.flag)})" if told.flag and told.flag != told.policy else ""
+    if told.trouble:
+        chosen = f" ({plain(told.trouble)})"
     print(f"{plain(told.policy)}{chosen}")
     return 0

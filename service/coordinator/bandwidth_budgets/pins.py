@@ -12,8 +12,8 @@ Record = log_pb2.CommitRecord
 
 
 class Pins:
-    def __init__(self, journal: Callable[[Record], None], changed: Callable[[float], None]) -> None:
-        """`journal`: is given each decision; the caller makes it durable. `changed`: is given the rate."""
+    def __init__(self, journal: Callable[[Record], None], changed: Callable[[str, float], None]) -> None:
+        """`journal`: is given each decision; the caller makes it durable. `changed`: is given the job and its rate."""
         self._journal, self._changed = journal, changed
         self.bytes_per_s: dict[str, float] = {}  # by job
 
@@ -26,7 +26,7 @@ class Pins:
         record = _record(job, bytes_per_s)
         self._journal(record)
         self.apply(record.remote_io_allocated)
-        self._changed(bytes_per_s)
+        self._changed(job, bytes_per_s)
 
     def apply(self, record: log_pb2.RemoteIoAllocated) -> None:
         """From the log, of which there may be as many as pins: whoever reads it says when that is over."""

@@ -65,6 +65,8 @@ class Placement:
             fixed.allocation_bytes = 0
         elif not policy:
             self._fix_allocation(digest.digest_id, fixed, quotas_bytes, rooms_bytes)
+            if asked.mode == UNIFORM:  # more than all of it keeps no more, and would be taken from the others
+                fixed.allocation_bytes = min(fixed.allocation_bytes, self.whole_bytes(digest))
         if asked.mode == COOPERATIVE:
             _fix_chunks(fixed, asked, digest)
         return fixed

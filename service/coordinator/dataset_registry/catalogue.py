@@ -237,6 +237,10 @@ class Catalogue:
                         extra=about(dataset=called, digest=digest_id),
                     )
 
+    async def writable(self) -> None:
+        """Raises UnavailableError where nothing could be decided: the log cannot be written."""
+        await self._log.writable()
+
     def take_back_decided(self) -> None:
         """What policies have decided holds no more: nobody would ever take it away for what persons set."""
         for digest_id, setting in list(self._caching.placement.settings.items()):

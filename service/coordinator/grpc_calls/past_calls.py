@@ -25,6 +25,6 @@ class PastCalls(Callers):
             checks.hash_("digest_id", request.digest_id)
         coordinator = self._coordinator
         told = coordinator.keeping_past.told(request.day, list(request.jobs), request.digest_id)
-        history = list(coordinator.replanning.planner.history)[-MOST_DECISIONS:] if coordinator.replanning else []
+        history = coordinator.replanning.history(MOST_DECISIONS) if coordinator.replanning else []
         told["decisions"] = [decision.to_record() for decision in history]
         return pb2.GetPastReply(json=await asyncio.to_thread(json.dumps, told))

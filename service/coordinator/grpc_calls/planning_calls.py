@@ -43,7 +43,10 @@ class PlanningCalls(Callers):
         if request.policy:
             await self._coordinator.choose_policy(request.policy)
         return pb2.SetPolicyReply(
-            policy=replanning.planner.policy_name, flag=replanning.chosen.flag, times=replanning.times.told()
+            policy=replanning.planner.policy_name,
+            flag=replanning.chosen.flag,
+            times=replanning.times.told(),
+            trouble=replanning.trouble,
         )
 
     def _kept_on(self, name: str) -> dict[str, Any]:

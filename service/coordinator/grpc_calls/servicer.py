@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator
 from typing import Any
 
 from tfquiver import errors
-from tfquiver.grpc_plumbing.rpc import handled
+from tfquiver.grpc_plumbing.rpc import caller, handled
 from tfquiver.node_labels_shard_owners_chunks import labels
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2 as pb2
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2_grpc
@@ -83,7 +83,7 @@ class CoordinatorServicer(
         checks.hash_("digest_id", request.digest_id)
         checks.between("shards", len(request.shards), 0, checks.MAX_ASKED)
         checks.name("node_id", request.node_id, required=False)
-        missing, elsewhere = self._coordinator.caching.missing(request.digest_id, request.shards, request.node_id)
+        missing, elsewhere = self._coordinator.missing(request.digest_id, request.shards, request.node_id)
         return pb2.MissingReply(shards=missing, elsewhere=elsewhere)
 
     @handled
@@ -158,6 +158,7 @@ class CoordinatorServicer(
     @handled
     async def ListNodes(self, request: pb2.ListNodesRequest, context: Any) -> pb2.ListNodesReply:
         membership = self._coordinator.membership
+        whole = not self._named or caller().role is not Role.JOB  # a policy's error may name what is not theirs
         return pb2.ListNodesReply(
             nodes=membership.live(),
             lost=membership.lost.told(),
@@ -165,6 +166,7 @@ class CoordinatorServicer(
             now_ms=int(1000 * time.time()),
             up_ms=membership.up_ms(),
             log_trouble=self._coordinator.log_trouble,
+            policy_trouble=self._coordinator.policy_trouble if whole else "",
         )
 
     @handled

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from tfquiver.clock import Clock
 from tfquiver.service.coordinator.measuring.counters import Counters
 from tfquiver.service.coordinator.measuring.job_meter import Measured
 from tfquiver.service.coordinator.policies.views_and_plans.interface import Allocation
-from tfquiver.service.coordinator.policies.views_and_plans.names import Reads
+from tfquiver.service.coordinator.policies.views_and_plans.names import Reads, of_several
 
 MOST_JOBS = 256
 KEPT_S = 3600.0
@@ -51,6 +51,15 @@ class FinishedJobs:
     def forget(self, key: Reads) -> None:
         """It reads again."""
         self._jobs.pop(key, None)
+
+    def rename(self, called: Callable[[bytes], str]) -> None:
+        """Data sets may be called otherwise now. `called`: as plans would call one; empty: it has been deleted."""
+        for key, job in self._jobs.items():
+            dataset = called(key[1])
+            if dataset and dataset != job.dataset:
+                several = job.name == of_several(job.job, job.dataset)
+                name = of_several(job.job, dataset) if several else job.name
+                self._jobs[key] = replace(job, dataset=dataset, name=name)
 
     def ago_s(self, job: FinishedJob) -> float:
         return self._clock.now() - job.seen_at

@@ -10,7 +10,6 @@ from typing import Any
 import numpy as np
 from absl import logging
 
-from tfquiver import errors
 from tfquiver.service.coordinator.dataset_caching.caching import Caching
 from tfquiver.service.coordinator.dataset_registry.registry import Registry
 from tfquiver.service.coordinator.long_work.in_parts import InParts
@@ -31,7 +30,7 @@ class KeepingPast:
         self._past, self._looks = Past(), 0
 
     def told(self, day: bool, jobs: list[str], digest_id: bytes) -> dict[str, Any]:
-        return self._past.told(time.time(), day, jobs, digest_id.hex())
+        return self._past.told(time.time(), day, jobs, digest_id.hex(), self._called)
 
     async def run(self) -> None:
         while True:
@@ -49,7 +48,8 @@ class KeepingPast:
         for session in list(self._sessions):
             if session.readers:
                 done = session.acked_shards / session.shards if session.shards else 1.0
-                read.append((session.number, session.job, self._name(session.digest_id), session.epoch, done))
+                name = self._called(session.digest_id) or session.digest_id.hex()[:8]
+                read.append((session.number, session.job, name, session.digest_id, session.epoch, done))
             await parts.rest()
         jobs: dict[str, dict[str, float]] = {}
         rate = stalled = 0.0
@@ -91,8 +91,6 @@ class KeepingPast:
             self._past.chunks(time.time(), digest_id.hex(), shares)
             await asyncio.sleep(0)
 
-    def _name(self, digest_id: bytes) -> str:
-        try:
-            return self._registry.find(digest_id).name
-        except errors.NotFoundError:
-            return digest_id.hex()[:8]
+    def _called(self, digest_id: bytes) -> str:
+        """Empty: it is not registered any more."""
+        return self._registry.find(digest_id).name if digest_id in self._registry else ""

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from tfquiver.service.coordinator.past.epochs import Epochs
+from tfquiver.service.coordinator.past.epochs import Epochs, Seen
 from tfquiver.service.coordinator.past.heat import HeatMap
 from tfquiver.service.coordinator.past.series import COARSE, DAY_STEPS, HOUR_STEPS, STEP_S, Series
 
@@ -33,7 +33,7 @@ class Past:
         self._heat: OrderedDict[str, HeatMap] = OrderedDict()
         self._epochs = Epochs()
 
-    def look(self, unix_s: float, cluster: Figures, epochs: Iterable[tuple[int, str, str, int, float]]) -> None:
+    def look(self, unix_s: float, cluster: Figures, epochs: Iterable[Seen]) -> None:
         step = int(unix_s // STEP_S)
         for name, series in self._cluster.items():
             if name in cluster:
@@ -72,8 +72,15 @@ class Past:
         found.put(step, shares)
         self._heat.move_to_end(digest_id)
 
-    def told(self, unix_s: float, day: bool, jobs: Sequence[str], digest_id: str) -> dict[str, Any]:
-        """For JSON. `jobs`: whose series are told; `digest_id`: whose chunks."""
+    def told(
+        self,
+        unix_s: float,
+        day: bool,
+        jobs: Sequence[str],
+        digest_id: str,
+        called: Callable[[bytes], str] = lambda _: "",
+    ) -> dict[str, Any]:
+        """For JSON. `jobs`: whose series are told; `digest_id`: whose chunks; `called`: as Epochs.told."""
         step = int(unix_s // STEP_S)
         span_s = STEP_S * (COARSE * DAY_STEPS if day else HOUR_STEPS)
         heat = self._heat.get(digest_id)
@@ -86,6 +93,6 @@ class Past:
                 for job in jobs
                 if job in self._jobs
             },
-            "epochs": self._epochs.told(unix_s - span_s, MOST_EPOCHS),
+            "epochs": self._epochs.told(unix_s - span_s, MOST_EPOCHS, called),
             "heat": heat.told(step // COARSE) | {"step_s": STEP_S * COARSE} if heat else None,
         }

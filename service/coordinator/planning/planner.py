@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from inspect import getattr_static
 from typing import TypeVar
 
 from tfquiver import errors
@@ -39,8 +40,15 @@ class Outcome:
 
 
 class Planner:
-    def __init__(self, policy: str = registry.DEFAULT, patience: Patience | None = None) -> None:
-        """Raises InvalidArgumentError for a policy that is not there."""
+    def __init__(
+        self,
+        policy: str = registry.DEFAULT,
+        patience: Patience | None = None,
+        passes: tuple[type[BaseException], ...] = (KeyboardInterrupt,),
+    ) -> None:
+        """`passes`: what ends a call although a policy may have raised it: of a person, who simulates. Raises
+        InvalidArgumentError for a policy that is not there."""
+        self.passes = passes
         self.policy_name, self.policy = policy, registry.make(policy)
         self.history = History()
         self.refused = ""  # of the last `replan`
@@ -49,6 +57,7 @@ class Planner:
         self._plan: Plan | None = None
         self._facts: _Facts | None = None  # that the plan in force was made for
         self._force = _FIRST
+        self._limited = frozenset[str]()  # jobs of which somebody else has said what they may read, in the last view
 
     @property
     def plan(self) -> Plan:
@@ -56,11 +65,9 @@ class Planner:
 
     @property
     def probing(self) -> bool:
-        """Whether the policy makes something of what is probed. Of one that cannot say, jobs are probed as ever."""
-        try:
-            return bool(getattr(self.policy, "probing", True))
-        except Exception:  # noqa: BLE001  Of theirs.
-            return True
+        """Whether the policy makes something of what is probed. None of its code is run: this is asked on a loop, and
+        a property of theirs may fail, or never end."""
+        return getattr_static(self.policy, "probing", True) is not False
 
     def switch(self, policy: str, now: float) -> Decision | None:
         """From the next `replan` on, whatever that moves. None: it was chosen already. Raises InvalidArgumentError, and
@@ -77,12 +84,20 @@ class Planner:
 
     def go_on_with(self, policy: str) -> None:
         """Raises InvalidArgumentError, and nothing has changed."""
-        self.take(policy, registry.make(policy))
+        try:
+            made = registry.make(policy)
+        except KeyboardInterrupt as error:
+            if self.passes:
+                raise
+            raise registry.not_loaded(policy, error) from error
+        self.take(policy, made)
 
-    def take(self, policy: str, made: Policy) -> None:
-        """After a restart: what a person had chosen."""
+    def take(self, policy: str, made: Policy, switched: bool = False) -> None:
+        """After a restart: what a person had chosen. `switched`: it has made no plan yet."""
         if policy != self.policy_name:
             self.policy_name, self.policy = policy, made
+        if switched and self._plan is not None:
+            self._force = _SWITCHED
 
     def rename(self, names: Mapping[str, str]) -> None:
         """Data sets or jobs that are the same are called otherwise from now on. Else what is in force of them would
@@ -94,6 +109,7 @@ class Planner:
         if not names:
             return
         self.history.rename(names)
+        self._limited = frozenset(names.get(name, name) for name in self._limited)
         self._facts = self._facts and self._facts.renamed(names)
         if self._plan is not None:
             was = self._plan
@@ -126,8 +142,8 @@ class Planner:
             if not self._force:
                 news = facts != self._facts
                 verdict = self._hysteresis.judge(self.policy, view, old, proposed, facts, news, now)
-        except KeyboardInterrupt:
-            raise  # of a person, who simulates
+        except self.passes:
+            raise
         except BaseException as error:  # noqa: BLE001  Whatever a third party's policy does, the last plan stays.
             proposed, verdict = None, Verdict(None, why="failed", refused=self._failure(error))
         made = verdict.plan
@@ -139,7 +155,7 @@ class Planner:
             made = replace(made, remote_bytes_per_s=self.bandwidth(_all_pinned(view, made.allocations), now))
         decisions = list(changes.between(view, self.plan, made, verdict.rule or "the plan in force stays", now))
         decisions += self._refusal(verdict, decisions, now)
-        self._plan, self.refused = made, verdict.refused
+        self._plan, self.refused, self._limited = made, verdict.refused, frozenset(remote_pins(view))
         self.history.extend(decisions)
         return Outcome(made, tuple(decisions), verdict.refused, verdict.why)
 
@@ -159,10 +175,11 @@ class Planner:
         try:
             plan = _kept_apart(self.policy.plan(view, now))
             check_plan(plan, view)
-        except KeyboardInterrupt:
+        except self.passes:
             raise
         except BaseException:  # noqa: BLE001  The plan that was asked for before is refused for it.
-            return _remote_as_it_was(view, self.plan.remote_bytes_per_s)
+            had = {name: rate for name, rate in self.plan.remote_bytes_per_s.items() if name not in self._limited}
+            return _remote_as_it_was(view, had)
         return plan.remote_bytes_per_s
 
     def _reasons(self, view: ClusterView) -> dict[str, str]:

@@ -13,6 +13,7 @@ import math
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -35,20 +36,18 @@ from tfquiver.service.coordinator.planning.cluster_view import ClusterViews, all
 from tfquiver.service.coordinator.planning.decision_history.decision import Decision
 from tfquiver.service.coordinator.planning.explanations.explain import Explanation
 from tfquiver.service.coordinator.planning.explanations.explaining import Explaining
+from tfquiver.service.coordinator.planning.making import AtStart
 from tfquiver.service.coordinator.planning.plan_times import PlanTimes
 from tfquiver.service.coordinator.planning.planner import Outcome, Planner
-from tfquiver.service.coordinator.policies import registry
 from tfquiver.service.coordinator.policies.views_and_plans.interface import Allocation, ClusterView, Plan
 from tfquiver.service.coordinator.policies.views_and_plans.names import Names, Reads, renamed
 from tfquiver.service.coordinator.probing.probes import Held, Probes
 from tfquiver.service.coordinator.sessions.session import Session
 from tfquiver.service.coordinator.sessions.sessions import Sessions
 
-OFF = "off"  # of the flag: nobody decides but persons
 _LOOK_S, _MEASURE_S = 0.5, 1.0  # nodes say how their jobs read every second at most
 _MEASURED_PER_S = 500  # jobs: of a thousand all are heard of every four seconds, and looked at every two
 _AT_A_TIME = 32  # sessions
-MOST_MADE_S = 10.0  # the policy that was chosen, at the start
 MOST_ASKED_S = 4.0  # a command gives up after 5: who asks is told who keeps him waiting
 
 
@@ -66,11 +65,12 @@ class Replanning:
         store: StoreMeter,
         views: ClusterViews,
         planner: Planner,
+        flag: str,
         journal: Callable[[CommitRecord], None],
         interval_s: float,
     ) -> None:
-        """`journal`: is given each decision; they need not be durable at once."""
-        self.planner, self.chosen, self._journal = planner, ChosenPolicy(planner.policy_name), journal
+        """`flag`: what --policy says. `journal`: is given each decision; they need not be durable at once."""
+        self.planner, self.chosen, self._journal, self._at_start = planner, ChosenPolicy(flag), journal, AtStart()
         self._clock, self._sessions, self._caching, self._catalogue = clock, sessions, caching, catalogue
         self._budgets, self._probes, self._views, self._interval_s = budgets, probes, views, interval_s
         self._store, self.times = store, PlanTimes()
@@ -83,14 +83,22 @@ class Replanning:
         self._planning = asyncio.Lock()
         self._asked_at: float | None = None  # of the loop's clock: the policy has not answered yet
         self._asked_name = ""
+        self._failure = ""  # of the last plan
+
+    @property
+    def trouble(self) -> str:
+        """Why nothing is decided, or not by whom it should be; for people. Empty: all is well."""
+        if (asked_s := self._asked_s()) > MOST_ASKED_S:
+            return self._silent(asked_s)
+        return self._at_start.trouble or self._failure
 
     async def restored(self) -> None:
-        """The log has been read: what the policy had decided is in force, and the one that was chosen goes on."""
+        """The log has been read: what the policy had decided is in force, and the one that was chosen goes on. Raises
+        as AtStart.decides."""
         if self.chosen.outdated:
             logging.warning("--policy=%s holds: another one was chosen while it said otherwise", self.chosen.flag)
             self._journal(self.chosen.choose(self.chosen.flag))
-        if self.chosen.name != self.planner.policy_name:
-            await self._go_on_with(self.chosen.name)
+        self._tell(await self._at_start.decides(self.planner, self.chosen, self._date()))
         settings = self._caching.placement.in_force
         names = self._views.names_of(settings).datasets
         self._named = Names(names)
@@ -100,20 +108,11 @@ class Replanning:
             if setting.decided_by
         }
         if decided:
-            self.planner.restore(Plan(decided), [], self.chosen.pending)
+            self.planner.restore(Plan(decided), [], self.chosen.pending and self._decides)
 
-    async def _go_on_with(self, policy: str) -> None:
-        """In a thread: another package's need not come to an end, and the coordinator has to start."""
-        making = asyncio.ensure_future(asyncio.to_thread(registry.make, policy))
-        if not (await asyncio.wait([making], timeout=MOST_MADE_S))[0]:
-            making.add_done_callback(lambda _: making.cancelled() or making.exception())  # nobody looks at it any more
-            said = "the policy that was chosen, %s, is not made within %g s, --policy=%s decides: choose one again"
-            logging.error(said, policy, MOST_MADE_S, self.chosen.flag)
-            return
-        try:
-            self.planner.take(policy, making.result())
-        except errors.InvalidArgumentError as error:  # the package that had it is gone
-            logging.error("the policy that was chosen is not there, --policy=%s decides: %s", self.chosen.flag, error)
+    def history(self, most: int) -> list[Decision]:
+        """The last so many, by the names of now."""
+        return self.planner.history.last(most, self._views.with_digits)
 
     def decided(self, record: PlanDecided) -> None:
         """From the log. What an older or newer version wrote, and this one does not know, is passed over."""
@@ -162,10 +161,15 @@ class Replanning:
         """Plans if there is reason to."""
         if not self._caching.met:
             return  # of the nodes that there were before a restart some are still to be heard of
+        if self._at_start.has_come():
+            async with self._between_plans():
+                self._tell(self._at_start.take(self.planner, self.chosen, self._date()))
         now = self._clock.now()
         facts = self._views.facts(), self.planner.policy_name
         if facts == self._planned_for and now < self._due:
             return
+        # Else each plan's decisions would wait in memory for a log that cannot be written, and none be carried out.
+        await self._catalogue.writable()
         async with self._between_plans():
             self._planned_for, self._due = facts, now + self._interval_s
             await self._replan(now + self._unix_s())
@@ -199,9 +203,20 @@ class Replanning:
         telling.add_done_callback(self._explained)
         if not (await asyncio.wait([telling], timeout=MOST_ASKED_S))[0]:
             raise errors.DeadlineError(self._silent(MOST_ASKED_S))
-        return telling.result()
+        return replace(telling.result(), trouble=self._at_start.trouble)
 
     # Inside.
+
+    @property
+    def _decides(self) -> bool:
+        """Who was chosen; not one in the meantime."""
+        return self.planner.policy_name == self.chosen.name
+
+    def _tell(self, decision: Decision | None) -> None:
+        """Of what the planner does not plan."""
+        if decision:
+            self.planner.history.extend([decision])
+            self._journal(_record(decision))
 
     def _leased_bytes(self, key: Reads) -> int:
         """What a job has in hand now. Looked at only of who is probed, or about to be: of a thousand jobs it was half
@@ -249,6 +264,8 @@ class Replanning:
         self._asked_at = None
         self._planning.release()
         if not switching.cancelled() and switching.exception() is None:
+            self._at_start.forget()
+            self._failure = ""
             if decision := switching.result():
                 self._journal(_record(decision))
             self._journal(self.chosen.choose(policy, self.planner.switched))
@@ -308,6 +325,7 @@ class Replanning:
             return  # nodes are still to come
         seen_s = time.perf_counter()
         outcome = await self._asked(view, now)
+        self._failure = f"{outcome.refused}: the last good plan stays" if outcome.why == "failed" else ""
         planned_s = time.perf_counter()
         self.times.planned(seen_s - began_s, planned_s - seen_s)
         parts = InParts()
@@ -332,7 +350,7 @@ class Replanning:
         }
         await self._catalogue.carry_out(self._differing(wanted), self.planner.policy_name)
         self.times.changed(time.perf_counter() - planned_s)
-        if self.chosen.pending and not self.planner.switched:
+        if self.chosen.pending and self._decides and not self.planner.switched:
             self._journal(self.chosen.choose(self.chosen.name))
 
     def _differing(self, wanted: Mapping[bytes, types_pb2.CacheSetting]) -> dict[bytes, types_pb2.CacheSetting]:

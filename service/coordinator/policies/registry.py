@@ -29,6 +29,16 @@ def names() -> list[str]:
     return sorted(_OURS.keys() | _theirs().keys())
 
 
+def is_ours(name: str) -> bool:
+    return name in _OURS
+
+
+def check(name: str) -> None:
+    """Runs nobody's code. Raises InvalidArgumentError: nobody registered it."""
+    if name not in _OURS and name not in _theirs():
+        raise errors.InvalidArgumentError(f"policy: {shortened(name)} is none of {', '.join(names())}")
+
+
 def make(name: str) -> Policy:
     """The policy of this name. Ours cannot be replaced under their names.
 
@@ -38,21 +48,22 @@ def make(name: str) -> Policy:
     if name in _OURS:
         module = import_module(f"{__package__}.{name}")
         return cast(Policy, getattr(module, _OURS[name])())
-    found = _theirs().get(name)
-    if found is None:
-        raise errors.InvalidArgumentError(f"policy: {shortened(name)} is none of {', '.join(names())}")
+    check(name)
+    found = _theirs()[name]
     try:
         policy = found.load()()
         plans = callable(getattr(policy, "plan", None))
     except KeyboardInterrupt:
         raise
     except BaseException as error:  # else choosing it would end the coordinator
-        raise errors.InvalidArgumentError(
-            f"policy: {name} of {found.value} cannot be loaded: {of_others_error(error)}"
-        ) from error
+        raise not_loaded(f"{name} of {found.value}", error) from error
     if not plans:
         raise errors.InvalidArgumentError(f"policy: {name} of {found.value} has no method plan(view, now)")
     return cast(Policy, policy)
+
+
+def not_loaded(what: str, error: BaseException) -> errors.InvalidArgumentError:
+    return errors.InvalidArgumentError(f"policy: {what} cannot be loaded: {of_others_error(error)}")
 
 
 def _theirs() -> dict[str, EntryPoint]:

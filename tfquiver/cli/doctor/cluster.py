@@ -74,6 +74,9 @@ def _log(what: str, told: coordinator_pb2.ListNodesReply) -> Iterator[Finding]:
     if told.log_trouble:
         do = "look after the disk of its --work_dir: it decides nothing until then, and goes on by itself"
         yield fail(f"log of {what}", plain(told.log_trouble), do)
+    if told.policy_trouble:
+        do = "choose another policy (tfquiver policy NAME), or start the coordinator with another --policy"
+        yield warn(f"policy of {what}", plain(told.policy_trouble), do)
 
 
 def _off_ms(now_ms: int, before_ms: float, after_ms: float) -> float:

@@ -94,6 +94,8 @@ def show(told: Mapping[str, Any], console: Console) -> None:
         return
     kind = "data set" if told["kind"] == "dataset" else "job"
     console.print(f"{kind} {plain(told['name'])}, by policy {plain(told['policy'])}", highlight=False)
+    if trouble := told.get("trouble"):
+        console.print(f"  {plain(trouble)}", highlight=False)
     for reason in told["reasons"].values():
         console.print(f"  {plain(reason)}", highlight=False)
     if told["refused"]:

@@ -191,6 +191,7 @@ def collect(
         "coordinator": address,
         "coordinator_up_ms": listed_nodes.up_ms,
         "coordinator_trouble": listed_nodes.log_trouble,
+        "policy_trouble": listed_nodes.policy_trouble,
         "nodes": told,
         "lost_nodes": [_unasked(one.node) | {"silent_ms": one.silent_ms} for one in listed_nodes.lost],
         "dispatchers": [plain(one) for one in listed.dispatchers] if listed else [],

@@ -83,6 +83,8 @@ def problems(status: Mapping[str, Any]) -> list[str]:
         found.append(
             f"the coordinator decides nothing, and who reads will wait, until its log can be written: {trouble}"
         )
+    if trouble := status.get("policy_trouble"):
+        found.append(f"planning: {trouble}")
     found += nodes_view.problems(status["nodes"], status["lost_nodes"])
     found += [*nodes_view.hanging_disks(status["nodes"]), *nodes_view.full_disks(status["nodes"])]
     answering = [node for node in status["nodes"] if "error" not in node]

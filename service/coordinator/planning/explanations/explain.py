@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import json
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Literal
 
 from tfquiver import errors
 from tfquiver.plain_text import shortened
+from tfquiver.service.coordinator.planning.decision_history.decision import Decision
 from tfquiver.service.coordinator.planning.explanations.supported import supported
 from tfquiver.service.coordinator.planning.planner import Planner
 from tfquiver.service.coordinator.policies.views_and_plans.check import check_plan
@@ -21,6 +23,7 @@ from tfquiver.service.coordinator.speed_model.closed_form import hit_ratio
 from tfquiver.service.coordinator.speed_model.demand import demands, expected_rates, reading_rates
 
 MORE = (1.5, 2.0)
+_MOST_HISTORY_BYTES = 2 << 20  # a message has 8 MiB
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +61,9 @@ class Explanation:
     # Of a derived data set: what computing it took, and whether keeping it pays; None: it is none, or not measured.
     computed: dict[str, Any] | None = None
     resident: dict[str, Any] | None = None  # of the data set, by ResidentShare; None: not known
+    # Of those that read several data sets, and have a limit: that is for all of them together.
+    limits: dict[str, dict[str, Any]] = field(default_factory=dict)
+    trouble: str = ""  # why another policy decides than was said
     finished: dict[str, Any] | None = None  # nobody reads it any more: since when, and what it had read
 
     def as_json(self) -> dict[str, Any]:
@@ -98,9 +104,21 @@ def explain(planner: Planner, view: ClusterView, name: str, now: float) -> Expla
             for cache, remote in more
             if (share := _with(planner, view, dataset, names, cache, remote, now)) is not None
         ),
-        tuple(decision.to_record() for decision in planner.history.of(dataset, name)),
+        told(planner.history.of(dataset, name)),
         computed=_computed(next(one.computed for one in view.datasets if one.name == dataset)),
     )
+
+
+def told(decisions: Sequence[Decision]) -> tuple[dict[str, Any], ...]:
+    """The last ones, as many as a message has room for: reasons of a policy of others may be long."""
+    records, left_bytes = list[dict[str, Any]](), _MOST_HISTORY_BYTES
+    for decision in reversed(decisions):
+        record = decision.to_record()
+        left_bytes -= len(json.dumps(record))
+        if left_bytes < 0:
+            break
+        records.append(record)
+    return tuple(reversed(records))
 
 
 def _computed(computed: Computed | None) -> dict[str, Any] | None:
@@ -122,7 +140,7 @@ def _with(
         plan = planner.policy.plan(larger, now)
         check_plan(plan, larger)
         return _share(planner, larger, plan.allocations, dataset, names, now)
-    except KeyboardInterrupt:
+    except planner.passes:
         raise
     except BaseException:  # noqa: BLE001  A third party's: `refused` says so already.
         return None

@@ -8,22 +8,25 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-from collections.abc import Callable, Sequence
+from collections import Counter
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import asdict, replace
 from typing import Any
 
 from tfquiver import errors
-from tfquiver.amounts import many
+from tfquiver.amounts import many, of_rate
 from tfquiver.clock import Clock
 from tfquiver.plain_text import shortened
 from tfquiver.service.coordinator.dataset_caching.caching import Caching
 from tfquiver.service.coordinator.past import finished_jobs
 from tfquiver.service.coordinator.past.finished_jobs import FinishedJob, FinishedJobs
 from tfquiver.service.coordinator.planning.cluster_view import ClusterViews, allocation_of
-from tfquiver.service.coordinator.planning.explanations.explain import Explanation, explain
+from tfquiver.service.coordinator.planning.explanations.explain import Explanation, explain, told
 from tfquiver.service.coordinator.planning.explanations.of_finished import explain_finished
+from tfquiver.service.coordinator.planning.explanations.others_hidden import without_others
 from tfquiver.service.coordinator.planning.planner import Planner
 from tfquiver.service.coordinator.policies.views_and_plans.interface import ClusterView
+from tfquiver.service.coordinator.policies.views_and_plans.names import Reads
 from tfquiver.service.coordinator.probing.probes import Probes
 from tfquiver.service.coordinator.sessions.session import Session
 from tfquiver.service.coordinator.sessions.sessions import Sessions
@@ -80,6 +83,7 @@ class Explaining:
         names = self._views.names
         for key in self._views.reading:
             self._finished.forget(key)
+        self._finished.rename(self._views.called)
         datasets = [one for key, one in names.datasets.items() if may_read(key)]
         jobs = [one for (job, _), one in names.jobs.items() if owns(job)]
         full = [one for one in datasets if name in (one, one.rpartition(" (")[0])] or [
@@ -91,30 +95,55 @@ class Explaining:
                 f"name: {many(len(full), 'data set has', 'data sets have')} that name: add a space and one of "
                 f"{_some(digits)}"
             )
+        several = sorted(one for (job, _), one in names.jobs.items() if job == name and owns(job))
+        if not full and several:
+            raise errors.InvalidArgumentError(
+                f"name: job {shortened(name)} reads {many(len(several), 'data set')}, and of each something else is "
+                f"decided: say one of {_some(list(map(repr, several)))}"
+            )
         if not full:
-            return self._explain_finished(name, owns, [*jobs, *datasets])
-        told = await asyncio.to_thread(explain, self._planner, view, full[0], now)
+            return self._shown(self._explain_finished(name, owns, [*jobs, *datasets]), datasets, jobs)
+        made = await asyncio.to_thread(explain, self._planner, view, full[0], now)
         theirs = {*datasets, *jobs}
         digest_of = {one: digest_id for digest_id, one in names.datasets.items()}
         digest_of |= {one: digest_id for (_, digest_id), one in names.jobs.items()}
         of_it = {
             one: reads
             for reads, one in names.jobs.items()
-            if one in theirs and told.name in (one, names.datasets[reads[1]])
+            if one in theirs and made.name in (one, names.datasets[reads[1]])
         }
         unix_s = self._unix_s()
         shown = {one: of_it[one] for one in sorted(of_it)[:MOST_JOBS]}
         untold = of_it.keys() - shown.keys()
-        return replace(
-            told,
-            reasons={key: why for key, why in told.reasons.items() if key in theirs and key not in untold},
+        limits = self._limits(shown)
+        reasons = {key: why for key, why in made.reasons.items() if key in theirs and key not in untold}
+        made = replace(
+            made,
+            reasons=reasons | {one: _with_limit(reasons.get(one, ""), its) for one, its in limits.items()},
+            limits=limits,
             probes={one: self._probes.told(*reads, unix_s) for one, reads in shown.items()},
-            resident=self._resident(digest_of[told.name]),
+            resident=self._resident(digest_of[made.name]),
             steps={one: asdict(steps) for one, reads in shown.items() if (steps := self._probes.steps(*reads))},
             more_jobs=len(untold),
         )
+        return self._shown(made, datasets, jobs)
 
     # Inside.
+
+    def _shown(self, made: Explanation, datasets: Collection[str], jobs: Collection[str]) -> Explanation:
+        """To somebody who may see these and no others."""
+        names = self._views.names
+        others = set(names.datasets.values()) - set(datasets)
+        return without_others(made, datasets, others) if others or len(jobs) < len(names.jobs) else made
+
+    def _limits(self, shown: Mapping[str, Reads]) -> dict[str, dict[str, Any]]:
+        """A job has one limit, whatever it reads: what plans show of one data set is a part of it."""
+        reads = Counter(job for job, _ in self._views.names.jobs)
+        return {
+            one: {"bytes_per_s": limit, "datasets": reads[job]}
+            for one, (job, _) in shown.items()
+            if reads[job] > 1 and (limit := self._views.limit(job)) is not None
+        }
 
     def _resident(self, digest_id: bytes) -> dict[str, Any] | None:
         share = self._caching.share(digest_id)
@@ -123,7 +152,7 @@ class Explaining:
     def _explain_finished(self, name: str, owns: Callable[[str], bool], live: Sequence[str]) -> Explanation:
         """Raises NotFoundError naming what there is: `live`, and who has finished."""
         if job := self._finished.find(name, owns):
-            history = tuple(decision.to_record() for decision in self._planner.history.of(job.dataset, job.name))
+            history = told(self._planner.history.of(job.dataset, job.name))
             return explain_finished(job, self._finished.ago_s(job), self._planner.policy_name, history)
         known = list(dict.fromkeys([*live, *(one.name for one in self._finished.all(owns))]))
         there = f"known are {_some(list(map(shortened, known)))}" if known else "nobody reads"
@@ -143,6 +172,15 @@ class Explaining:
             names.jobs.get(key, job), job, dataset, seen_at, allocation_of(setting, size_bytes), totals, measured,
             *((newest.epoch, newest.acked_shards, newest.shards, newest.complete) if newest else ()),
         ))  # fmt: skip
+
+
+def _with_limit(reason: str, limit: Mapping[str, Any]) -> str:
+    rate, datasets = of_rate(limit["bytes_per_s"]), limit["datasets"]
+    said = (
+        f"its limit of the store, {rate}, is for its {datasets} data sets together: of this one a part is told, and "
+        "what one leaves unused the others have"
+    )
+    return f"{reason}; {said}" if reason else said
 
 
 def _some(names: Sequence[str]) -> str:

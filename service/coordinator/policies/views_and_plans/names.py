@@ -10,7 +10,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TypeVar
 
-_DIGITS = 12  # of a digest id: as people are shown it everywhere
+DIGITS = 12  # of a digest id: as people are shown it everywhere
+NO_NAME = "(no name)"  # of a job that says neither its name nor a key
 _HEX = frozenset("0123456789abcdef")
 
 Reads = tuple[str, bytes]  # job and digest id
@@ -24,9 +25,17 @@ class Names:
 
 
 def digits_of(name: str) -> str:
-    """Those of a data set's digest id in a name that plans have of it; empty: there are none."""
+    """Those of a data set's digest id in a name that plans have of it, or of a job that reads several; empty: there are
+    none."""
+    name = name.rstrip("'")  # of a job, see below
     digits = name.rpartition("(")[2].removesuffix(")") if name.endswith(")") else ""
-    return digits if len(digits) >= _DIGITS and not set(digits) - _HEX else ""
+    return digits if len(digits) >= DIGITS and not set(digits) - _HEX else ""
+
+
+def job_before(name: str, dataset: str) -> str:
+    """The job in a name that plans have of one that reads several data sets, this one among them; empty: it is none."""
+    name = name.rstrip("'")
+    return name.removesuffix(f", {dataset}") if name.endswith(f", {dataset}") else ""
 
 
 def names_of(registered: Mapping[bytes, str], reading: Iterable[Reads]) -> Names:
@@ -34,21 +43,28 @@ def names_of(registered: Mapping[bytes, str], reading: Iterable[Reads]) -> Names
     Args:
       registered: how data sets are called, by digest id; those that `reading` names are among them.
     """
-    digits = Counter(digest_id.hex()[:_DIGITS] for digest_id in registered)
+    digits = Counter(digest_id.hex()[:DIGITS] for digest_id in registered)
     datasets = {
-        digest_id: f"{name} ({digest_id.hex()[: _DIGITS if digits[digest_id.hex()[:_DIGITS]] == 1 else None]})".strip()
+        digest_id: f"{name} ({digest_id.hex()[: DIGITS if digits[digest_id.hex()[:DIGITS]] == 1 else None]})".strip()
         for digest_id, name in registered.items()
     }
     pairs = sorted(reading)
     read, taken = Counter(job for job, _ in pairs), set(datasets.values())
     jobs: dict[Reads, str] = {}
     for job, digest_id in pairs:
-        name = job if read[job] == 1 else f"{job}, {datasets[digest_id]}"  # a job with several data sets is several
+        # A job with several data sets is several.
+        name = job or NO_NAME
+        name = name if read[job] == 1 else of_several(name, datasets[digest_id])
         while name in taken:
             name += "'"
         taken.add(name)
         jobs[job, digest_id] = name
     return Names(datasets, jobs)
+
+
+def of_several(job: str, dataset: str) -> str:
+    """`dataset`: as plans call it."""
+    return f"{job}, {dataset}"
 
 
 def renamed(before: Names, now: Names) -> dict[str, str]:

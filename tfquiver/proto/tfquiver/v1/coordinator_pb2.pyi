@@ -992,9 +992,12 @@ class SetPolicyReply(_message.Message):
     POLICY_FIELD_NUMBER: _builtins.int
     FLAG_FIELD_NUMBER: _builtins.int
     TIMES_FIELD_NUMBER: _builtins.int
+    TROUBLE_FIELD_NUMBER: _builtins.int
     policy: _builtins.str
     flag: _builtins.str
     """what --policy says; empty: from coordinators that do not know this field"""
+    trouble: _builtins.str
+    """as ListNodesReply.policy_trouble"""
     @_builtins.property
     def times(self) -> Global___PlanTimes:
         """unset: from coordinators that do not know this field"""
@@ -1005,10 +1008,11 @@ class SetPolicyReply(_message.Message):
         policy: _builtins.str = ...,
         flag: _builtins.str = ...,
         times: Global___PlanTimes | None = ...,
+        trouble: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["times", b"times"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["flag", b"flag", "policy", b"policy", "times", b"times"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["flag", b"flag", "policy", b"policy", "times", b"times", "trouble", b"trouble"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -1860,6 +1864,7 @@ class ListNodesReply(_message.Message):
     NOW_MS_FIELD_NUMBER: _builtins.int
     UP_MS_FIELD_NUMBER: _builtins.int
     LOG_TROUBLE_FIELD_NUMBER: _builtins.int
+    POLICY_TROUBLE_FIELD_NUMBER: _builtins.int
     version: _builtins.str
     """of the coordinator's tfquiver; empty: of before it was told"""
     now_ms: _builtins.int
@@ -1870,6 +1875,10 @@ class ListNodesReply(_message.Message):
     """
     log_trouble: _builtins.str
     """why its commit log cannot be written, and all that is asked for waits; empty: it can, or as above"""
+    policy_trouble: _builtins.str
+    """Why the policy decides nothing, or another one than was said does; empty: all is well, the caller is a job where
+    callers have names, or as above.
+    """
     @_builtins.property
     def nodes(self) -> _containers.RepeatedCompositeFieldContainer[_types_pb2.NodeInfo]: ...
     @_builtins.property
@@ -1885,10 +1894,11 @@ class ListNodesReply(_message.Message):
         now_ms: _builtins.int = ...,
         up_ms: _builtins.int = ...,
         log_trouble: _builtins.str = ...,
+        policy_trouble: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["log_trouble", b"log_trouble", "lost", b"lost", "nodes", b"nodes", "now_ms", b"now_ms", "up_ms", b"up_ms", "version", b"version"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["log_trouble", b"log_trouble", "lost", b"lost", "nodes", b"nodes", "now_ms", b"now_ms", "policy_trouble", b"policy_trouble", "up_ms", b"up_ms", "version", b"version"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

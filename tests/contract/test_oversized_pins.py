@@ -1,0 +1,43 @@
+"""Who gives a data set more than all of it takes has it whole, and leaves the rest to others."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from tests.support.aio import on_loop
+from tests.support.planning import (
+    COOPERATIVE,
+    FIRST,
+    FIRST_BYTES,
+    SECOND,
+    SECOND_BYTES,
+    UNIFORM,
+    cached,
+    coordinating,
+    plans,
+    reads,
+)
+
+
+@on_loop
+async def test_what_is_too_much_is_there_for_others(tmp_path: Path) -> None:
+    async with coordinating(tmp_path, a=100 * FIRST_BYTES) as coordinator:
+        for digest in (FIRST, SECOND):
+            await reads(coordinator, f"job {digest.name}", digest)
+        allocate = coordinator.catalogue.allocate_cache
+        first = await allocate(FIRST.digest_id, 99 * FIRST_BYTES)
+        assert (first.mode, first.allocation_bytes) == (UNIFORM, FIRST_BYTES)
+        second = await allocate(SECOND.digest_id, SECOND_BYTES - 1)
+        assert (second.mode, second.allocation_bytes) == (COOPERATIVE, SECOND_BYTES - 1)
+        assert coordinator.caching._share == 1.0
+
+
+@on_loop
+async def test_a_policy_s_chunks_are_no_fewer_for_it(tmp_path: Path) -> None:
+    async with coordinating(tmp_path, a=FIRST_BYTES + SECOND_BYTES // 2) as coordinator:
+        await reads(coordinator, "job", SECOND)
+        await reads(coordinator, "another", FIRST)
+        await coordinator.catalogue.allocate_cache(FIRST.digest_id, FIRST_BYTES + SECOND_BYTES // 2)
+        await plans(coordinator)
+        assert cached(coordinator, SECOND).mode == COOPERATIVE
+        assert coordinator.caching._share == 1.0
