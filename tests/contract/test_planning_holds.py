@@ -72,10 +72,18 @@ async def test_a_job_that_has_finished_is_told_of_for_an_hour(tmp_path: Path) ->
         clock.advance(2.0)
         beat(coordinator, "a", 2 * FIRST_BYTES, report)
         planning = await plans(coordinator)
-        assert (await planning.explain("sweep/1")).finished is None
+        reads_now = await planning.explain("sweep/1")
+        assert (reads_now.finished, reads_now.idle) == (None, None)
+        assert reads_now.now and (reads_now.now.hit_ratio, reads_now.now.reads_bytes_per_s) == (0.75, 2000)
+        assert reads_now.now.remote_bytes_per_s == 500, "of what it reads"
         await coordinator.reading.close_reader(session_id, "sweep/1 first", False)
         clock.advance(29.0)
-        assert (await (await plans(coordinator)).explain("sweep/1")).finished is None, "it may be between two epochs"
+        between = await (await plans(coordinator)).explain("sweep/1")
+        assert between.finished is None, "it may be between two epochs"
+        assert between.idle == {"ago_s": 29.0, "epoch": 0, "whole": False, "acked": 0, "shards": 300}
+        assert between.now == reads_now.now, "at last"
+        its_data = await planning.explain(FIRST.name)
+        assert (its_data.now, its_data.idle) == (None, None), "nobody reads it now"
         clock.advance(1.0)
         await plans(coordinator)
         clock.advance(215.0)
@@ -85,6 +93,7 @@ async def test_a_job_that_has_finished_is_told_of_for_an_hour(tmp_path: Path) ->
         assert told.finished["ago_s"] == 245
         assert (told.gets.hit_ratio, told.gets.reads_bytes_per_s) == (0.75, 2000)
         assert told.gets.allocation.mode == "uniform", "as it was cached"
+        assert "waited for data for 50% of its time, and 25% of what it read came" in told.finished["next_run"]
         (said,) = told.reasons.values()
         assert said.startswith(
             "left in epoch 0 with 0 of 300 shards confirmed, 4 minutes ago: had read 4 kB of first ("

@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import io
+import re
+import time
+from datetime import datetime
 from typing import Any
 
+import pytest
 from rich.console import Console
 
 from tfquiver.cli.status_and_explain import explain
@@ -18,7 +22,14 @@ def shown(probes: dict[str, object] | None, **more: object) -> str:
         "remote_bytes_per_s": 1e6,
         "limited_to_bytes_per_s": None,
     }
-    told = {"kind": "job", "name": "a", "policy": "benefit", "gets": share, "reasons": {}, "refused": ""}
+    told: dict[str, Any] = {
+        "kind": "job",
+        "name": "a",
+        "policy": "benefit",
+        "gets": share,
+        "reasons": {},
+        "refused": "",
+    }
     told |= {"with_more": [], "history": []} | ({} if probes is None else {"probes": probes}) | more
     explain.show(told, Console(file=(file := io.StringIO()), width=200))
     return file.getvalue()
@@ -57,7 +68,7 @@ def test_what_is_not_known_is_not_promised() -> None:
         "limited_to_bytes_per_s": None,
         "known": False,
     }
-    assert explain._cells(share) == ("uniform 1.0 GB", "100%", ">= 2.0 MB/s", "0 B/s", "-")
+    assert explain._cells(share) == ("first 1.0 GB", "100%", ">= 2.0 MB/s", "0 B/s", "-")
     assert explain._cells(share | {"hit_ratio": 0.5})[3] == "not known"
     assert explain._cells(share | {"reads_bytes_per_s": 0.0})[2] == "not known"
     del share["known"]
@@ -74,14 +85,51 @@ def test_how_much_is_cached() -> None:
     assert "cached now: 50% of the data set (1.0 GB of 2.0 GB), 19 of 40 chunks whole" in shown(None, resident=here)
     text = shown(None, resident=here | {"chunks": 0, "age_s": 3.0})
     assert "cached when it was last read: 50% of the data set (1.0 GB of 2.0 GB)\n" in text
-    assert "cached" not in shown(None, resident=None)
+    assert "cached now" not in shown(None, resident=None)
 
 
 def test_a_job_that_has_finished_has_last_numbers() -> None:
     text = shown(None, finished={"ago_s": 240.0}, reasons={"a": "finished 4 minutes ago: had read 1 GB"})
     assert "  finished 4 minutes ago: had read 1 GB\n" in text
-    assert "at last" in text and "Expected" not in text
-    assert "Expected once the cache is full" in shown(None)
+    assert "at last" in text and "expected" not in text and "once full" not in text
+    assert "The other rows are expected, once that much has been read" in shown(None)
+
+
+def test_a_job_that_has_ended_is_told_when_and_what_to_do_next_time() -> None:
+    text = shown(None, finished={"ago_s": 240.0, "next_run": "more cache would help"})
+    ended = re.search(r"job a ended (\d{4}-\d\d-\d\d \d\d:\d\d:\d\d), by policy benefit\n", text)
+    assert ended and 230 < time.time() - datetime.fromisoformat(ended[1]).timestamp() < 260
+    assert "  next run: more cache would help\n" in text
+    assert "next run" not in shown(None, finished={"ago_s": 240.0}), "a coordinator of before"
+
+
+def test_what_is_there_is_not_what_is_expected() -> None:
+    """The first row has what the line above has, and what was measured; a cache that fills up has other figures."""
+    share = {"allocation": {"mode": "uniform", "cache_bytes": 2 * 10**9}, "hit_ratio": 1.0, "reads_bytes_per_s": 8e6}
+    share |= {"remote_bytes_per_s": 0.0, "limited_to_bytes_per_s": 5e6}
+    resident = {"resident_bytes": 10**9, "size_bytes": 2 * 10**9, "chunks": 0, "resident_chunks": 0, "age_s": 0.0}
+    now = {"hit_ratio": 0.48, "reads_bytes_per_s": 2e6, "remote_bytes_per_s": 1.04e6}
+    lines = [" ".join(line.split()) for line in shown(None, gets=share, resident=resident, now=now).splitlines()]
+    assert "cached now: 50% of the data set (1.0 GB of 2.0 GB)" in lines
+    assert "now 1.0 GB, 50% 48% 2.0 MB/s 1.0 MB/s -" in lines
+    assert "once full first 2.0 GB 100% 8.0 MB/s 0 B/s 5.0 MB/s" in lines
+    unknown = shown(None, now={"hit_ratio": None, "reads_bytes_per_s": 2e6, "remote_bytes_per_s": 0.0})
+    assert "now - - 2.0 MB/s - -" in [" ".join(line.split()) for line in unknown.splitlines()]
+
+
+@pytest.mark.parametrize(
+    ("its", "said"),
+    [
+        ({"epoch": 3, "whole": True, "acked": 9, "shards": 9}, "for 12 seconds: it has read epoch 3 to the end. Half"),
+        ({"epoch": 3, "whole": False, "acked": 8, "shards": 9}, "12 seconds: of epoch 3 8 of 9 shards are confirmed."),
+        ({}, "nobody has read it for 12 seconds. Half a minute after its last reader it counts as ended"),
+    ],
+)
+def test_who_does_not_read_just_now_is_not_told_of_as_if_he_did(its: dict[str, object], said: str) -> None:
+    now = {"hit_ratio": 0.5, "reads_bytes_per_s": 2e6, "remote_bytes_per_s": 1e6}
+    text = shown(None, idle={"ago_s": 12.3, **its}, now=now)
+    assert said in text and "its next run, would find" in text
+    assert "\nat last " in text and "\nnow " not in text
 
 
 def test_and_why_there_is_none() -> None:

@@ -73,3 +73,23 @@ def test_what_is_said(job: FinishedJob, ago_s: float, said: str) -> None:
     told = explain_finished(finished, jobs.ago_s(finished), "benefit", ())
     assert told.reasons == {"a": said}
     assert json.loads(json.dumps(told.as_json()))["finished"]["ago_s"] == ago_s
+
+
+@pytest.mark.parametrize(
+    ("hit_bytes", "stall_share", "said"),
+    [
+        (0, 0.05, "at last it waited for data for 5% of its time: more cache would hardly"),
+        (95, 0.6, "60% of its time, though 95% of what it read came from the cache: look at what stands before"),
+        (40, 0.6, "60% of its time, and 60% of what it read came from the store: the next run reads faster the more"),
+    ],
+)
+def test_what_the_next_run_should_do_otherwise_is_by_what_was_measured(
+    hit_bytes: int, stall_share: float, said: str
+) -> None:
+    totals = Counters(1, 100, hit_bytes=hit_bytes, missed_bytes=100 - hit_bytes)
+    job = replace(JOB, whole=True, totals=totals, measured=Measured(2e6, stall_share, None, None))
+    told = explain_finished(job, 1.0, "benefit", ()).finished
+    assert told and said in told["next_run"]
+    for unknown in (replace(job, totals=None), replace(job, measured=None)):
+        told = explain_finished(unknown, 1.0, "benefit", ()).finished
+        assert told and told["next_run"] == ""

@@ -90,6 +90,7 @@ class ClusterViews:
         self._caching, self._budgets, self._probes = caching, budgets, probes
         self._store_bytes_per_s, self._left, self._cost_of = store_bytes_per_s, left, cost_of
         self.reading: dict[tuple[str, bytes], float] = {}  # job and data set -> when it was last seen to read
+        self.read_now = set[tuple[str, bytes]]()  # as of the last note
         self.irregular = set[tuple[str, bytes]]()  # of those: whose epochs are drawn by a scheme of sampling
         self.names = Names()  # in the last view
         self._sizes: dict[bytes, _Size] = {}
@@ -103,6 +104,7 @@ class ClusterViews:
             if session.own_reader_id or session.session_key not in left:
                 self.reading[session.reads] = now
                 (sampled if session.sampled else plain).add(session.reads)
+        self.read_now = sampled | plain
         self.irregular = ((self.irregular - plain) | sampled) & self.reading.keys()
         for key, seen_at in list(self.reading.items()):
             if seen_at + GONE_S <= now or key[1] not in self._registry:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import time
 from collections.abc import Mapping
 from datetime import datetime
 from typing import Any
@@ -22,13 +23,21 @@ from tfquiver.plain_text import plain
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2, coordinator_pb2_grpc
 
 _ABOUT = """Says what a job or a data set gets, what it would get with more cache or bandwidth, which measurement and
-which rule decided, and what was tried and refused. `tfquiver dataset set-cache` and `limit` say otherwise."""
-_LEGEND = (
-    "Expected once the cache is full. cooperative: chunks rotate for all jobs together. uniform: what comes first is "
-    "kept (status: full). hits: found in the cache. reads: as far as it was measured; >=: not known, for it has only "
-    "been seen to wait; at least what it reads now. from store: of what it reads. limit: of that (tfquiver limit)."
+which rule decided, and what was tried and refused. `tfquiver dataset set-cache` and `limit` change it."""
+_COLUMNS = (
+    "hits: so much of what is read comes from the cache. reads: a second. from store: of what it reads. limit: of that "
+    "(tfquiver limit)."
 )
-_LEGEND_FINISHED = "As it was measured while it read. hits: of all that it was handed. from store: of what it read."
+_LEGEND = (
+    "The first row is measured: cached is what is on the nodes' disks, the others are of the last ten seconds or so. "
+    "The other rows are expected, once that much has been read into the cache: cooperative: chunks rotate for all jobs "
+    "together; first: what comes first is kept, up to that; >=: not known, for it has only been seen to wait; at least "
+    f"what it reads now. {_COLUMNS}"
+)
+_LEGEND_FINISHED = (
+    f"As it was measured while it read; cached: what was to be kept of its data set then. {_COLUMNS} hits are those of "
+    "all that it was handed, rates those of the end."
+)
 _LAST = 10  # decisions
 
 
@@ -93,9 +102,13 @@ def show(told: Mapping[str, Any], console: Console) -> None:
         console.print(explained_names.nothing(told["name"]), highlight=False, soft_wrap=True)
         return
     kind = "data set" if told["kind"] == "dataset" else "job"
-    console.print(f"{kind} {plain(told['name'])}, by policy {plain(told['policy'])}", highlight=False)
+    finished, idle = told.get("finished"), told.get("idle")
+    since = f" ended {_date(time.time() - finished['ago_s'])}" if finished else ""
+    console.print(f"{kind} {plain(told['name'])}{since}, by policy {plain(told['policy'])}", highlight=False)
     if trouble := told.get("trouble"):
         console.print(f"  {plain(trouble)}", highlight=False)
+    if idle:
+        console.print(f"  {_idle(idle)}", highlight=False)
     for reason in told["reasons"].values():
         console.print(f"  {plain(reason)}", highlight=False)
     if told["refused"]:
@@ -114,9 +127,12 @@ def show(told: Mapping[str, Any], console: Console) -> None:
         console.print(f"  {_steps(plain(job), steps)}", highlight=False)
     if more_jobs := told.get("more_jobs"):
         console.print(f"  and {many(more_jobs, 'job')} more: tfquiver explain JOB says it of each", highlight=False)
-    shares = table("", "cache", "hits", "reads", "from store", "limit")
-    finished = bool(told.get("finished"))
-    shares.add_row("at last" if finished else "now", *_cells(told["gets"]))
+    if finished and finished.get("next_run"):
+        console.print(f"  next run: {plain(finished['next_run'])}", highlight=False)
+    shares = table("", "cached", "hits", "reads", "from store", "limit")
+    if now := told.get("now"):
+        shares.add_row("at last" if idle else "now", *_measured(now, told.get("resident")))
+    shares.add_row("at last" if finished else "once full", *_cells(told["gets"]))
     for more in told["with_more"]:
         what = f"{more['cache']:g} x cache" if more["cache"] != 1 else f"{more['remote']:g} x bandwidth"
         shares.add_row(what, *_cells(more["share"]))
@@ -174,6 +190,31 @@ def _steps(job: str, steps: Mapping[str, Any]) -> str:
     return f"{job}: {who}; steps{records}: {times}{waited}"
 
 
+def _idle(idle: Mapping[str, Any]) -> str:
+    """Of a job: whether it goes on nobody knows yet."""
+    far = ""
+    if idle.get("whole"):
+        far = f": it has read epoch {idle['epoch']} to the end"
+    elif "epoch" in idle:
+        far = f": of epoch {idle['epoch']} {idle['acked']} of {many(idle['shards'], 'shard')} are confirmed"
+    return (
+        f"nobody has read it for {many(int(idle['ago_s']), 'second')}{far}. Half a minute after its last reader it "
+        "counts as ended; what follows is what its next epoch, or its next run, would find"
+    )
+
+
+def _measured(now: Mapping[str, Any], resident: Mapping[str, Any] | None) -> tuple[str, ...]:
+    """As `_cells`."""
+    cached = "-"
+    if resident:
+        share = words.share(resident["resident_bytes"], resident["size_bytes"])
+        cached = f"{words.size(resident['resident_bytes'])}, {share}"
+    reads = _expected(now["reads_bytes_per_s"], True)
+    if now["hit_ratio"] is None:
+        return cached, "-", reads, "-", "-"
+    return cached, f"{now['hit_ratio']:.0%}", reads, _expected(now["remote_bytes_per_s"], True), "-"
+
+
 def _cells(share: Mapping[str, Any]) -> tuple[str, ...]:
     limit = share["limited_to_bytes_per_s"]
     return (
@@ -186,7 +227,7 @@ def _cells(share: Mapping[str, Any]) -> tuple[str, ...]:
 
 
 def _decision(one: Mapping[str, Any]) -> str:
-    when = datetime.fromtimestamp(one["at_s"]).strftime("%Y-%m-%d %H:%M:%S")
+    when = _date(one["at_s"])
     why = "; ".join(part for part in (one["rule"], one["refused"]) if part)
     if one.get("kind") == "plan":
         return f"{when}  policy {cut(plain(one['name']), 40)}: not carried out ({plain(why)})"
@@ -216,4 +257,9 @@ def _expected(bytes_per_s: float, known: bool) -> str:
 def _allocation(allocation: Mapping[str, Any]) -> str:
     if allocation["mode"] == "none":
         return "none"
-    return f"{plain(allocation['mode'])} {decimal(allocation['cache_bytes'])}"
+    mode = "first" if allocation["mode"] == "uniform" else plain(allocation["mode"])
+    return f"{mode} {decimal(allocation['cache_bytes'])}"
+
+
+def _date(at_s: float) -> str:
+    return datetime.fromtimestamp(at_s).strftime("%Y-%m-%d %H:%M:%S")

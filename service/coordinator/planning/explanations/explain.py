@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Literal
 
 from tfquiver import errors
 from tfquiver.plain_text import shortened
+from tfquiver.service.coordinator.measuring.job_meter import Measured
 from tfquiver.service.coordinator.planning.decision_history.decision import Decision
 from tfquiver.service.coordinator.planning.explanations.supported import supported
 from tfquiver.service.coordinator.planning.planner import Planner
@@ -18,6 +19,7 @@ from tfquiver.service.coordinator.policies.views_and_plans.interface import (
     ClusterView,
     Computed,
     DatasetView,
+    JobView,
 )
 from tfquiver.service.coordinator.speed_model.closed_form import hit_ratio
 from tfquiver.service.coordinator.speed_model.demand import demands, expected_rates, reading_rates
@@ -39,6 +41,15 @@ class Share:
 
 
 @dataclass(frozen=True, slots=True)
+class Now:
+    """As it was measured lately."""
+
+    reads_bytes_per_s: float
+    hit_ratio: float | None  # None: nothing has been handed out lately
+    remote_bytes_per_s: float
+
+
+@dataclass(frozen=True, slots=True)
 class WithMore:
     cache: float  # times what there is
     remote: float
@@ -50,7 +61,7 @@ class Explanation:
     kind: Literal["dataset", "job"]
     name: str
     policy: str
-    gets: Share
+    gets: Share  # once the caches are full
     reasons: dict[str, str]  # of it, and of what it depends on: which measurement and which rule decided
     refused: str  # why the policy's last plan is not the one in force; "" when it is
     with_more: tuple[WithMore, ...]
@@ -65,16 +76,21 @@ class Explanation:
     limits: dict[str, dict[str, Any]] = field(default_factory=dict)
     trouble: str = ""  # why another policy decides than was said
     finished: dict[str, Any] | None = None  # nobody reads it any more: since when, and what it had read
+    now: Now | None = None  # of the jobs that read it, or of the one; None: none has reported
+    idle: dict[str, Any] | None = None  # of a job that nobody reads just now: since when, and how far it has come
 
     def as_json(self) -> dict[str, Any]:
         return asdict(self)
 
 
-def explain(planner: Planner, view: ClusterView, name: str, now: float) -> Explanation:
+def explain(
+    planner: Planner, view: ClusterView, name: str, now: float, idle: Set[str] = frozenset[str]()
+) -> Explanation:
     """Runs the policy again with more of each, and changes nothing.
 
     Args:
       name: of a data set, or else of a job.
+      idle: jobs that nobody reads just now: what was measured of them is no part of what their data set's read now.
 
     Raises:
       NotFoundError: neither is there.
@@ -106,6 +122,7 @@ def explain(planner: Planner, view: ClusterView, name: str, now: float) -> Expla
         ),
         told(planner.history.of(dataset, name)),
         computed=_computed(next(one.computed for one in view.datasets if one.name == dataset)),
+        now=_now([jobs[one] for one in names if one not in idle]),
     )
 
 
@@ -119,6 +136,21 @@ def told(decisions: Sequence[Decision]) -> tuple[dict[str, Any], ...]:
             break
         records.append(record)
     return tuple(reversed(records))
+
+
+def at_last(measured: Measured) -> Now:
+    """Of a job that nobody reads just now."""
+    rate, found = measured.bytes_per_s, measured.hit_share
+    return Now(rate, found, 0.0 if found is None else rate * (1 - found))
+
+
+def _now(jobs: Sequence[JobView]) -> Now | None:
+    measured = [(job.reads_bytes_per_s, job.hit_ratio) for job in jobs if job.reads_bytes_per_s is not None]
+    if not measured:
+        return None
+    handed = [(rate, found) for rate, found in measured if found is not None]
+    remote, of_these = sum(rate * (1 - found) for rate, found in handed), sum(rate for rate, _ in handed)
+    return Now(sum(rate for rate, _ in measured), 1 - remote / of_these if handed else None, remote)
 
 
 def _computed(computed: Computed | None) -> dict[str, Any] | None:

@@ -21,7 +21,7 @@ from tfquiver.service.coordinator.dataset_caching.caching import Caching
 from tfquiver.service.coordinator.past import finished_jobs
 from tfquiver.service.coordinator.past.finished_jobs import FinishedJob, FinishedJobs
 from tfquiver.service.coordinator.planning.cluster_view import ClusterViews, allocation_of
-from tfquiver.service.coordinator.planning.explanations.explain import Explanation, explain, told
+from tfquiver.service.coordinator.planning.explanations.explain import Explanation, at_last, explain, told
 from tfquiver.service.coordinator.planning.explanations.of_finished import explain_finished
 from tfquiver.service.coordinator.planning.explanations.others_hidden import without_others
 from tfquiver.service.coordinator.planning.planner import Planner
@@ -48,7 +48,7 @@ class Explaining:
         planner: Planner,
     ) -> None:
         """`unix_s`: what is to be added to the clock for a date."""
-        self._unix_s, self._sessions, self._caching = unix_s, sessions, caching
+        self._clock, self._unix_s, self._sessions, self._caching = clock, unix_s, sessions, caching
         self._probes, self._views, self._planner = probes, views, planner
         self._finished = FinishedJobs(clock)
 
@@ -103,7 +103,8 @@ class Explaining:
             )
         if not full:
             return self._shown(self._explain_finished(name, owns, [*jobs, *datasets]), datasets, jobs)
-        made = await asyncio.to_thread(explain, self._planner, view, full[0], now)
+        idle = {one for reads, one in names.jobs.items() if reads not in self._views.read_now}
+        made = await asyncio.to_thread(explain, self._planner, view, full[0], now, idle)
         theirs = {*datasets, *jobs}
         digest_of = {one: digest_id for digest_id, one in names.datasets.items()}
         digest_of |= {one: digest_id for (_, digest_id), one in names.jobs.items()}
@@ -125,6 +126,7 @@ class Explaining:
             resident=self._resident(digest_of[made.name]),
             steps={one: asdict(steps) for one, reads in shown.items() if (steps := self._probes.steps(*reads))},
             more_jobs=len(untold),
+            **self._idle(of_it[made.name]) if made.kind == "job" and made.name in idle else {},
         )
         return self._shown(made, datasets, jobs)
 
@@ -144,6 +146,16 @@ class Explaining:
             for one, (job, _) in shown.items()
             if reads[job] > 1 and (limit := self._views.limit(job)) is not None
         }
+
+    def _idle(self, reads: tuple[str, bytes]) -> dict[str, Any]:
+        """Fields of an Explanation. It may be between two epochs, or have ended: nobody knows for half a minute."""
+        newest = max((one for one in self._sessions if one.reads == reads), key=lambda one: one.number, default=None)
+        far: dict[str, Any] = {"ago_s": self._clock.now() - self._views.reading.get(reads, self._clock.now())}
+        if newest:
+            far |= {"epoch": newest.epoch, "whole": newest.complete}
+            far |= {"acked": newest.acked_shards, "shards": newest.shards}
+        _, measured = self._probes.last(*reads)
+        return {"idle": far, "now": at_last(measured) if measured else None}
 
     def _resident(self, digest_id: bytes) -> dict[str, Any] | None:
         share = self._caching.share(digest_id)
