@@ -134,6 +134,44 @@ def test_another_source_is_not_mixed_in(tmp_path: Path) -> None:
         packed(tmp_path / "in", tmp_path / "out")
 
 
+@pytest.mark.parametrize("taken_out", [False, True])
+def test_a_pack_that_was_refused_goes_on_when_the_cause_is_mended(tmp_path: Path, taken_out: bool) -> None:
+    """Only what is of other images now is made again."""
+    source, out = images(tmp_path / "in"), tmp_path / "out"
+    whole = (source / "cat" / "7.png").read_bytes()
+    (source / "cat" / "7.png").write_bytes(whole[:20] * 4)  # of another size, and no image
+    (source / "cat" / "8.png").write_bytes(b"no image at all")
+    part_bytes = 300
+    with pytest.raises(errors.DataLossError, match=r"8\.png"):
+        packed(source, out, part_bytes)
+    before = {path.name: path.stat().st_mtime_ns for path in out.glob("*.tfrecord")}
+    assert before, "some were made before it was refused"
+    (source / "cat" / "7.png").write_bytes(whole)
+    if taken_out:
+        (source / "cat" / "8.png").unlink()
+        (source / "cat" / "9.png").write_bytes(whole)
+    else:
+        (source / "cat" / "8.png").write_bytes(whole)
+    found = packed(source, out, part_bytes)
+    assert found == packed(source, tmp_path / "at once", part_bytes)
+    assert not taken_out or len(found) == 9
+    kept = {path.name for path in out.glob("*.tfrecord") if before.get(path.name) == path.stat().st_mtime_ns}
+    assert kept or taken_out, "what is of the same images stays"
+    with pytest.raises(errors.InvalidArgumentError, match="another --name"):  # it is whole
+        (source / "cat" / "8.png").write_bytes(whole * 2)
+        packed(source, out, part_bytes)
+
+
+def test_of_an_unfinished_pack_nothing_is_mixed_with_another_source(tmp_path: Path) -> None:
+    source, out = images(tmp_path / "in"), tmp_path / "out"
+    (source / "cat" / "8.png").write_bytes(b"no image")
+    with pytest.raises(errors.DataLossError):
+        packed(source, out, 300)
+    for other in (images(tmp_path / "other"), images(tmp_path / "in", 40)):  # the latter makes another number of files
+        with pytest.raises(errors.InvalidArgumentError, match="another --name"):
+            packed(other, out, 300)
+
+
 def test_of_two_at_once_one_is_refused(tmp_path: Path) -> None:
     """Each has looked, and found nothing, before the other wrote."""
     where, said = targets.target(str(tmp_path / "out")), [str(number).encode() for number in range(8)]

@@ -8,9 +8,10 @@ import json
 import multiprocessing
 import os
 import signal
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence, Set
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
+from typing import Any
 
 from tfquiver import errors
 from tfquiver.listing.listing import PACK_NOTE
@@ -20,7 +21,8 @@ from tfquiver.packing.targets import Target
 from tfquiver.scanning import tfrecord
 from tfquiver.stores.local import whole_path
 
-_VERSION = 1
+_VERSION = 2  # 1: without `of` and `parts`
+_PART_DIGITS = 32
 _PR_SET_PDEATHSIG = 1
 
 
@@ -35,8 +37,8 @@ def pack(
 
     Raises InvalidArgumentError: a pack of that name was made of other files; and what examples.of_part raises.
     """
-    _claim(parts, target, name)
     there, count = target.names(), len(parts)
+    there -= set(_claim(parts, target, name, there))
     missing = [number for number in range(count) if file_name(name, number, count) not in there]
     done(count - len(missing), count)
     if missing:
@@ -75,26 +77,54 @@ def _end_with(parent: int) -> None:
         os._exit(1)
 
 
-def _claim(parts: Sequence[Part], target: Target, name: str) -> None:
-    """Says first of what the pack is made, so that no later run mixes two."""
-    manifest = name + PACK_NOTE
-    digest = hashlib.sha256()
+def _claim(parts: Sequence[Part], target: Target, name: str, there: Set[str]) -> list[str]:
+    """Says first of what the pack is made, so that no later run mixes two. Returns files that were made of what has
+    been mended since, and are gone now: a run that was refused half-way goes on with the others."""
+    manifest, note = name + PACK_NOTE, _note(parts)
+    said = json.dumps(note, sort_keys=True).encode()
+    if (found := target.claim(manifest, said)) == said:
+        return []
+    try:
+        before = json.loads(found)
+        is_same = (before["files"], before["sources"]) == (note["files"], note["sources"])
+        its_parts = dict(enumerate(before["parts"])) if before.get("of") == note["of"] else {}
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
+        is_same, its_parts = False, {}
+    if is_same:  # an older tfquiver began it
+        return []
+    files = [file_name(name, number, len(parts)) for number in range(len(parts))]
+    if len(its_parts) != len(parts) or there >= set(files):
+        raise errors.InvalidArgumentError(
+            f"{manifest}: a pack of this name was made of other files, or in another way: take another --name, or "
+            f"delete that one ({name}-*.tfrecord and {manifest})"
+        )
+    changed = [number for number, part in enumerate(note["parts"]) if its_parts[number] != part]
+    stale = [files[number] for number in changed if files[number] in there]
+    for file in stale:  # before the note says that all that is there is of what it has
+        target.remove(file)
+    target.replace(manifest, said)
+    return stale
+
+
+def _note(parts: Sequence[Part]) -> dict[str, Any]:
+    """`of`: what was named; `sources`: all that it is made of; `parts`: that of each file."""
+    named, every, each = hashlib.sha256(), hashlib.sha256(), []
+    for source in sorted({whole_path(str(part.source)) for part in parts if part.source}):
+        named.update(f"{source}\0".encode(errors="surrogateescape"))
     for part in parts:
+        its = hashlib.sha256("\0".join(part.classes).encode(errors="surrogateescape"))  # labels are their numbers
         for path in part.files:
             try:
                 said_of_it = f"{part.kind}\0{whole_path(str(path))}\0{path.stat().st_size}\0"
             except OSError as error:
                 raise errors.from_os_error(error, str(path)) from error
-            digest.update(said_of_it.encode(errors="surrogateescape"))
-        digest.update(b"\0")
-    said = json.dumps(
-        {"version": _VERSION, "files": len(parts), "sources": digest.hexdigest()}, sort_keys=True
-    ).encode()
-    if target.claim(manifest, said) != said:
-        raise errors.InvalidArgumentError(
-            f"{manifest}: a pack of this name was made of other files, or in another way: take another --name, or "
-            "delete that one"
-        )
+            for digest in (every, its):
+                digest.update(said_of_it.encode(errors="surrogateescape"))
+        every.update(b"\0")
+        each.append(its.hexdigest()[:_PART_DIGITS])
+    return {
+        "version": _VERSION, "files": len(parts), "sources": every.hexdigest(), "of": named.hexdigest(), "parts": each,
+    }  # fmt: skip
 
 
 def _make(part: Part, target: Target, file: str) -> None:

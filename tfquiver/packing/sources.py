@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from tfquiver import errors
@@ -16,12 +16,14 @@ _KINDS = {".tar": TAR, ".parquet": PARQUET, ".arrow": ARROW}
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """`root`: of an image folder, whose folders are classes; `classes`: their names, sorted."""
+    """`root`: of an image folder, whose folders are classes; `classes`: their names, sorted. `source`: what was
+    named."""
 
     kind: str
     files: tuple[Path, ...]
     root: Path | None = None
     classes: tuple[str, ...] = ()
+    source: Path | None = None
 
 
 def parts(sources: Sequence[Path], part_bytes: int, left_out: Callable[[Path], None] = lambda path: None) -> list[Part]:
@@ -31,7 +33,7 @@ def parts(sources: Sequence[Path], part_bytes: int, left_out: Callable[[Path], N
     Raises NotFoundError, InvalidArgumentError: a source that is nothing we know; DataLossError: an image that is
     empty. Names it.
     """
-    return [part for source in sources for part in _of(source, part_bytes, left_out)]
+    return [replace(part, source=source) for source in sources for part in _of(source, part_bytes, left_out)]
 
 
 def _of(source: Path, part_bytes: int, left_out: Callable[[Path], None]) -> list[Part]:

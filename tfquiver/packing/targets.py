@@ -30,6 +30,14 @@ class Target(Protocol):
         """What is there already may stay: it is the same."""
         ...
 
+    def replace(self, name: str, content: bytes) -> None:
+        """Writes a file, whatever was there."""
+        ...
+
+    def remove(self, name: str) -> None:
+        """It may be gone already."""
+        ...
+
     def tidy(self, name: str) -> None:
         """All files of a pack are there: whatever half of one is beside them goes."""
         ...
@@ -72,6 +80,14 @@ class _Folder:
             except FileNotFoundError:
                 if not (self._path / name).exists():  # else another run has made it, and tidied this one's away
                     raise
+
+    def replace(self, name: str, content: bytes) -> None:
+        with self._written(name):
+            durable.write(self._path / name, [content], 0o644)
+
+    def remove(self, name: str) -> None:
+        with self._written(name):
+            (self._path / name).unlink(missing_ok=True)
 
     def tidy(self, name: str) -> None:
         left = re.compile(rf"\.\.?{re.escape(name)}(-\d+-of-\d+\.tfrecord|\.pack\.json).*\.[0-9a-f]{{16}}\.(tmp|claim)")
@@ -135,6 +151,17 @@ class _Bucket:
             blob = self._bucket().blob(self._prefix + name, chunk_size=_CHUNK_BYTES)
             with contextlib.suppress(PreconditionFailed):
                 blob.upload_from_file(spool, if_generation_match=0, timeout=_UPLOAD_S)
+
+    def replace(self, name: str, content: bytes) -> None:
+        with _refused(f"gs://{self._bucket_name}/{self._prefix}{name}"):
+            self._bucket().blob(self._prefix + name).upload_from_string(content, timeout=_UPLOAD_S)
+
+    def remove(self, name: str) -> None:
+        with _refused(f"gs://{self._bucket_name}/{self._prefix}{name}"):
+            from google.api_core.exceptions import NotFound
+
+            with contextlib.suppress(NotFound):
+                self._bucket().blob(self._prefix + name).delete(timeout=_UPLOAD_S)
 
     def tidy(self, name: str) -> None:
         """An upload that was not finished is no object; the service drops it after a week."""
