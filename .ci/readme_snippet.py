@@ -1,11 +1,9 @@
-"""Runs the first Python block of a README as a user would who has 2000 records, with the tfquiver that is installed.
-
-`parse` and `model`, which the block leaves to its reader, are given; files and a cache directory are put in place of
-its own.
-"""
+"""Runs the first Python block of a README as a user would, with the data that the command before it makes and the
+tfquiver that is installed. Another cache directory is put in place of its own."""
 
 from __future__ import annotations
 
+import os
 import re
 import subprocess
 import sys
@@ -15,27 +13,11 @@ from pathlib import Path
 from typing import Any
 
 import tensorflow as tf
-from keras import Sequential, layers
 
 import tfquiver
 from tfquiver.ops.library import loader
 
 RECORDS = 2000
-FEATURES = {"id": tf.io.FixedLenFeature([], tf.int64), "x": tf.io.FixedLenFeature([4], tf.float32)}
-
-
-def record(number: int) -> bytes:
-    x = [float(number >> bit & 1) for bit in range(4)]
-    feature = {
-        "id": tf.train.Feature(int64_list=tf.train.Int64List(value=[number])),
-        "x": tf.train.Feature(float_list=tf.train.FloatList(value=x)),
-    }
-    return bytes(tf.train.Example(features=tf.train.Features(feature=feature)).SerializeToString())
-
-
-def parse(records: Any) -> tuple[Any, Any]:
-    parsed = tf.io.parse_example(records, FEATURES)
-    return parsed["x"], parsed["id"]
 
 
 def main(readme: Path, folder: Path) -> None:
@@ -45,23 +27,21 @@ def main(readme: Path, folder: Path) -> None:
     library = loader.load()
     assert library.path.parent == home / "ops" / "lib", f"{library.path} is not the wheel's"
 
-    for part in range(4):
-        with tf.io.TFRecordWriter(str(folder / f"train-{part}")) as writer:
-            for number in range(part, RECORDS, 4):
-                writer.write(record(number))
-    found = re.search(r"^```python\n(.*?)^```", readme.read_text(), re.DOTALL | re.MULTILINE)
+    text, command = readme.read_text(), Path(sys.executable).parent / "tfquiver"
+    assert "\ntfquiver demo --data=data\n" in text, f"{readme}: what its Python reads is made otherwise"
+    os.chdir(folder)
+    subprocess.run([command, "demo", "--data=data"], check=True)
+    found = re.search(r"^```python\n(.*?)^```", text, re.DOTALL | re.MULTILINE)
     assert found is not None, f"{readme}: no Python block"
-    code = found[1].replace("gs://bucket/", f"{folder}/").replace("/ssd/tfquiver", str(folder / "cache"))
-    model = Sequential([layers.Dense(8, "relu"), layers.Dense(1)])
-    model.compile("adam", "mse")
+    code = found[1].replace("~/tfquiver-cache", str(folder / "cache"))
     print(code)
-    names: dict[str, Any] = {"parse": parse, "model": model}
+    names: dict[str, Any] = {}
     exec(code, names)
-    ids = sorted(int(number) for _, batch in names["data"] for number in batch)
-    assert ids == list(range(RECORDS)), f"{len(ids)} records, {len(set(ids))} of them distinct"
-    subprocess.run([Path(sys.executable).parent / "tfquiver", "status", str(folder / "cache")], check=True)
+    seen = [x.tobytes() for batch, _ in names["data"].as_numpy_iterator() for x in batch]
+    assert len(seen) == len(set(seen)) == RECORDS, f"{len(seen)} records, {len(set(seen))} of them distinct"
+    subprocess.run([command, "status", str(folder / "cache")], check=True)
     versions = f"Python {sys.version.split()[0]}, TensorFlow {tf.__version__}"
-    print(f"{versions}, {library.path.name}: {len(ids)} records, each once")
+    print(f"{versions}, {library.path.name}: {len(seen)} records, each once")
 
 
 if __name__ == "__main__":

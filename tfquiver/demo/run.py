@@ -13,10 +13,12 @@ from typing import Any
 from rich.console import Console
 
 from tfquiver import errors
+from tfquiver.amounts import many
 from tfquiver.cli import png
-from tfquiver.demo import picture, rounds
+from tfquiver.demo import picture, rounds, sample_files
 from tfquiver.demo.report import DemoResult, bars, table, verdict
 from tfquiver.demo.show import Show
+from tfquiver.plain_text import plain
 
 _INTERRUPTED = 130
 _PNG = Path("tfquiver-demo.png")
@@ -27,10 +29,19 @@ def add_parser(subparsers: Any) -> None:
     parser.add_argument("--quick", action="store_true", help="less data and fewer epochs")
     parser.add_argument("--png", type=Path, default=_PNG, metavar="FILE", help=f"the picture; default: {_PNG}")
     parser.add_argument("--json", type=Path, metavar="FILE", help="also write the figures to FILE")
+    parser.add_argument(
+        "--data", type=Path, metavar="DIRECTORY",
+        help="no demo: only write four small TFRecord files there, to try the README's lines with",
+    )  # fmt: skip
     parser.set_defaults(run=_run)
 
 
 def _run(arguments: argparse.Namespace) -> int:
+    if arguments.data is not None:
+        made = sample_files.write(arguments.data.expanduser())
+        records = many(len(made) * sample_files.RECORDS, "record")
+        print(f"{plain(arguments.data)}: {many(len(made), 'file')}, {plain(made[0].name)} and so on, of {records}")
+        return 0
     console, meanwhile = Console(), Console(stderr=True)
     scale = rounds.QUICK if arguments.quick else rounds.FULL
     try:
