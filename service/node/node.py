@@ -371,7 +371,7 @@ class Node:
             totals=node_pb2.Totals(**asdict(self._totals.now())),
             **asdict(self._source.stats()), **self._disk.refusals.ms_ago(),
             disk_hangs_ms=int(1000 * self._disk.hanging.for_s()),
-            version=VERSION, now_ms=int(1000 * time.time()),
+            version=VERSION, now_ms=int(1000 * time.time()), cache_dir=self._directory.shown,
             works=[*self._scans.works(), *self._warming.works(), *self._helping.works()][:_MOST_WORKS],
         )  # fmt: skip
 

@@ -111,7 +111,7 @@ def test_tables_fit_a_terminal(cluster: Cluster, tool: Tool, monkeypatch: pytest
         (["train", "none:5"], "'none:5' is not a cache setting"),
         (["train", "0"], "0 bytes keep nothing; write none"),
         (["train", "lru", "--chunks=5"], "--rotation, --chunks and --partitions are for cooperative"),
-        (["train", "cooperative", "--chunks=100000000"], "setting.chunks: 100000000"),
+        (["train", "cooperative", "--chunks=100000000"], ": --chunks: 100000000"),
         (["nothing", "none"], "no data set 'nothing' is registered; there are train, twice"),
         (["twice", "none"], "'twice' names 2 data sets: give one of the digest ids"),
     ],

@@ -23,6 +23,7 @@ from tfquiver.cli import calls, main
 from tfquiver.cli.doctor import cluster as doctor_cluster
 from tfquiver.cli.doctor import command, finding, machine
 from tfquiver.grpc_plumbing import rpc
+from tfquiver.node_daemon import running_nodes
 from tfquiver.ops.library import tensorflows
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2, coordinator_pb2_grpc, node_pb2, node_pb2_grpc, types_pb2
 
@@ -256,6 +257,24 @@ def test_who_has_no_coordinator_is_told_so(tmp_path: Path, capsys: pytest.Captur
     (tmp_path / "file").touch()
     code, found = told(capsys, str(tmp_path / "file"))
     assert (code, found[f"cache directory {tmp_path / 'file'}"]["why"]) == (1, "it is a file")
+
+
+def test_files_that_a_shell_has_made_of_a_pattern_are_looked_at(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two of them were taken for an object store and a cluster; more were refused. A cluster may stand behind them."""
+    monkeypatch.setattr(running_nodes, "directories", list)
+    files = [tmp_path / f"train-{number}" for number in range(3)]
+    for path in files:
+        path.write_bytes(stream([b"x" * 100]))
+    for some in (files[:2], files):
+        code, found = told(capsys, "--store", *map(str, some))
+        told_of = found[f"store {files[0]} and {len(some) - 1} more"]
+        assert (code, told_of["verdict"]) == (0, "ok") and told_of["why"].startswith(f"{len(some)} objects, ")
+    for behind in ("localhost:1", str(tmp_path)):
+        code, found = told(capsys, "--store", *map(str, files[:2]), behind)
+        assert found[f"store {files[0]} and 1 more"]["verdict"] == "ok"
+        assert any(behind in what or behind in one["why"] for what, one in found.items() if "store" not in what)
 
 
 def test_stores_that_are_not_there(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -82,7 +82,12 @@ class TestOnOneMachine:
             code, said = command(action, "used")
             assert code == 1 and "used has no name of its own (made by first use): `tfquiver dataset create" in said
         assert "no data set is called 'usde'" in command("pin", "usde")[1]
+        digits = command("list")[1]["datasets"][0]["digest_id"][:8]
+        assert f"{digits} has no name of its own (made by first use)" in command("pin", digits)[1]
         assert command("create", "made", "--source", files, "--wait")[0] == 0
+        for action in ("pin", "unpin", "prefetch", "refresh"):
+            code, told = command(action, digits)
+            assert (code, told["name"]) == (0, "made"), "it has a name now"
         for action, said in (("pin", "made: Ready, pinned\n"), ("unpin", "made: Ready, not pinned any more\n")):
             capsys.readouterr()
             assert main(["dataset", action, "made"]) == 0

@@ -72,9 +72,9 @@ def test_a_person_places_a_data_set_and_sees_where_it_is(tool: Tool, racked: tup
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (("--nodes", "rack=r9"), "selector: no node matches 'rack=r9'"),
-        (("--nodes", "rack>1"), "selector: 'rack>1' is not key=value"),
-        (("--replicas", "4"), "replicas: 4 are more than the 3 nodes"),
+        (("--nodes", "rack=r9"), "--nodes: no node matches 'rack=r9'"),
+        (("--nodes", "rack>1"), "--nodes: 'rack>1' is not key=value"),
+        (("--replicas", "4"), "--replicas: 4 are more than the 3 nodes"),
         (("--anywhere", "--stripe", "2"), "--anywhere takes the placement away"),
     ],
 )

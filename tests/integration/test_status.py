@@ -128,7 +128,7 @@ def test_explain_finds_the_cluster_that_runs_here_and_does_not_choose_among_seve
         for found, said in (
             ([], "no node of yours runs on this machine"),
             ([one.cache_dir], "'nobody': no job of that name"),
-            ([one.cache_dir, other.cache_dir], f"give one as --service: {one.cache_dir}, {other.cache_dir}"),
+            ([one.cache_dir, other.cache_dir], f"? --service={one.cache_dir} (coordinator "),
         ):
             here[:] = found
             assert main(["explain", "nobody"]) == 1

@@ -22,13 +22,16 @@ from tests.support.cluster import Server, tensorflow_env, wait_until
 from tfquiver.cache_directory import up_file
 from tfquiver.cache_directory.up_file import Ports
 from tfquiver.cli.main import main
+from tfquiver.cli.status_and_explain import status
 from tfquiver.local_cluster import plan
 from tfquiver.local_cluster.plan import Wish
 from tfquiver.node_daemon import endpoints
+from tfquiver.service.coordinator.nodes_mounts_dispatchers import dispatchers
 
 pytestmark = pytest.mark.long
 
 RECORDS = 300
+MISSED_MS = 1000 * dispatchers.SILENT_DISPATCHER_S + 1000
 READY_S = 240.0
 ANY_PORTS = ("--port=0", "--dispatcher_port=0")
 
@@ -150,9 +153,15 @@ def test_what_is_killed_is_started_again_and_an_up_that_is_killed_leaves_nothing
         servers = list(first.servers().values())
         first.process.kill()
         first.process.wait()
-        with up(at, "--json") as again:
-            ready_again = json.loads(again.lines('"server"')[0])
+        with up(at, "--workers=0", "--json") as without:
+            without.lines('"server"')
             gone(servers)
+            wait_until(lambda: status.collect(str(at))["coordinator_up_ms"] > MISSED_MS, "it would be missed by now")
+            assert status.collect(str(at))["problems"] == [], "nobody wants the dispatcher that was killed with it"
+            without.process.send_signal(signal.SIGINT)
+            assert without.process.wait(READY_S) == 0
+        with up(at, "--workers=1", "--json") as again:
+            ready_again = json.loads(again.lines('"server"')[0])
             for server in ("coordinator", "dispatcher", "workers"):
                 assert ready_again[server] == ready[server], "clients find it where it was"
             capsys.readouterr()

@@ -235,7 +235,7 @@ def test_the_usage_of_the_command_is_shown_that_got_too_much(
             "unrecognized arguments: /data/x-*; sources are given as --source",
         ),
         (
-            ["doctor", "--store", "/etc/hosts", "/etc/passwd", "/etc/group"],
+            ["status", "/etc/hosts", "/etc/group"],
             "unrecognized arguments: /etc/group; the shell has put files in the place of a pattern, perhaps: quote it",
         ),
     ],

@@ -63,7 +63,23 @@ def test_a_node_whose_clock_was_wrong_does_not_hide_the_cluster(since_s: int) ->
     out, status = io.StringIO(), told("j")
     status["saved"] = status_view.saved([totals | {"since_s": since_s}])
     status_view.show(status, calls.console(file=out, width=200))
-    assert "saved 0 bytes and 5 requests: " in out.getvalue()
+    assert "saved 5 requests: " in out.getvalue()
+
+
+@pytest.mark.parametrize(
+    ("its", "said"),
+    [
+        ({}, "nothing has been read yet"),
+        ({"served_bytes": 5, "store_bytes": 7}, "nothing saved yet: 5 bytes given to readers, 7 bytes read from"),
+        ({"served_bytes": 9, "store_bytes": 7, "bytes": 2}, "saved 2 bytes: 9 bytes given to readers, 7 bytes read"),
+        ({"served_bytes": 9, "store_bytes": 7, "bytes": 2, "requests": 1}, "saved 2 bytes and 1 request: 9 bytes"),
+    ],
+)
+def test_what_was_not_saved_is_not_counted(its: dict[str, int], said: str) -> None:
+    out, status = io.StringIO(), told("j")
+    status["saved"] = status_view.saved([]) | its
+    status_view.show(status, calls.console(file=out, width=200))
+    assert f"\n{said}" in out.getvalue() and " 0 " not in out.getvalue().split(said)[1].split("\n")[0]
 
 
 @pytest.mark.parametrize(

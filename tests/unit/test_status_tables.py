@@ -81,7 +81,7 @@ def test_no_heading_and_no_figure_is_cut_in_80_columns() -> None:
     printed = out.getvalue()
     headings = [
         "node host used quota readers hits peers misses store",
-        "data set digest shards records size here cache",
+        "data set digest shards records size cached how",
         "job data set epoch state read sure readers disk unread again",
     ]
     shown = [" ".join(line.split()) for line in printed.splitlines()]
@@ -112,6 +112,20 @@ def test_labels_take_no_room_from_figures() -> None:
     shown = [" ".join(line.split()) for line in out.getvalue().splitlines()]
     assert "01234567 gpu-17 999 GB 999 GB 1 100.0M 0 2 999 GB" in shown, "as people call the machine"
     assert "01234567 disk=nvme,host=gpu-17,rack=r1" in shown
+
+
+def test_a_nodes_row_leads_to_its_directory() -> None:
+    def printed(**its: Any) -> list[str]:
+        out, status = io.StringIO(), told("j")
+        status["nodes"][0] |= its
+        status_view.show(status, calls.console(file=out, width=80))
+        return [" ".join(line.split()) for line in out.getvalue().splitlines()]
+
+    assert "01234567 /ssd/tfquiver" in printed(cache_dir="/ssd/tfquiver")
+    assert "01234567 /ssd/tfquiver rack=r1" in printed(cache_dir="/ssd/tfquiver", labels={"rack": "r1"})
+    long = printed(cache_dir="/" + "d" * 150)
+    assert sum(line.count("d" * 20) * 20 for line in long) >= 120, "it is folded, never cut: it is there to be copied"
+    assert not any("directory" in line for line in printed()), "an older node does not tell"
 
 
 @pytest.mark.parametrize(
@@ -165,10 +179,10 @@ def test_a_session_that_nobody_reads_any_more_says_so(its: dict[str, Any], shown
 def test_what_a_node_that_is_silent_has_saved_is_missed() -> None:
     status, out = told("j"), io.StringIO()
     status_view.show(status, calls.console(file=out, width=200))
-    assert "read from the store (not counted: 1 node that cannot be asked)\n" in out.getvalue()
+    assert "nothing has been read yet (not counted: 1 node that cannot be asked)\n" in out.getvalue()
     status, out = status | {"nodes": status["nodes"][:1]}, io.StringIO()
     status_view.show(status, calls.console(file=out, width=200))
-    assert "read from the store\n" in out.getvalue()
+    assert "nothing has been read yet\n" in out.getvalue()
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ import pytest
 
 from tfquiver.cache_directory import up_file
 from tfquiver.cache_directory.up_file import Given, Ports
-from tfquiver.cli.up_stop_logs_clear import last_time
+from tfquiver.cli.up_stop_logs_clear import last_time, left_out
 from tfquiver.cli.up_stop_logs_clear.last_time import Asked
 from tfquiver.local_cluster.plan import Wish
 
@@ -62,3 +62,17 @@ def test_what_cannot_be_right_counts_as_not_known_and_the_ports_stay(given: Any,
     assert up_file.read(tmp_path) == Ports(1, 2, [3])
     path.write_text(json.dumps(fields))
     assert up_file.read_given(tmp_path) == Given(), "an older tfquiver wrote it"
+
+
+@pytest.mark.parametrize(
+    ("workers", "last", "given", "gone"),
+    [
+        (0, Ports(1, 2, [3]), Given(1), "localhost:2"),
+        (0, Ports(1, 2, [3]), Given(), "localhost:2"),  # an older tfquiver wrote it
+        (0, Ports(1, 2, [3]), Given(0), ""),  # its port is kept for one that may come again
+        (0, Ports(1), Given(1), ""),
+        (1, Ports(1, 2, [3]), Given(1), ""),
+    ],
+)
+def test_a_dispatcher_that_is_no_more_wanted_is_not_missed(workers: int, last: Ports, given: Given, gone: str) -> None:
+    assert left_out.dispatcher(Wish(HERE, workers), last, given) == gone

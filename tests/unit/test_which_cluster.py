@@ -86,7 +86,7 @@ def test_of_several_nodes_of_one_cluster_none_is_stopped_unnamed(
     here.append(node(tmp_path / "b", NOBODY))
     assert main(["stop"]) == 1
     told = capsys.readouterr()
-    assert f"which of the nodes of this machine? give one as --service: {here[0]}, {here[1]}" in told.err
+    assert f"which of the 2 nodes of this machine? --service={here[0]}, or --service={here[1]}" in told.err
     assert main(["stop", str(here[1])]) == 0
 
 
@@ -117,7 +117,8 @@ def test_one_of_several_is_not_chosen_and_what_is_named_comes_first(
     assert running.one_named_or_running(None) == str(one)
     here.append(other)
     assert running.named_or_running(None) == [str(one), str(other)]
-    with pytest.raises(errors.InvalidArgumentError, match=f"give one as --service: {one}, {other}"):
+    both = rf"of the 2 clusters of this machine\? --service={one} \(coordinator h:1\), or --service={other} \(coordin"
+    with pytest.raises(errors.InvalidArgumentError, match=both):
         running.one_named_or_running(None)
     assert running.one_named_or_running("h:3") == "h:3"
     monkeypatch.setenv("TFQUIVER_SERVICE", "h:4")
@@ -131,3 +132,21 @@ def test_a_command_that_asks_twice_means_one_cluster(here: list[Path], tmp_path:
     assert calls.where(arguments) == str(tmp_path / "a")
     here.append(node(tmp_path / "b", "h:2"))
     assert calls.where(arguments) == str(tmp_path / "a")
+
+
+def test_a_cluster_is_named_by_a_directory_that_people_know(
+    here: list[Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A dispatcher's own node is one of it, too, and may come first by its name."""
+    (tmp_path / "a-dispatcher").mkdir()
+    (tmp_path / "a-dispatcher" / "dispatcher.lock").touch()
+    its, cache = node(tmp_path / "a-dispatcher" / "node", "h:1"), node(tmp_path / "my cache", "h:1")
+    alone = node(tmp_path / "alone", "unix:/x/coordinator.sock")
+    here[:] = [its, alone, cache]
+    assert running.found() == [str(alone), str(cache)]
+    assert main(["explain", "trial"]) == 1
+    told = capsys.readouterr().err
+    assert f"--service={alone} (a cache directory by itself), or --service='{cache}' (coordinator h:1)" in told
+    assert told.endswith(f"; for example: tfquiver explain trial --service={alone}\n"), "to be pasted"
+    here[:] = [its]
+    assert running.found() == [str(its)], "where there is no other"

@@ -41,6 +41,7 @@ class CacheDirectory:
 
     def __init__(self, path: Path) -> None:
         self.path = path.absolute()
+        self.shown = str(self.path).encode(errors="replace").decode()  # a name on a disk need not be text
         self._announced = False
         try:
             self.path.mkdir(mode=0o700, parents=True, exist_ok=True)

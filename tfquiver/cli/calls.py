@@ -71,7 +71,7 @@ def add_format(parser: argparse.ArgumentParser) -> None:
 def where(arguments: argparse.Namespace) -> str:
     """What `add_where`'s arguments name, or what runs on this machine. Raises InvalidArgumentError: nothing, or several
     clusters."""
-    found = running.one_named_or_running(given(arguments))
+    found = running.one_named_or_running(given(arguments), command=getattr(arguments, "typed", ""))
     arguments.service = found  # who asks more than once means the same one
     return found
 
@@ -227,7 +227,7 @@ def settings(stub: Any, listed: coordinator_pb2.ListDatasetsReply, token: str, w
 
 def datasets_table(told: Sequence[dict[str, Any]]) -> Table:
     """Of what `settings` gave."""
-    made = table("data set", "digest", "shards", "records", "size", "here", "cache")
+    made = table("data set", "digest", "shards", "records", "size", "cached", "how")
     made.columns[0].no_wrap = False  # the others are never narrower than what is in them
     made.columns[0].overflow = "ellipsis"
     for one in told:

@@ -7,11 +7,13 @@ import difflib
 import importlib
 import json
 import os
+import shlex
 import sys
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NoReturn
 
 from tfquiver import errors, plain_text
+from tfquiver.cli.status_tables.as_typed import as_typed
 from tfquiver.cluster_address.service_name import VARIABLE
 from tfquiver.roles_and_tokens import own_token
 from tfquiver.version import VERSION
@@ -80,6 +82,12 @@ class _Parser(argparse.ArgumentParser):
         for action in self._actions:
             if not action.option_strings and action.nargs is None and getattr(found, action.dest, None) == []:
                 self.error(f"argument {action.metavar or action.dest}: expected one argument")
+        if not _commands(self):
+            found.shown = {
+                action.dest: next((one for one in action.option_strings if one.startswith("--")), "")
+                or str(action.metavar or action.dest)
+                for action in self._actions
+            }
         if left and not _commands(self):
             # with the usage of this command, not of all
             self.error(f"unrecognized arguments: {' '.join(left)}{self._hint(left)}")
@@ -167,10 +175,11 @@ def _describe(parser: argparse.ArgumentParser) -> None:
 def main(argv: list[str] | None = None) -> int:
     argv = sys.argv[1:] if argv is None else argv
     arguments = _parser(_needed(argv)).parse_args(argv)
+    arguments.typed = shlex.join(["tfquiver", *argv])
     try:
         return int(arguments.run(arguments))
     except errors.TfquiverError as error:
-        said = plain_text.of_error(error, _LONGEST)
+        said = as_typed(plain_text.of_error(error, _LONGEST), arguments.shown)
         as_json = getattr(arguments, "json", False) is True
         print(json.dumps({"error": said}) if as_json else f"tfquiver: {said}", file=sys.stderr)
         return 1

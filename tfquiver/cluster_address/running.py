@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import os
+import shlex
+from collections.abc import Sequence
+from pathlib import Path
 
 from tfquiver import errors
 from tfquiver.cluster_address import service_name
@@ -23,13 +26,14 @@ def named_or_running(given: str | os.PathLike[str] | None) -> list[str]:
     return running
 
 
-def one_named_or_running(given: str | os.PathLike[str] | None, argument: str = "--service") -> str:
-    """As `named_or_running`. Raises InvalidArgumentError also where there are several: `argument` says which."""
+def one_named_or_running(given: str | os.PathLike[str] | None, argument: str = "--service=", command: str = "") -> str:
+    """As `named_or_running`. Raises InvalidArgumentError also where there are several: `argument` says which, and
+    behind `command`, where somebody has typed one, so that it can be typed again."""
     several = named_or_running(given)
     if several[1:]:
-        raise errors.InvalidArgumentError(
-            f"which of the clusters of this machine? give one as {argument}: {', '.join(map(plain, several))}"
-        )
+        known = ", or ".join(f"{_as_typed(argument, one)} ({_whose(one)})" for one in several)
+        again = f"; for example: {plain(command)} {_as_typed(argument, several[0])}" if command else ""
+        raise errors.InvalidArgumentError(f"which of the {len(several)} clusters of this machine? {known}{again}")
     return several[0]
 
 
@@ -37,17 +41,36 @@ def one_node_named_or_running(given: str | os.PathLike[str] | None) -> str:
     """As `one_named_or_running`, for what is done to one node: of several of one cluster none is chosen either."""
     nodes = [] if service_name.chosen(given) else running_nodes.directories()
     if nodes[1:]:
-        known = ", ".join(plain(str(node)) for node in nodes)
-        raise errors.InvalidArgumentError(f"which of the nodes of this machine? give one as --service: {known}")
+        known = ", or ".join(_as_typed("--service=", str(node)) for node in nodes)
+        raise errors.InvalidArgumentError(f"which of the {len(nodes)} nodes of this machine? {known}")
     return one_named_or_running(given)
 
 
 def found() -> list[str]:
-    """The cache directories of this machine in which nodes of this user run, one for each cluster."""
+    """The cache directories of this machine in which nodes of this user run, one for each cluster: one that people
+    know, not the one that a dispatcher has for itself, where there is another."""
     by_coordinator: dict[str, str] = {}
-    for directory in running_nodes.directories():
+    for directory in _known_first(running_nodes.directories()):
         try:
             by_coordinator.setdefault(service_name.coordinator_address(str(directory)), str(directory))
         except errors.TfquiverError:  # it is just starting or leaving
             continue
-    return list(by_coordinator.values())
+    return sorted(by_coordinator.values())
+
+
+def _known_first(directories: Sequence[Path]) -> list[Path]:
+    return sorted(directories, key=lambda one: (one.with_name("dispatcher.lock").exists(), one))
+
+
+def _as_typed(argument: str, where: str) -> str:
+    shown = plain(where)
+    return f"{argument}{shlex.quote(shown) if argument.startswith('-') else repr(shown)}"
+
+
+def _whose(directory: str) -> str:
+    """What else people may know a cluster by."""
+    try:
+        coordinator = service_name.coordinator_address(directory)
+    except errors.TfquiverError:  # it is just leaving
+        return "a cache directory"
+    return "a cache directory by itself" if coordinator.startswith("unix:") else f"coordinator {plain(coordinator)}"

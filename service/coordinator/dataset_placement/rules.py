@@ -159,7 +159,7 @@ def check_kept_once(rule: PlacementRule | None, setting: CacheSetting) -> None:
     what = "rack_local" if rule.rack_local else f"replicas: {rule.replicas}"
     raise errors.InvalidArgumentError(
         f"{what}: a data set whose chunks come and go (cooperative) has one copy of each: cache it otherwise (tfquiver "
-        "dataset set-cache NAME uniform, or auto), or place it on nodes only (--nodes, --stripe)"
+        "dataset set-cache NAME full, or auto), or place it on nodes only (--nodes, --stripe)"
     )
 
 

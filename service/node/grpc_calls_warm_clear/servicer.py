@@ -49,6 +49,7 @@ class NodeServicer(DerivedCalls):
             reply.disk_room_bytes = room_bytes
         if rpc.caller().role is Role.JOB:  # names in it may be of data sets that others alone may know of
             reply.ClearField("works")
+            reply.ClearField("cache_dir")
         return reply
 
     @rpc.handled_stream

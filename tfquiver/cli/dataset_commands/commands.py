@@ -92,7 +92,7 @@ def add_parsers(commands: Any) -> None:
         ),
     ):
         command = command or commands.add_parser(name, help=what, description=_ABOUT.get(name))
-        command.add_argument("name", metavar="NAME")
+        command.add_argument("name", metavar="NAME", help="its name, or the first digits of its digest id")
         if name == "evict":
             command.add_argument("--force", action="store_true", help="although somebody reads it")
         _add(command, change, wait)
@@ -177,6 +177,7 @@ def _check_format(arguments: argparse.Namespace) -> None:
 def _prefetch(arguments: argparse.Namespace) -> int:
     said = ""
     with service(arguments) as (ask, stub, until_done):
+        arguments.name = names.called(ask, stub, arguments.name)
         if not arguments.check:
             with names.without_name(arguments):
                 named = ask(stub.Prefetch, pb2.NamedDatasetRequest(name=arguments.name))
@@ -193,6 +194,7 @@ def _prefetch(arguments: argparse.Namespace) -> int:
 def _changed(change: Change) -> Callable[[argparse.Namespace], int]:
     def run(arguments: argparse.Namespace) -> int:
         with service(arguments) as (ask, stub, until_done):
+            arguments.name = names.called(ask, stub, arguments.name)
             with names.without_name(arguments):
                 named, said = ask(*change(stub, arguments), _CHANGE_S), ""
             if getattr(arguments, "wait", False):

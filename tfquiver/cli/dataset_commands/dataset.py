@@ -25,6 +25,10 @@ _UNSET = ("auto", "unset")
 _SET_S = 60.0  # striping millions of shards takes a while
 
 Ask = Callable[..., Any]
+_ROTATIONS = {
+    "relevance": "relevance: what the most jobs still need is loaded next",
+    "cyclic": "cyclic: one chunk after the other, in the same order each time",
+}
 _DELETE = """Removes a data set from the cluster: its name, its room, and what nodes keep of it alone, also where it is
 pinned; its files in the store stay. What somebody reads, or has mounted, goes with --force only: they would find
 nothing."""
@@ -53,8 +57,10 @@ def add_parser(subparsers: Any) -> None:
     set_cache.add_argument(
         "setting",
         metavar="SETTING",
-        help=f"{cache_setting.SYNTAX} | auto (the policy decides); BYTES, for example 20GiB: on all nodes together; "
-        "without them all the quotas",
+        help=f"{cache_setting.SYNTAX} | auto. full: what comes first is kept until the nodes' quotas are used; "
+        "BYTES alone, for example 20GiB: up to that, on all nodes together. cooperative: chunks rotate, and all jobs "
+        "share them. lru: what was used last is kept. none: nothing. auto: the policy decides. Without :BYTES all that "
+        "others leave",
     )
     placing.add_commands(commands, _found)
     share.add_argument("--with", dest="names", default="", metavar="A,B", help="names of tokens")
@@ -62,9 +68,13 @@ def add_parser(subparsers: Any) -> None:
     delete.add_argument(
         "--force", action="store_true", help="although jobs read it, or may be between two epochs of it: they end"
     )
-    set_cache.add_argument("--rotation", choices=("relevance", "cyclic"), default="", help="default: relevance")
-    set_cache.add_argument("--chunks", type=_count, default=0, metavar="N", help="default: by size and allocation")
-    set_cache.add_argument("--partitions", type=_count, default=0, metavar="N", help="default: by size")
+    for flag, what in (
+        ("--chunks", "cut it into so many chunks; default: by its size and room"),
+        ("--partitions", "take each chunk from so many parts of it, so that it is a fair sample; default: by its size"),
+    ):
+        set_cache.add_argument(flag, type=_count, default=0, metavar="N", help=f"cooperative: {what}")
+    what = f"cooperative: which chunk comes next. {'; '.join(_ROTATIONS.values())}; default: relevance"
+    set_cache.add_argument("--rotation", choices=("relevance", "cyclic"), default="", help=what)
 
 
 def _count(text: str) -> int:
@@ -286,9 +296,12 @@ def _print(told: dict[str, Any], as_json: bool, more: Mapping[str, str] | None =
         lines["allocation"] = f"{decimal(cache['allocation_bytes'])} on all nodes, {part}"
     if "chunks" in cache:
         each = decimal(told["size_bytes"] // cache["chunks"])
-        lines["chunks"] = f"{cache['chunks']} of {each}, from {_partitions(cache['partitions'])}; {cache['rotation']}"
+        sample = f", each a sample of {cache['partitions']} parts of the data set" if cache["partitions"] > 1 else ""
+        lines["chunks"] = f"{cache['chunks']} of about {each}{sample}"
+        lines["rotation"] = _ROTATIONS.get(cache["rotation"], cache["rotation"])
     if "loading" in told:
-        lines["now"] = f"{many(len(told['loading']), 'chunk')} to load, {len(told['leaving'])} to evict"
+        loading, leaving = len(told["loading"]), len(told["leaving"])
+        lines["now"] = f"{many(loading, 'chunk')} being read into the cache, {leaving} being deleted"
     if "rule" in (placed := told.get("placement", {})):  # `show` asks what it comes to; else it is the rule alone
         lines["kept on"] = placing.text(placed)
         if moving := placing.progress(placed):
@@ -310,7 +323,3 @@ def _meaning(cache: dict[str, Any]) -> str:
         "lru": "lru: the least recently used goes first",
     }[cache["mode"]]
     return f"{meaning}; by policy {cache['decided_by']}" if "decided_by" in cache else meaning
-
-
-def _partitions(count: int) -> str:
-    return "1 partition" if count == 1 else f"{count} partitions"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import re
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
@@ -21,6 +22,7 @@ from tfquiver.cluster_address.service_name import coordinator_address
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2, coordinator_pb2_grpc, types_pb2
 from tfquiver.proto.tfquiver.v1 import named_datasets_pb2 as pb2
 
+_DIGITS = re.compile(r"[0-9a-fA-F]{6,64}")  # of a digest id: no fewer, that are more likely a name
 _GONE_S = 30.0
 _WAIT_MS = 1000
 _LOOKED_AT = 32
@@ -51,6 +53,18 @@ def all_named(ask: Ask, stub: Any) -> list[pb2.NamedDataset]:
         raise
 
 
+def called(ask: Ask, stub: Any, name: str) -> str:
+    """The name of the data set that `name` gives the first digits of the digest id of; else `name` itself. Raises
+    InvalidArgumentError: several have such a digest id, or that one."""
+    if not _DIGITS.fullmatch(name) or find(ask, stub, name, resident=False):
+        return name
+    every = (one for one in all_named(ask, stub) if one.HasField("dataset"))
+    meant = sorted({one.spec.name for one in every if one.dataset.digest_id.hex().startswith(name.lower())})
+    if meant[1:]:
+        raise errors.InvalidArgumentError(f"{name} are digits of {many(len(meant), 'data set')}: {', '.join(meant)}")
+    return meant[0] if meant else name
+
+
 @contextmanager
 def without_name(arguments: argparse.Namespace) -> Iterator[None]:
     """What is asked inside is only for data sets that have names. Raises NotFoundError: of one that `list` and `show`
@@ -58,10 +72,11 @@ def without_name(arguments: argparse.Namespace) -> Iterator[None]:
     try:
         yield
     except errors.NotFoundError:
-        called: list[str] = []
+        there: list[types_pb2.Dataset] = []
         with suppress(errors.TfquiverError):
-            called = [one.name for one in registered(arguments)]
-        if arguments.name not in called:
+            there = registered(arguments)
+        digits = arguments.name.lower() if _DIGITS.fullmatch(arguments.name) else None
+        if not any(arguments.name == one.name or (digits and one.digest_id.hex().startswith(digits)) for one in there):
             raise
         raise errors.NotFoundError(
             f"{arguments.name} has no name of its own (made by first use): "
@@ -121,7 +136,7 @@ def with_residents(ask: Ask, stub: Any, told: Sequence[dict[str, Any]]) -> list[
 
 def table(told: Sequence[dict[str, Any]]) -> Table:
     """Of what `joined` gave."""
-    made = calls.table("data set", "state", "digest", "size", "here", "cache")
+    made = calls.table("data set", "state", "digest", "size", "cached", "how")
     made.columns[0].no_wrap = False  # the others are never narrower than what is in them
     made.columns[0].overflow = "ellipsis"
     for one in told:

@@ -63,7 +63,7 @@ def lines(told: dict[str, Any], state: str, name: str = "NAME") -> dict[str, str
     if "resident_bytes" in told:
         nothing = told["state"] == "ready" and not told["resident_bytes"]
         what = f" (jobs that read it cache it; `tfquiver dataset prefetch {name}` does so now)" if nothing else ""
-        said["here"] = f"{words.size(told['resident_bytes'])}{what}"
+        said["cached"] = f"{words.size(told['resident_bytes'])}{what}"
     said["last read"] = _when(told["used_s"])
     return said
 

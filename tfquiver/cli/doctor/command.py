@@ -18,7 +18,7 @@ from tfquiver.cli.doctor import cluster, disk, machine, store
 from tfquiver.cli.doctor.finding import Finding, Verdict, fail, skip
 from tfquiver.cluster_address import running, service_name
 from tfquiver.cluster_address.service_name import coordinator_address
-from tfquiver.grpc_plumbing import rpc
+from tfquiver.grpc_plumbing import addresses, rpc
 from tfquiver.plain_text import of_error, plain
 from tfquiver.proto.tfquiver.v1 import node_pb2, node_pb2_grpc
 
@@ -33,15 +33,19 @@ _STYLES = {Verdict.OK: "green", Verdict.WARN: "yellow", Verdict.FAIL: "bold red"
 def add_parser(subparsers: Any) -> None:
     parser = subparsers.add_parser("doctor", description=_ABOUT)
     calls.add_where(parser, positional=True)
-    parser.add_argument("--store", default="", metavar="GLOB", help="list and read this, as gs://bucket/train-*")
+    parser.add_argument(
+        "--store", nargs="+", default=[], metavar="GLOB",
+        help="list and read this, as 'gs://bucket/train-*'; or files, as the shell makes them of a pattern",
+    )  # fmt: skip
     parser.add_argument("--no_op", action="store_true", help="do not load TensorFlow and the op")
     parser.add_argument("--json", action="store_true", help="a JSON list instead of lines")
     parser.set_defaults(run=_run)
 
 
 def _run(arguments: argparse.Namespace) -> int:
+    objects = _of_store(arguments)
     where, token = _where(arguments), calls.token(arguments)
-    found = _findings(where, token, arguments.store, not arguments.no_op)
+    found = _findings(where, token, objects, not arguments.no_op)
     if arguments.json:
         about = list(found)
         print(json.dumps([asdict(one) | ({"cluster": its} if where[1:] and its else {}) for its, one in about]))
@@ -49,6 +53,15 @@ def _run(arguments: argparse.Namespace) -> int:
     else:
         seen = _told(found, headings=len(where) > 1)
     return int(any(one.verdict is Verdict.FAIL for one in seen))
+
+
+def _of_store(arguments: argparse.Namespace) -> list[str]:
+    """What --store names. A cluster behind it is one nevertheless: `doctor --store GLOB WHERE`."""
+    objects = list(arguments.store)
+    last = objects[-1] if objects[1:] else ""
+    if last and not calls.given(arguments) and (addresses.is_address(last) or Path(last).expanduser().is_dir()):
+        arguments.where = objects.pop()
+    return objects
 
 
 def _where(arguments: argparse.Namespace) -> list[str]:
@@ -75,7 +88,7 @@ def _told(found: Iterable[tuple[str, Finding]], headings: bool) -> list[Finding]
     return seen
 
 
-def _findings(named: list[str], token: str, glob: str, with_op: bool) -> Iterator[tuple[str, Finding]]:
+def _findings(named: list[str], token: str, objects: list[str], with_op: bool) -> Iterator[tuple[str, Finding]]:
     """With the cluster that each is of; "": of none. What takes longest comes last, and by itself: a disk's speed is
     not measured while something else reads from it."""
     for one in machine.findings():
@@ -83,8 +96,8 @@ def _findings(named: list[str], token: str, glob: str, with_op: bool) -> Iterato
     for where in named:
         for one in _of_cluster(where, token):
             yield where, one
-    if glob:
-        for one in store.findings(glob):
+    if objects:
+        for one in store.findings(objects):
             yield "", one
     if with_op:
         yield "", machine.op()

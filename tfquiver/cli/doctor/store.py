@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from tfquiver import errors, stores
 from tfquiver.amounts import many, of_bytes, of_rate
@@ -16,12 +16,13 @@ _DEADLINE_S = 30.0
 _SLOW_BYTES_PER_S = 5e6
 
 
-def findings(pattern: str) -> Iterator[Finding]:
-    what = f"store {plain(pattern, 300)}"
+def findings(patterns: Sequence[str]) -> Iterator[Finding]:
+    """Several: as a shell makes them of a pattern."""
+    what = f"store {plain(patterns[0], 300)}{f' and {len(patterns) - 1} more' if patterns[1:] else ''}"
     try:
-        store = stores.for_uri(pattern)
+        by_pattern = [(stores.for_uri(pattern), pattern) for pattern in patterns]
         began_s = time.perf_counter()
-        found = store.list(pattern)
+        found = [(store, one) for store, pattern in by_pattern for one in store.list(pattern)]
         took_s = time.perf_counter() - began_s
     except errors.TfquiverError as error:
         yield fail(what, of_error(error), "docs/guide/storage.md has credentials and endpoints of each store")
@@ -29,9 +30,9 @@ def findings(pattern: str) -> Iterator[Finding]:
     if not found:
         yield fail(what, "nothing is there", "name files, as in gs://bucket/train-*")
         return
-    total = sum(one.size_bytes for one in found)
+    total = sum(one.size_bytes for _, one in found)
     yield ok(what, f"{many(len(found), 'object')}, {of_bytes(total)}, listed in {took_s:.2f} s")
-    yield _read(store, max(found, key=lambda one: one.size_bytes))
+    yield _read(*max(found, key=lambda its: its[1].size_bytes))
 
 
 def _read(store: ObjectStore, one: ObjectInfo) -> Finding:

@@ -28,13 +28,12 @@ _NODES_LEGEND = (
     "MB."
 )
 _GATEWAY_LEGEND = " gateway: a node that keeps nothing, such as a dispatcher has for itself."
-_LABELS_LEGEND = "What each node was started with (tfquiver-node --labels): placements choose nodes by them."
 _DATASETS_LEGEND = (
-    "here: so much of it is cached, and of how many of its chunks all is there; ~: as it was when it was last read, or "
-    "looked at; -: not known, for nobody has read it since the coordinator was started. cache: full: what comes first "
-    "is kept until the quota is used. coop: chunks rotate through the cache, and all jobs share them. none, lru: as "
-    "they say. auto: by the policy (tfquiver explain says why). (unset): nobody has set it, and a policy decides when "
-    "somebody reads it. tfquiver dataset set-cache changes it."
+    "cached: so much of it is on the nodes' disks, and of how many of its chunks all is there; ~: as it was when it "
+    "was last read, or looked at; -: not known, for nobody has read it since the coordinator was started. how: full: "
+    "what comes first is kept until the quota is used. coop: chunks rotate through the cache, and all jobs share them. "
+    "none, lru: as they say. auto: by the policy (tfquiver explain says why). (unset): nobody has set it, and a policy "
+    "decides when somebody reads it. tfquiver dataset set-cache changes it."
 )
 _JOBS_LEGEND = (
     "reads: what all readers of a job hand to its pipeline, over the last ten seconds or so. waits: for so much of "
@@ -215,13 +214,7 @@ def show(status: Mapping[str, Any], console: Console, legends: bool = False, exp
         nodes.add_row(*figures, quota, *counts, read)
     gateways = any(not node["quota_bytes"] for node in status["nodes"] if "error" not in node)
     tell(nodes, _NODES_LEGEND + (_GATEWAY_LEGEND if gateways else ""), status["nodes"])
-    # Beside the figures there is no room for them in 80 columns.
-    labels = table("node", "labels")
-    labels.columns[1].justify, labels.columns[1].overflow = "left", "ellipsis"
-    labelled = [node for node in status["nodes"] if node.get("labels")]
-    for node in labelled:
-        labels.add_row(short(node["node_id"]), cut(nodes_view.labels(node), 68))
-    tell(labels, _LABELS_LEGEND, labelled)
+    tell(nodes_view.places(status["nodes"]), nodes_view.PLACES_LEGEND, nodes_view.placed(status["nodes"]))
     tell(calls.datasets_table(status["datasets"]), _DATASETS_LEGEND, status["datasets"])
     measured = [info for info in status["sessions"] if "bytes_per_s" in info]
     jobs = {(info["job"], info["session_key"], info["digest_id"]): info for info in measured}
@@ -264,9 +257,14 @@ def _saved(its: Mapping[str, Any], silent: int = 0) -> str:
         since = f" since {datetime.date.fromtimestamp(its['since_s'])}" if its["since_s"] else ""
     money = f"{its['money']:,.2f}: " if its.get("money") is not None else ""
     without = f" (not counted: {many(silent, 'node')} that cannot be asked)" if silent else ""
+    if not any(its[key] for key in ("served_bytes", "store_bytes", "bytes", "requests")):
+        return f"nothing has been read yet{without}"
+    requests = f"{its['requests']:,} request{'s' * (its['requests'] != 1)}" if its["requests"] else ""
+    spared = " and ".join(part for part in (decimal(its["bytes"]) if its["bytes"] else "", requests) if part)
+    said = f"saved {money}{spared}" if spared else "nothing saved yet"
     return (
-        f"saved {money}{decimal(its['bytes'])} and {its['requests']:,} request{'s' * (its['requests'] != 1)}{since}: "
-        f"{decimal(its['served_bytes'])} given to readers, {decimal(its['store_bytes'])} read from the store{without}"
+        f"{said}{since}: {decimal(its['served_bytes'])} given to readers, {decimal(its['store_bytes'])} read from the "
+        f"store{without}"
     )
 
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from tfquiver.cli.status_tables import nodes_view
+
 
 def cut(status: Mapping[str, Any], room: int) -> tuple[Mapping[str, Any], int]:
     """`status`, with no more rows of a table than there are lines; and about how many lines are left out so. To lay out
@@ -21,7 +23,7 @@ def cut(status: Mapping[str, Any], room: int) -> tuple[Mapping[str, Any], int]:
         if "error" in node or shown <= room:  # those that are silent are counted, and have no row
             kept["nodes"].append(node)
         else:
-            left_out += 2 if node.get("labels") else 1
+            left_out += 1 + len(nodes_view.placed([node]))
     # Of those that move there are lines above.
     kept["datasets"] = [one for at, one in enumerate(status["datasets"]) if at < room or one.get("moving_shards")]
     return {**status, **kept}, left_out + len(status["datasets"]) - len(kept["datasets"])

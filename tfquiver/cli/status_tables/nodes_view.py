@@ -1,4 +1,4 @@
-"""What `tfquiver status` says of nodes that are lost, or that others cannot reach (pure)."""
+"""What `tfquiver status` says of nodes that are lost, or that others cannot reach; where each has its cache (pure)."""
 
 from __future__ import annotations
 
@@ -6,14 +6,21 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from rich.filesize import decimal
+from rich.table import Table
 
 from tfquiver.amounts import many
+from tfquiver.cli.calls import cut, table
 from tfquiver.cli.status_tables.words import short
 from tfquiver.grpc_plumbing import addresses
 from tfquiver.node_labels_shard_owners_chunks.labels import is_spot
 from tfquiver.plain_text import plain
 
+PLACES_LEGEND = (
+    "directory: on that node's machine; there every command takes it for WHERE, and its node's log is in its log/. "
+    "labels: as it was started with (tfquiver-node --labels): placements choose nodes by them."
+)
 _MOST_LOST = 5  # each with a sentence: where a rack is without power the other problems are to be seen, too
+_MOST_LABELS = 200  # characters
 _PARTS, _LEAST_BYTES, _MOST_BYTES = 100, 16 << 20, 1 << 30  # hardly anything: one of so many of its quota, within these
 
 
@@ -94,6 +101,25 @@ def host(node: Mapping[str, Any]) -> str:
 def labels(node: Mapping[str, Any]) -> str:
     """As --labels takes them."""
     return ",".join(f"{key}={value}" for key, value in sorted(node.get("labels", {}).items()))
+
+
+def placed(nodes: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+    """Those of which `places` has a row."""
+    return [node for node in nodes if node.get("cache_dir") or node.get("labels")]
+
+
+def places(nodes: Sequence[Mapping[str, Any]]) -> Table:
+    """Beside the figures there is no room for it in 80 columns. A directory is never cut: it is there to be copied."""
+    shown = placed(nodes)
+    said = {"directory": [plain(node.get("cache_dir", "")) or "-" for node in shown]}
+    said["labels"] = [cut(labels(node), _MOST_LABELS) for node in shown]
+    known = {"directory": any(node.get("cache_dir") for node in shown), "labels": any(said["labels"])}
+    made = table("node", *(head for head, is_known in known.items() if is_known))
+    for column in made.columns[1:]:
+        column.justify, column.no_wrap, column.overflow = "left", False, "fold"
+    for node, *row in zip(shown, *(said[head] for head, is_known in known.items() if is_known), strict=True):
+        made.add_row(short(node["node_id"]), *row)
+    return made
 
 
 def moves(datasets: Sequence[Mapping[str, Any]]) -> Iterator[str]:

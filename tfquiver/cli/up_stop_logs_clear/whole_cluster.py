@@ -17,7 +17,7 @@ import tfquiver
 from tfquiver import errors
 from tfquiver.cache_directory import cluster_file, up_file
 from tfquiver.cache_directory.up_file import Ports
-from tfquiver.cli.up_stop_logs_clear import last_time
+from tfquiver.cli.up_stop_logs_clear import last_time, left_out
 from tfquiver.cli.up_stop_logs_clear.last_time import Asked
 from tfquiver.cluster_address import service_name
 from tfquiver.local_cluster import hold, ports
@@ -39,17 +39,18 @@ def run(directory: Path, asked: Asked, port: int | None, dispatcher_port: int | 
         deleted.
     """
     with hold.held(directory, _say) as is_ours:
-        wish, lines = last_time.wish(directory, asked, up_file.read_given(directory))
+        wish, lines = last_time.wish(directory, asked, given := up_file.read_given(directory))
         for line in lines:
             _say(line)
         last = up_file.read(directory)
         chosen = ports.choose(port, dispatcher_port, last)
         for line in ports.passed_over(port, dispatcher_port if wish.workers else 0, last, chosen):
             _say(line)
-        asyncio.run(_serve(wish, chosen, as_json, is_ours))
+        asyncio.run(_serve(wish, chosen, as_json, is_ours, left_out.dispatcher(wish, last, given)))
 
 
-async def _serve(wish: Wish, chosen: Ports, as_json: bool, is_ours: Callable[[], bool]) -> None:
+async def _serve(wish: Wish, chosen: Ports, as_json: bool, is_ours: Callable[[], bool], gone: str) -> None:
+    """`gone`: the address of a dispatcher that was here, and that this cluster is to have no more."""
     stop, loop = asyncio.Event(), asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         if signal.getsignal(number) is not signal.SIG_IGN:  # as under nohup
@@ -72,6 +73,8 @@ async def _serve(wish: Wish, chosen: Ports, as_json: bool, is_ours: Callable[[],
     supervisor = Supervisor(wish, chosen, wish.directory / "log", _environment(), _say, is_ours, progress, begun)
 
     def ready() -> None:
+        if gone:
+            left_out.tell(f"localhost:{supervisor.ports.coordinator}", gone)
         try:
             up_file.write(wish.directory, supervisor.ports, last_time.given(wish))
         except OSError as error:

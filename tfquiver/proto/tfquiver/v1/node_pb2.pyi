@@ -98,6 +98,7 @@ class StatusReply(_message.Message):
     COMPUTED_BYTES_FIELD_NUMBER: _builtins.int
     VERSION_FIELD_NUMBER: _builtins.int
     NOW_MS_FIELD_NUMBER: _builtins.int
+    CACHE_DIR_FIELD_NUMBER: _builtins.int
     WORKS_FIELD_NUMBER: _builtins.int
     incarnation: _builtins.str
     coordinator_address: _builtins.str
@@ -169,6 +170,8 @@ class StatusReply(_message.Message):
     """of tfquiver; empty: of before it was told"""
     now_ms: _builtins.int
     """Unix time of its clock when it answered; 0: as above"""
+    cache_dir: _builtins.str
+    """on its machine; empty: it is older, or a job's token asks"""
     @_builtins.property
     def node(self) -> _types_pb2.NodeInfo: ...
     @_builtins.property
@@ -218,11 +221,12 @@ class StatusReply(_message.Message):
         computed_bytes: _builtins.int = ...,
         version: _builtins.str = ...,
         now_ms: _builtins.int = ...,
+        cache_dir: _builtins.str = ...,
         works: _abc.Iterable[Global___Work] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_disk_room_bytes", b"_disk_room_bytes", "_refused_by_disk_ms", b"_refused_by_disk_ms", "_refused_ms", b"_refused_ms", "disk_room_bytes", b"disk_room_bytes", "node", b"node", "refused_by_disk_ms", b"refused_by_disk_ms", "refused_ms", b"refused_ms", "totals", b"totals"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_disk_room_bytes", b"_disk_room_bytes", "_refused_by_disk_ms", b"_refused_by_disk_ms", "_refused_ms", b"_refused_ms", "bypass_bytes", b"bypass_bytes", "bypasses", b"bypasses", "computed", b"computed", "computed_bytes", b"computed_bytes", "coordinator_address", b"coordinator_address", "corrupt_entries", b"corrupt_entries", "cross_rack_bytes", b"cross_rack_bytes", "disk_hangs_ms", b"disk_hangs_ms", "disk_room_bytes", b"disk_room_bytes", "entries", b"entries", "evicted_bytes", b"evicted_bytes", "evictions", b"evictions", "hit_bytes", b"hit_bytes", "hits", b"hits", "hot_bytes", b"hot_bytes", "incarnation", b"incarnation", "loaded_bytes", b"loaded_bytes", "loads", b"loads", "misses", b"misses", "moved", b"moved", "moved_bytes", b"moved_bytes", "node", b"node", "now_ms", b"now_ms", "peer_bytes", b"peer_bytes", "peer_hits", b"peer_hits", "peer_mismatches", b"peer_mismatches", "readers", b"readers", "refused_by_disk", b"refused_by_disk", "refused_by_disk_ms", b"refused_by_disk_ms", "refused_damaged", b"refused_damaged", "refused_inserts", b"refused_inserts", "refused_ms", b"refused_ms", "served_bytes", b"served_bytes", "store_bytes", b"store_bytes", "store_requests", b"store_requests", "totals", b"totals", "version", b"version", "works", b"works", "written_bytes", b"written_bytes"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_disk_room_bytes", b"_disk_room_bytes", "_refused_by_disk_ms", b"_refused_by_disk_ms", "_refused_ms", b"_refused_ms", "bypass_bytes", b"bypass_bytes", "bypasses", b"bypasses", "cache_dir", b"cache_dir", "computed", b"computed", "computed_bytes", b"computed_bytes", "coordinator_address", b"coordinator_address", "corrupt_entries", b"corrupt_entries", "cross_rack_bytes", b"cross_rack_bytes", "disk_hangs_ms", b"disk_hangs_ms", "disk_room_bytes", b"disk_room_bytes", "entries", b"entries", "evicted_bytes", b"evicted_bytes", "evictions", b"evictions", "hit_bytes", b"hit_bytes", "hits", b"hits", "hot_bytes", b"hot_bytes", "incarnation", b"incarnation", "loaded_bytes", b"loaded_bytes", "loads", b"loads", "misses", b"misses", "moved", b"moved", "moved_bytes", b"moved_bytes", "node", b"node", "now_ms", b"now_ms", "peer_bytes", b"peer_bytes", "peer_hits", b"peer_hits", "peer_mismatches", b"peer_mismatches", "readers", b"readers", "refused_by_disk", b"refused_by_disk", "refused_by_disk_ms", b"refused_by_disk_ms", "refused_damaged", b"refused_damaged", "refused_inserts", b"refused_inserts", "refused_ms", b"refused_ms", "served_bytes", b"served_bytes", "store_bytes", b"store_bytes", "store_requests", b"store_requests", "totals", b"totals", "version", b"version", "works", b"works", "written_bytes", b"written_bytes"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__disk_room_bytes: _TypeAlias = _typing.Literal["disk_room_bytes"]  # noqa: Y015
     _WhichOneofArgType__disk_room_bytes: _TypeAlias = _typing.Literal["_disk_room_bytes", b"_disk_room_bytes"]  # noqa: Y015

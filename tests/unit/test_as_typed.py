@@ -1,0 +1,44 @@
+"""What a server refuses is called as it was typed, not as the protocol has it."""
+
+from __future__ import annotations
+
+import pytest
+
+from tfquiver import errors
+from tfquiver.cli import policy
+from tfquiver.cli.main import main, parser
+from tfquiver.cli.status_tables.as_typed import as_typed
+
+
+@pytest.mark.parametrize(
+    ("command", "said", "shown"),
+    [
+        (["dataset", "set-cache", "x", "lru"], "setting.chunks: 7; it is", "--chunks: 7; it is"),
+        (["dataset", "set-cache", "x", "lru"], "setting.allocation_bytes: 7 bytes", "SETTING: 7 bytes"),
+        (["dataset", "place", "x"], "selector: no node matches", "--nodes: no node matches"),
+        (["dataset", "place", "x"], "rack_local: node a", "--rack-local: node a"),
+        (["dataset", "create", "x"], "sources[3]: empty", "--source: empty"),
+        (["dataset", "create", "x"], "name: 'x/' names no", "NAME: 'x/' names no"),
+        (["limit", "x", "1MB"], "bytes_per_s: 1; it is", "RATE: 1; it is"),
+        (["policy", "x"], "policy: 'x' is none", "POLICY: 'x' is none"),
+        (["plan", "--policy", "x"], "policy: 'x' is none", "--policy: 'x' is none"),
+        (["explain", "x"], "name: 'x': no job", "JOB|DATASET: 'x': no job"),
+        (["status"], "name: 'x'", "name: 'x'"),  # it has none
+        (["limit", "x", "1MB"], "it: setting.chunks: 7", "it: setting.chunks: 7"),
+    ],
+)
+def test_a_field_is_called_as_it_was_typed(command: list[str], said: str, shown: str) -> None:
+    names = parser().parse_args(command).shown
+    assert as_typed(said, names) == shown
+    if not said.startswith("it"):
+        assert as_typed(f"coordinator [::1]:5040: {said}", names) == f"coordinator [::1]:5040: {shown}"
+        assert as_typed(f"node 0123abcd at h:5041: {said}", names) == f"node 0123abcd at h:5041: {shown}"
+
+
+def test_main_says_it_so(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    def refused(*_: object) -> int:
+        raise errors.InvalidArgumentError("coordinator localhost:1: policy: 'best' is none of benefit")
+
+    monkeypatch.setattr(policy, "coordinator_address", refused)
+    assert main(["policy", "best", "--service=localhost:1"]) == 1
+    assert capsys.readouterr().err == "tfquiver: coordinator localhost:1: POLICY: 'best' is none of benefit\n"
