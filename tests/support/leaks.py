@@ -23,8 +23,9 @@ _LASTING_MOUNTS = ("/run/netns",)  # iproute2 makes it with the first namespace,
 # Processes and descriptors that a process of tests keeps until it ends (tests/support/warm.py).
 _lasting_processes: set[int] = set()
 _lasting_descriptors: set[int] = set()
-# Which were there before this one, and so are not of these tests: looked at once, not before and after every test.
-_older_processes: set[int] = set()
+# Not of these tests, looked at once and not before and after every test: which were there before this one, and which
+# carry another mark, as all that the processes of tests beside this one start.
+_others_processes: set[int] = set()
 _KERNEL_OBJECTS = ("anon_inode:", "/dev/", "/proc/", "/sys/", "pipe:")
 
 
@@ -108,22 +109,23 @@ def _processes() -> set[tuple[int, str]]:
     mark = f"{MARK}={os.environ.get(MARK, '')}".encode()
     found = set()
     there = {int(name) for name in os.listdir("/proc") if name.isdigit()}  # noqa: PTH208
-    _older_processes.intersection_update(there)
-    for pid in there - _older_processes - {os.getpid()}:
+    _others_processes.intersection_update(there)
+    for pid in there - _others_processes - _lasting_processes - {os.getpid()}:
         try:
             fields = _read(f"/proc/{pid}/stat").rpartition(b") ")[2].split()
             if int(fields[19]) < _own_start():
-                _older_processes.add(pid)
+                _others_processes.add(pid)
                 continue
             zombie_of_ours = fields[0] == b"Z" and int(fields[1]) == os.getpid()
-            if zombie_of_ours or mark in _read(f"/proc/{pid}/environ").split(b"\0"):
+            environment = _read(f"/proc/{pid}/environ").split(b"\0")
+            if zombie_of_ours or mark in environment:
                 command = _read(f"/proc/{pid}/cmdline").replace(b"\0", b" ").decode(errors="replace")
                 found.add((pid, command[:200].rstrip() or "(zombie)"))
+            elif environment != [b""]:  # while a program takes the place of another the kernel shows none
+                _others_processes.add(pid)
         except OSError:
             continue
-    return {
-        (pid, command) for pid, command in found if pid not in _lasting_processes and "resource_tracker" not in command
-    }
+    return {(pid, command) for pid, command in found if "resource_tracker" not in command}
 
 
 def _read(path: str) -> bytes:
