@@ -26,7 +26,7 @@ from typing import Any
 import hypothesis
 import pytest
 
-from tests.support import cluster, examples, leaks, own_mounts, turns, warm
+from tests.support import cluster, examples, leaks, own_mounts, tester_forks, turns, warm, warm_roots
 from tfquiver.node_daemon import starting
 
 # A pause of the machine is not a slow example; pytest-timeout bounds the whole test.
@@ -47,11 +47,7 @@ os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 # Where the environment says that no bytecode is kept, as containers' do, each of them would compile what it imports.
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 sys.dont_write_bytecode = False
-# Until all modules are imported: collections that look through what lasts were a part of what that took.
-gc.disable()
 WITH_TENSORFLOW = ("ops", "integration", "fault", "bench")
-# Every process that a test starts, and every one that those start, carries it: also when it has become a daemon.
-os.environ[leaks.MARK] = secrets.token_hex(8)
 cluster.starts = warm.server
 starting.starts = warm.Popen
 
@@ -61,11 +57,21 @@ def pytest_report_header() -> str:
 
 
 def pytest_configure(config: pytest.Config) -> None:
+    # Until all modules are imported: collections that look through what lasts were a part of what that took.
+    gc.disable()
+    # Every process that a test starts, and every one that those start, carries it: also when it has become a daemon.
+    os.environ[leaks.MARK] = secrets.token_hex(8)
     own_mounts.begin()
     if config.getoption("numprocesses", None) and not hasattr(config, "workerinput"):
         folder = tempfile.mkdtemp(prefix="tfquiver-turns-")
         config.add_cleanup(lambda: shutil.rmtree(folder))
         os.environ[turns.FOLDER] = folder  # for the processes to come
+        config.add_cleanup(warm_roots.begin(Path(folder)))
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_setupnodes(config: pytest.Config, specs: list[Any]) -> None:
+    tester_forks.by_forks(specs, Path(os.environ[turns.FOLDER]), config)
 
 
 @pytest.hookimpl(optionalhook=True)
@@ -78,6 +84,8 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> object | Non
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    if config.option.collectonly:
+        return  # what is imported may be that of processes to come (tests/support/tester_forks.py)
     if examples.FACTOR != 1:
         examples.multiply(items, float(config.getini("timeout")), examples.FACTOR)
     if hasattr(config, "workerinput"):

@@ -2,7 +2,8 @@
 
 Importing is nearly all that most of what tests start does: half a second of a processor for a node, five with
 TensorFlow. `Popen(["python", "-m", ...])` asks a process that has imported it all (tests/support/warm_process.py, one
-of each kind for a process of tests, from the first use until that ends) to fork; the child runs the command line's
+of each kind for a process of tests, from the first use until that ends; with `pytest -n` what each kind needs is
+imported once for all of them, tests/support/warm_roots.py) to fork; the child runs the command line's
 module or code as Python would. What Python cannot start so (a function that is to run before, another library path) is
 started as ever. Tests of what starting itself does use subprocess.
 """
@@ -23,33 +24,38 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from tests.support import leaks
+from tests.support import leaks, turns, warm_roots
 from tests.support.cluster import die_with_parent, tensorflow_env
+from tests.support.warm_roots import READ_AT_IMPORT, ROOM
 from tfquiver.node_daemon import starting
 
 _PYTHON = sys.executable  # a test may put another in its place
 _MOST_ANSWER = 1 << 16
-_ROOM = "-" * 4096
-# What is read before a child is forked: by Python, for which one is started anew, and by TensorFlow, which is imported
-# once for all that have the same.
+# What Python reads before a child is forked: one with another is started anew. (READ_AT_IMPORT is what TensorFlow reads
+# when it is imported, once for all that have the same.)
 _READ_AT_START = ("PYTHON", "LD_", "MALLOC_", "OPENBLAS_", "OMP_")
-_READ_AT_IMPORT = ("TF_CPP_",)
 
 
 class _Warm:
     """The process that forks. Safe to use from several threads."""
 
     def __init__(self, kind: str, read_at_import: frozenset[tuple[str, str]]) -> None:
-        env = {name: value for name, value in _own_env().items() if not name.startswith(_READ_AT_IMPORT)}
-        env |= {"OPENBLAS_NUM_THREADS": "1", **dict(read_at_import)}  # no threads before a fork
         self._lock = threading.Lock()
         self._control, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        self._started: subprocess.Popen[bytes] | None = None
         with theirs:
-            command = [_PYTHON, "-m", "tests.support.warm_process", str(theirs.fileno()), kind, _ROOM]
-            self._process = subprocess.Popen(command, stdin=subprocess.DEVNULL, pass_fds=[theirs.fileno()], env=env)
+            folder = os.environ.get(turns.FOLDER)
+            if not folder or not warm_roots.ask(Path(folder), kind, read_at_import, theirs):
+                env = {name: value for name, value in _own_env().items() if not name.startswith(READ_AT_IMPORT)}
+                env |= {"OPENBLAS_NUM_THREADS": "1", **dict(read_at_import)}  # no threads before a fork
+                command = [_PYTHON, "-m", "tests.support.warm_process", str(theirs.fileno()), kind, ROOM]
+                self._started = subprocess.Popen(command, stdin=subprocess.DEVNULL, pass_fds=[theirs.fileno()], env=env)
+        said = self._answer()
+        self._process = os.pidfd_open(said["pid"])
         atexit.register(self._end)
-        leaks.lasting(self._process.pid, self._control.fileno())
-        if (said := self._answer())["threads"]:
+        leaks.lasting(said["pid"], self._control.fileno())
+        leaks.lasting(said["pid"], self._process)
+        if said["threads"]:
             raise RuntimeError(f"a process that is to be forked has other threads: {said}")
 
     def fork(
@@ -70,13 +76,17 @@ class _Warm:
         return int(answer["status"]) if answer["pid"] else None
 
     def _end(self) -> None:
+        atexit.unregister(self._end)
         self._control.close()
-        self._process.wait()
+        _await_end(self._process, None)
+        os.close(self._process)
+        if self._started is not None:
+            self._started.wait()
 
     def _answer(self) -> dict[str, Any]:
         said = self._control.recv(_MOST_ANSWER)
         if not said:
-            raise RuntimeError(f"the process that forks has ended with {self._process.wait()}")
+            raise RuntimeError("the process that forks has ended")
         answer: dict[str, Any] = json.loads(said)
         return answer
 
@@ -125,7 +135,7 @@ class Popen(subprocess.Popen[Any]):
             )  # fmt: skip
             return
         if self._kind != "plain":
-            warm = _warm(self._kind, frozenset(one for one in env.items() if one[0].startswith(_READ_AT_IMPORT)))
+            warm = _warm(self._kind, frozenset(one for one in env.items() if one[0].startswith(READ_AT_IMPORT)))
         else:
             warm = _warm(self._kind, frozenset())
         standard = [own if given == -1 else given for own, given in enumerate((p2cread, c2pwrite, errwrite))]
@@ -152,15 +162,19 @@ class Popen(subprocess.Popen[Any]):
         if self._internal_poll() is None:
             descriptor = os.pidfd_open(self.pid)
             try:
-                ends = select.poll()  # select() knows descriptors below 1024 only
-                ends.register(descriptor, select.POLLIN)
-                ends.poll(None if timeout is None else max(0.0, timeout * 1000))
+                _await_end(descriptor, timeout)
             finally:
                 os.close(descriptor)
         if self._internal_poll() is None:
             raise subprocess.TimeoutExpired(self.args, timeout or 0)
         assert self.returncode is not None
         return int(self.returncode)
+
+
+def _await_end(process: int, timeout_s: float | None) -> None:
+    ends = select.poll()  # select() knows descriptors below 1024 only
+    ends.register(process, select.POLLIN)
+    ends.poll(None if timeout_s is None else max(0.0, timeout_s * 1000))
 
 
 def server(command: Sequence[str], **more: Any) -> subprocess.Popen[bytes]:

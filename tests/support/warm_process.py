@@ -2,6 +2,9 @@
 
     python -m tests.support.warm_process FD KIND ROOM
 
+Beside other processes of tests it is not started but forked itself, of one that has imported for all of them
+(tests/support/warm_roots.py).
+
 FD: its end of a socket pair, where requests come, each with the three standard descriptors of the process to be; KIND:
 one of `KINDS`, what is imported; ROOM: as long as command lines may be. They are written over it in a child, whose
 /proc/PID/cmdline says what it runs: `tfquiver stop` looks there, as does whoever looks for what a test has left.
@@ -46,7 +49,21 @@ _FORK_WELL = {"jemalloc_bg_thd"}  # pyarrow's allocator, which starts it again i
 _CLONE_NEWNET = 0x40000000
 
 
-def _prepare(kind: str) -> None:
+def prepare(kind: str) -> list[str]:
+    """Returns what a fork would lack: threads."""
+    _import(kind)
+    gc.collect()
+    gc.freeze()  # no child's collections look at it
+    return _lost_by_forks()
+
+
+def serve(control: socket.socket, threads: list[str]) -> None:
+    control.send(json.dumps({"threads": threads, "pid": os.getpid()}).encode())
+    if become := _serve(control):
+        become()
+
+
+def _import(kind: str) -> None:
     if kind == "tensorflow":
         from tfquiver.service.common_to_servers.tensorflow_servers.without_keras import without_keras
 
@@ -61,7 +78,7 @@ def _prepare(kind: str) -> None:
         from tfquiver.service.common_to_servers.tensorflow_servers import tensorflow_runtime
 
         tensorflow_runtime.load()
-    for main in _MAINS[kind]:
+    for main in _MAINS.get(kind, ()):
         spec = importlib.util.find_spec(f"tfquiver.{main}")
         assert spec is not None and spec.origin is not None
         whole = ast.parse(Path(spec.origin).read_text())
@@ -164,15 +181,5 @@ def _tell_command(command: list[str]) -> None:
     ctypes.memmove(begin, line, len(line))
 
 
-def main() -> None:
-    control = socket.socket(fileno=int(sys.argv[1]))
-    _prepare(sys.argv[2])
-    gc.collect()
-    gc.freeze()  # no child's collections look at it
-    control.send(json.dumps({"threads": _lost_by_forks()}).encode())
-    if become := _serve(control):
-        become()
-
-
 if __name__ == "__main__":
-    main()
+    serve(socket.socket(fileno=int(sys.argv[1])), prepare(sys.argv[2]))
