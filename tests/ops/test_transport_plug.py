@@ -24,19 +24,27 @@ def said(*command: str | Path) -> str:
 
 @pytest.fixture(scope="module")
 def symbols() -> dict[str, int]:
-    """Demangled name -> address, of the functions and tables of tf.data service."""
-    lines = said("sh", "-c", f"nm -DC --defined-only '{CC}' | grep -F 'tensorflow::data::'").splitlines()
+    """Demangled name -> address, of the functions and tables of tf.data service. A million others are not demangled."""
+    lines = said("sh", "-c", f"nm -Dp --defined-only '{CC}' | grep -F 10tensorflow4data | c++filt").splitlines()
     return {parts[2].split("@@")[0]: int(parts[0], 16) for parts in (line.split(" ", 2) for line in lines)}
 
 
-def code(symbols: dict[str, int], name: str, size: int) -> str:
+def code(tmp_path: Path, symbols: dict[str, int], name: str, size: int) -> str:
+    """Its bytes alone are given to objdump, which would read all symbols of the library."""
     at = next(address for symbol, address in symbols.items() if symbol.startswith(name))
-    return said("objdump", "-dC", "--no-show-raw-insn", f"--start-address={at}", f"--stop-address={at + size}", CC)
+    for line in said("readelf", "-lW", CC).splitlines():
+        if (words := line.split())[:1] == ["LOAD"]:
+            offset, begin, _, size_in_file = (int(word, 16) for word in words[1:5])
+            if begin <= at < begin + size_in_file:
+                with CC.open("rb") as library:
+                    library.seek(at - begin + offset)
+                    (tmp_path / "code").write_bytes(library.read(size))
+    return said("objdump", "-D", "-b", "binary", "-m", "i386:x86-64", "--no-show-raw-insn", tmp_path / "code")
 
 
 def test_the_client_has_these_virtual_functions_in_this_order(symbols: dict[str, int]) -> None:
     table = symbols["vtable for tensorflow::data::GrpcDataTransferClient"]
-    listed = said("sh", "-c", f"readelf -rWC '{CC}' | grep -E '^0*({'|'.join(_slots(table))}) '")
+    listed = said("sh", "-c", f"readelf -rW '{CC}' | grep -E '^0*({'|'.join(_slots(table))}) ' | c++filt")
     found = {int(line.split()[0], 16): line for line in listed.splitlines()}
     names = [found[table + 8 * slot] for slot in range(2, 8)]
     wanted = [
@@ -50,15 +58,17 @@ def _slots(table: int) -> list[str]:
     return [f"{table + 8 * slot:x}" for slot in range(2, 8)]
 
 
-def test_the_worker_calls_the_server_at_these_places(symbols: dict[str, int]) -> None:
+def test_the_worker_calls_the_server_at_these_places(symbols: dict[str, int], tmp_path: Path) -> None:
     """Start, Port twice, the compatibility info, the two ways to fall back: slots 2 to 6."""
-    text = code(symbols, "tensorflow::data::WorkerGrpcDataServer::MaybeStartAlternativeDataTransferServer(", 1100)
+    text = code(
+        tmp_path, symbols, "tensorflow::data::WorkerGrpcDataServer::MaybeStartAlternativeDataTransferServer(", 1100
+    )
     assert re.findall(r"call +\*0x([0-9a-f]+)\(%r", text) == ["10", "18", "18", "20", "28", "30"]
 
 
-def test_a_result_is_laid_out_as_declared(symbols: dict[str, int]) -> None:
+def test_a_result_is_laid_out_as_declared(symbols: dict[str, int], tmp_path: Path) -> None:
     """The vector at 0, element_index at 0x18, the two flags at 0x20 and 0x21."""
-    text = code(symbols, "tensorflow::data::GetElementResult::Copy() const", 0x40)
+    text = code(tmp_path, symbols, "tensorflow::data::GetElementResult::Copy() const", 0x40)
     assert re.findall(r"mov[a-z]* +0x([0-9a-f]+)\(%r14\)", text) == ["18", "20", "21"]
 
 
