@@ -46,7 +46,7 @@ def test_what_is_written_is_read(features: dict[str, Any]) -> None:
 
 
 def test_images_have_their_folders_as_classes_spread_over_files(tmp_path: Path) -> None:
-    found = packed(images(tmp_path / "in"), tmp_path / "out", part_bytes=300)
+    found = packed(images(tmp_path / "in"), tmp_path / "out", part_bytes=300, workers=2)
     assert len(list((tmp_path / "out").glob("*.tfrecord"))) == 3
     assert {(e["image/filename"][0], int(e["image/class/label"][0]), e["image/encoded"][0][-1]) for e in found} == {
         (f"{'cat' if n % 3 else 'ant'}/{n}.png".encode(), int(n % 3 > 0), n) for n in range(9)
@@ -60,6 +60,12 @@ def test_what_only_is_called_an_image_is_refused(tmp_path: Path, content: bytes,
     (images(tmp_path / "in") / "cat" / "2.png").write_bytes(content)
     with pytest.raises(errors.DataLossError, match=rf"cat/2\.png: {match}"):
         packed(tmp_path / "in", tmp_path / "out")
+
+
+def test_it_is_refused_by_name_from_another_process_too(tmp_path: Path) -> None:
+    (images(tmp_path / "in") / "cat" / "2.png").write_bytes(b"")
+    with pytest.raises(errors.DataLossError, match=r"cat/2\.png: is empty"):
+        packed(tmp_path / "in", tmp_path / "out", part_bytes=300, workers=2)
 
 
 @pytest.mark.parametrize("content", [b"\xff\xd8\xff\xe0", b"GIF87a", b"GIF89a", b"BM\0", b"RIFF\n\0\0\0WEBP", PNG])

@@ -56,6 +56,11 @@ def _make_all(
     done: Callable[[int, int], None],
 ) -> None:
     count = len(parts)
+    if min(workers, len(missing)) == 1:  # a process would first take half a second to import what this one has
+        for finished, number in enumerate(missing, 1):
+            _make(parts[number], target, file_name(name, number, count))
+            done(count - len(missing) + finished, count)
+        return
     # Spawned: whoever calls this may have threads.
     context = multiprocessing.get_context("spawn")
     pool = ProcessPoolExecutor(min(workers, len(missing)), context, _end_with, (os.getpid(),))
