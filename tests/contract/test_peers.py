@@ -11,6 +11,7 @@ import threading
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+import psutil
 import pytest
 
 from tests.support.aio import on_loop
@@ -298,3 +299,24 @@ async def test_nobody_waits_for_a_node_that_is_no_member_any_more(tmp_path: Path
             assert is_shard(await waiting, digest, 0)
         assert a.meter.store_requests == 1
         Stuck.let_go.set()
+
+
+@on_loop
+async def test_connections_to_a_node_that_is_no_member_any_more_are_not_kept(tmp_path: Path, digest: Digest) -> None:
+    members: Members = []
+    async with (
+        StoreNode(tmp_path / "a", [digest], node_id="a", members=members, hot_bytes=0) as a,
+        StoreNode(tmp_path / "b", [digest], node_id="b", members=members) as b,
+    ):
+        a.peers.members_changed()
+        await read_all(a, digest, ["b"] * digest.num_shards)
+        assert connections_to(b.address) > 0
+        del members[1]
+        a.peers.members_changed()
+        assert connections_to(b.address) == 0
+
+
+def connections_to(address: str) -> int:
+    """Of this process, open at the end that made them."""
+    theirs = [one.raddr for one in psutil.Process().net_connections("tcp") if one.raddr]
+    return sum(f"{there.ip}:{there.port}" == address for there in theirs)

@@ -159,13 +159,16 @@ class PeerClient:
             raise
 
     def members_changed(self) -> None:
-        """Whoever waits for a node that is not live any more waits no longer: it may hang, or be cut off."""
+        """Whoever waits for a node that is not live any more waits no longer: it may hang, or be cut off. Nor are
+        connections to it kept: where pods come and go, most never come again under their name."""
         live = frozenset(node.node_id for node in self._members())
         if live == self._live:
             return
         self._live = live
         with self._lock:
             cut_off = [connection for connection, node_id in self._in_use.items() if node_id not in live]
+            for gone in [node_id for node_id in self._peers if node_id not in live]:
+                _retire(self._peers.pop(gone))
         for connection in cut_off:
             connection.shut_down()
 
@@ -347,8 +350,8 @@ class PeerClient:
 def _retire(lanes: dict[Lane, _Peer]) -> None:
     for peer in lanes.values():
         peer.retired = True
-        for connection in peer.idle:
-            connection.close()
+        while peer.idle:
+            peer.idle.pop().close()
 
 
 def _close_outcome(future: Future[ReadyShard]) -> None:
