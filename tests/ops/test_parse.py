@@ -219,3 +219,22 @@ def test_what_cannot_be_parsed_is_an_error_that_names_it() -> None:
         ExampleParsing({"x": tf.io.FixedLenFeature([None], tf.int64)})
     with pytest.raises(tf.errors.InvalidArgumentError, match="batch_size"):
         OpSource(parsing=ExampleParsing(DENSE))
+
+
+@pytest.mark.parametrize(
+    ("feature", "complaint"),
+    [
+        (tf.io.FixedLenFeature([], tf.int32), "must be one of tf.float32, tf.int64, tf.string"),
+        (tf.io.VarLenFeature(tf.bool), "must be one of tf.float32, tf.int64, tf.string"),
+        (tf.io.FixedLenFeature([3], tf.int64, default_value=[1, 2]), "shape"),
+        (tf.io.FixedLenFeature([-1], tf.int64), "-1"),
+        (tf.io.FixedLenFeature([2, None], tf.int64), "known"),
+        (tf.io.FixedLenFeature([1] * 254, tf.int64), "255 dimensions, with the batch: at most 254"),
+        (tf.io.FixedLenSequenceFeature([1] * 253, tf.int64, allow_missing=True), "255 dimensions"),
+        # At which TensorFlow divides by nothing, and ends the process.
+        (tf.io.FixedLenSequenceFeature([2, 0], tf.int64, allow_missing=True), "a sequence of no values"),
+    ],
+)
+def test_a_feature_that_cannot_be_is_named(feature: Any, complaint: str) -> None:
+    with pytest.raises(errors.InvalidArgumentError, match=f"^parse: feature odd: .*{complaint}"):
+        ExampleParsing({**DENSE, "odd": feature})

@@ -68,6 +68,8 @@ absl::Status FeatureSpec::Configure() {
             : value.NumElements() > 0 && !of.dense_shapes[i].IsCompatibleWith(value.shape())) {
       return Wrong(of.dense_keys[i], "its default does not have its shape");
     }
+    // TensorFlow divides by them, and ends the process.
+    if (variable[i] && strides[i] == 0) return Wrong(of.dense_keys[i], "a sequence of no values");
     config_.dense.emplace_back(of.dense_keys[i], of.dense_types[i], of.dense_shapes[i], value,
                                variable[i], strides[i]);
   }

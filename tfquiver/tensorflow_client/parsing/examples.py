@@ -22,6 +22,10 @@ _KINDS = [
     parsing_ops.FixedLenSequenceFeature,
     parsing_ops.RaggedFeature,
 ]
+_TYPES = (tf.float32, tf.int64, tf.string)
+_SEQUENCE = parsing_ops.FixedLenSequenceFeature
+_MOST_DIMENSIONS = 254  # of a tensor
+_WRONG = (TypeError, ValueError, tf.errors.OpError)
 
 
 class ExampleParsing(Parsing):
@@ -31,12 +35,14 @@ class ExampleParsing(Parsing):
     """
 
     def __init__(self, features: Mapping[str, Any]) -> None:
+        for key, feature in features.items():
+            _check(key, feature)
         try:
             self._features = parsing_ops._prepend_none_dimension(dict(features))
             self._params = parsing_ops._ParseOpParams.from_features(self._features, _KINDS)
             self._defaults = self._params.dense_defaults_vec
-        except (TypeError, ValueError) as error:
-            raise errors.InvalidArgumentError(f"parse: {error}") from error
+        except _WRONG as error:
+            raise errors.InvalidArgumentError(f"parse: {_of_one(features) or error}") from error
 
     @property
     def fixed(self) -> bool:
@@ -96,3 +102,37 @@ class ExampleParsing(Parsing):
             found[key] = tf.RaggedTensor.from_row_splits(values, splits, validate=False)
         whole: dict[str, Any] = parsing_ops._construct_tensors_for_composite_features(self._features, found)
         return whole
+
+
+def _check(key: str, feature: Any) -> None:
+    """What TensorFlow's own op meets later, or ends the process at. Raises InvalidArgumentError."""
+    if type(feature) not in _KINDS:
+        return  # said better by who knows all kinds
+    said = f"parse: feature {key}"
+    if feature.dtype not in _TYPES:
+        types = ", ".join(f"tf.{one.name}" for one in _TYPES)
+        raise errors.InvalidArgumentError(f"{said}: dtype={feature.dtype!r}: must be one of {types}")
+    try:
+        shape = tf.TensorShape(getattr(feature, "shape", []))
+    except (TypeError, ValueError) as error:
+        raise errors.InvalidArgumentError(f"{said}: shape={feature.shape!r}: {error}") from error
+    if shape.rank is None:
+        return
+    with_batch = shape.rank + 1 + isinstance(feature, _SEQUENCE)
+    if with_batch > _MOST_DIMENSIONS:
+        raise errors.InvalidArgumentError(
+            f"{said}: {with_batch} dimensions, with the batch: at most {_MOST_DIMENSIONS}"
+        )
+    if isinstance(feature, _SEQUENCE) and 0 in shape.as_list():
+        raise errors.InvalidArgumentError(f"{said}: a sequence of no values: shape={feature.shape!r}")
+
+
+def _of_one(features: Mapping[str, Any]) -> str:
+    """Which one it is, and what is wrong with it; "": none by itself."""
+    for key, feature in features.items():
+        try:
+            prepared = parsing_ops._prepend_none_dimension({key: feature})
+            parsing_ops._ParseOpParams.from_features(prepared, _KINDS).dense_defaults_vec  # noqa: B018 - made here
+        except _WRONG as error:
+            return f"feature {key}: {error}"
+    return ""
