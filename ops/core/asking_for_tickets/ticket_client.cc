@@ -32,7 +32,8 @@ Status AskForTicket(const std::string& socket_path, const std::string& label,
   while (Clock::now() < deadline) {
     UniqueFd fd;
     const UnixSocket::Outcome outcome = socket.Receive(&buffer, &fd);
-    if (outcome == UnixSocket::Outcome::kLost) {
+    if (outcome == UnixSocket::Outcome::kLost ||
+        outcome == UnixSocket::Outcome::kOutOfDescriptors) {  // with a ticket none comes
       return Status(Code::kUnavailable, where + " hung up");
     }
     if (outcome == UnixSocket::Outcome::kAgain) {

@@ -140,6 +140,7 @@ bool ElementClient::SendAsk(uint64_t number, std::string_view request) {
   ask.received = received_;
   ask.released = returned_->Take();
   ask.request = request;
+  std::lock_guard<std::mutex> lock(sending_);
   return socket_->Send(Framed(EncodeAsk(ask), crc_));
 }
 
@@ -191,7 +192,10 @@ void ElementClient::Cancel() {
   std::lock_guard<std::mutex> lock(mu_);
   cancelled_ = true;
   if (dialled_ != nullptr) dialled_->ShutDown();
-  if (socket_ != nullptr) socket_->ShutDown();
+  if (socket_ == nullptr) return;
+  const std::unique_lock<std::mutex> alone(sending_, std::try_to_lock);
+  if (alone.owns_lock()) socket_->SendNow(Framed(EncodeLeave(), crc_));
+  socket_->ShutDown();
 }
 
 }  // namespace tfquiver

@@ -41,7 +41,8 @@ class ElementClient {
   Status Next(std::string_view request, const Question& question, Element* element,
               PayloadRef* payload);
 
-  // Ends all waits, for good. By any thread.
+  // Ends all waits, for good, and tells the worker so, where it can: it keeps nothing for this one
+  // then. By any thread.
   void Cancel();
 
  private:
@@ -67,6 +68,7 @@ class ElementClient {
   uint64_t received_ = 0;
   std::deque<std::string> asked_;  // for elements received_ + 1 and on
 
+  std::mutex sending_;  // taken under mu_, if at all, without waiting
   std::mutex mu_;
   std::shared_ptr<StreamSocket> dialled_;  // until it has been greeted
   std::shared_ptr<StreamSocket> socket_;

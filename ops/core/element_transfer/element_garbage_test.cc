@@ -1,12 +1,15 @@
 // Peers that say what they should not, and memory that is not what it should be.
 
 #include <fcntl.h>
+#include <poll.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <cstring>
 #include <string>
 #include <thread>
+#include <vector>
 
 #include "ops/core/element_transfer/element_client.h"
 #include "ops/core/element_transfer/element_server.h"
@@ -78,6 +81,48 @@ TEST(ElementGarbageTest, AWorkerThatSaysNonsenseIsALostConnection) {
                 Code::kUnavailable);
     EXPECT_TRUE(payload == nullptr);
     worker.join();
+  }
+}
+
+// One byte, and `count` times the same descriptor.
+void SendWith(int socket, int count, int fd) {
+  char byte = 'x';
+  iovec part{&byte, 1};
+  std::vector<char> control(CMSG_SPACE(count * sizeof(int)));
+  msghdr message{};
+  message.msg_iov = &part;
+  message.msg_iovlen = 1;
+  message.msg_control = control.data();
+  message.msg_controllen = control.size();
+  cmsghdr* rider = CMSG_FIRSTHDR(&message);
+  rider->cmsg_level = SOL_SOCKET;
+  rider->cmsg_type = SCM_RIGHTS;
+  rider->cmsg_len = CMSG_LEN(count * sizeof(int));
+  for (int i = 0; i < count; ++i) std::memcpy(CMSG_DATA(rider) + i * sizeof(int), &fd, sizeof(fd));
+  ASSERT_EQ(::sendmsg(socket, &message, 0), 1);
+}
+
+// Whoever on this machine connects may send them: a worker must not run out of its own by that.
+TEST(ElementGarbageTest, DescriptorsThatNobodyAskedForDoNotStayOpen) {
+  for (const bool asked : {false, true}) {
+    for (const int count : {1, 2, 3, 4, 5, 200}) {
+      int ends[2];
+      int pipe[2];
+      ASSERT_EQ(::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends), 0);
+      ASSERT_EQ(::pipe(pipe), 0);
+      const UniqueFd far(ends[1]);
+      const UniqueFd reads(pipe[0]);
+      UniqueFd writes(pipe[1]);
+      StreamSocket near(UniqueFd(ends[0]), true);
+      SendWith(far.get(), count, writes.get());
+      writes.Reset();
+      UniqueFd came;
+      char byte;
+      EXPECT_EQ(near.Receive(&byte, 1, asked ? &came : nullptr), asked && count == 1) << count;
+      came.Reset();
+      pollfd hung_up{reads.get(), POLLIN, 0};
+      EXPECT_EQ(::poll(&hung_up, 1, 0), 1) << count << " came, some are open";
+    }
   }
 }
 

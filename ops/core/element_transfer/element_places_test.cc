@@ -202,6 +202,43 @@ TEST(ElementTransportPlacesTest, WhoIsServedOrNotIdleYetKeepsItsPlace) {
   EXPECT_FALSE(first->Readable());
 }
 
+TEST(ElementTransportPlacesTest, WhoIsNotLetInYetMakesPlaceBeforeWhoIs) {
+  KnownElements source(5, 10);
+  ServerLimits limits;
+  limits.connections = 3;
+  limits.idle_after = limits.stranger_idle_after = Clock::duration::zero();
+  const auto server = Serve(&source, {}, 0, RandomBytes(kWorkerIdBytes), limits);
+  const auto trainer = LetIn(*server);
+  ASSERT_TRUE(trainer != nullptr);
+  std::vector<UniqueFd> strangers;
+  const auto give_up = Clock::now() + seconds(60);
+  for (int i = 0; i < 20; ++i) {
+    UniqueFd fd;
+    ASSERT_TRUE(StreamSocket::Connect(At(server->port()), Clock::now() + seconds(5), &fd).ok());
+    strangers.push_back(std::move(fd));
+  }
+  std::unique_ptr<StreamSocket> other;
+  while (other == nullptr && Clock::now() < give_up) other = LetIn(*server);
+  EXPECT_TRUE(other != nullptr);
+  EXPECT_FALSE(trainer->Readable());
+}
+
+TEST(ElementTransportPlacesTest, WhoHasNoTimeToIntroduceItselfKeepsItsPlace) {
+  KnownElements source(5, 10);
+  ServerLimits limits;
+  limits.connections = 1;
+  limits.idle_after = Clock::duration::zero();
+  limits.stranger_idle_after = seconds(1000);
+  const auto server = Serve(&source, {}, 0, RandomBytes(kWorkerIdBytes), limits);
+  UniqueFd fd;
+  ASSERT_TRUE(StreamSocket::Connect(At(server->port()), Clock::now() + seconds(5), &fd).ok());
+  StreamSocket stranger(std::move(fd), false);
+  std::string message;
+  ASSERT_TRUE(stranger.ReceiveMessage(kMostGreetingBytes, kCrc32c, &message));
+  EXPECT_TRUE(LetIn(*server) == nullptr);
+  EXPECT_FALSE(stranger.Readable());
+}
+
 TEST(ElementTransportPlacesTest, OfThoseThatAreGoneTheLastOnesAreRemembered) {
   KnownElements source(1000, 10);
   ServerLimits limits;

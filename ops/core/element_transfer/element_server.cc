@@ -20,6 +20,7 @@ using std::chrono::seconds;
 constexpr size_t kMostSharedBytes = size_t{1} << 30;  // of one connection
 constexpr size_t kLeastShared = 4096;  // smaller ones are copied through the socket sooner
 constexpr auto kGreetingTime = seconds(10);
+constexpr auto kLastWordTime = seconds(1);
 constexpr auto kTidyEvery = seconds(5);
 // A trainer that was cut off finds what it had asked for; one that was killed never asks.
 constexpr auto kKeptFor = std::chrono::minutes(10);
@@ -108,19 +109,25 @@ void ElementServer::Accept(int listener, bool local) {
 
 bool ElementServer::HasPlace() {
   size_t taken = 0;
+  const Clock::time_point now = Clock::now();
   Connection* idlest = nullptr;
+  std::pair<bool, Clock::time_point> least;
   for (Connection& connection : connections_) {
     if (connection.done || connection.dropped) continue;
     ++taken;
-    if (idlest == nullptr || connection.waits_since.load() < idlest->waits_since.load()) {
+    const std::pair idle(connection.let_in.load(), connection.waits_since.load());
+    if (idle.second > now - (idle.first ? limits_.idle_after : limits_.stranger_idle_after)) {
+      continue;
+    }
+    if (idlest == nullptr || idle < least) {
       idlest = &connection;
+      least = idle;
     }
   }
   // Threads of those that were dropped end by themselves, perhaps only after an element.
   if (connections_.size() >= 2 * limits_.connections) return false;
   if (taken < limits_.connections) return true;
-  const Clock::time_point idle_since = Clock::now() - limits_.idle_after;
-  if (idlest == nullptr || idlest->waits_since.load() > idle_since) return false;
+  if (idlest == nullptr) return false;
   idlest->dropped = true;
   idlest->socket.ShutDown();
   return true;
@@ -177,33 +184,42 @@ bool ElementServer::GreetAndServe(Connection* connection) {
   const char answer = code == Code::kOk         ? kAdmitted
                       : code == Code::kNotFound ? kAnotherWorker
                                                 : kNotAdmitted;
+  connection->let_in = answer == kAdmitted;
   if (!socket->Send(Framed(answer + proof, crc_)) || answer != kAdmitted) return false;
   const std::shared_ptr<Client> client = Enter(introduction.client_id);
   if (client == nullptr) return false;
-  struct Leaving {
-    ElementServer* server;
-    const std::string& id;
-    ~Leaving() { server->Leave(id); }
-  } leaving{this, introduction.client_id};
+  Leave(introduction.client_id, AnswerAll(connection, &client->elements));
+  return true;
+}
+
+bool ElementServer::AnswerAll(Connection* connection, KeptElements* elements) {
+  StreamSocket* const socket = &connection->socket;
   MemoryPool pool(kMostSharedBytes);
   const auto fetch = [this](std::string_view request, Outgoing* element) {
     if (closed_) return false;
     fetch_(request, element);
     return true;
   };
+  std::string message;
   Ask ask;
   while (!closed_) {
     connection->waits_since = Clock::now();
-    if (!socket->ReceiveMessage(kMostAskBytes, crc_, &message) || !DecodeAsk(message, &ask)) break;
+    if (!socket->ReceiveMessage(kMostAskBytes, crc_, &message)) return false;
+    if (!DecodeAsk(message, &ask)) return IsLeave(message);
     connection->waits_since = Clock::time_point::max();
     for (const uint32_t id : ask.released) {
       if (!pool.Release(id)) return false;
     }
-    const std::shared_ptr<const Outgoing> element = client->elements.Answer(ask, fetch);
+    const std::shared_ptr<const Outgoing> element = elements->Answer(ask, fetch);
     connection->waits_since = Clock::now();
-    if (element == nullptr || !SendElement(*element, &pool, socket)) return false;
+    if (element == nullptr) return false;
+    if (SendElement(*element, &pool, socket)) continue;
+    // Who leaves need not take what it had asked for; what it has said is still to be read.
+    return socket->ReceiveMessageBefore(Clock::now() + kLastWordTime, kMostAskBytes, crc_,
+                                        &message) &&
+           IsLeave(message);
   }
-  return true;
+  return false;
 }
 
 bool ElementServer::SendElement(const Outgoing& element, MemoryPool* pool, StreamSocket* socket) {
@@ -251,14 +267,17 @@ std::shared_ptr<ElementServer::Client> ElementServer::Enter(const std::string& c
   return found->second;
 }
 
-void ElementServer::Leave(const std::string& client_id) {
+void ElementServer::Leave(const std::string& client_id, bool for_good) {
   std::lock_guard<std::mutex> lock(mu_);
   const auto found = clients_.find(client_id);
   if (found == clients_.end()) return;
   Client& client = *found->second;
   client.left_at = Clock::now();
+  client.leaves |= for_good;
   // Nobody else is at what it has asked then, which is waited for.
-  if (--client.connections == 0 && !client.elements.asked()) clients_.erase(found);
+  if (--client.connections == 0 && (client.leaves || !client.elements.asked())) {
+    clients_.erase(found);
+  }
 }
 
 }  // namespace tfquiver

@@ -20,12 +20,14 @@ namespace tfquiver {
 
 // How many a worker serves. Where there are as many, one more takes the place of the one that has
 // said nothing, and taken nothing of what it asked for, for the longest time: a trainer connects
-// again when it has something to ask, or to read, and is given what it had not received.
+// again when it has something to ask, or to read, and is given what it had not received. Those that
+// have not been let in yet go first: whoever reaches the port can be many of these.
 struct ServerLimits {
   size_t connections = 256;  // a thread each
   size_t clients = 1024;     // whose elements are kept
   // A connection that waits for its trainer for less is not idle.
   Clock::duration idle_after = std::chrono::seconds(10);
+  Clock::duration stranger_idle_after = std::chrono::seconds(1);  // it has but to introduce itself
 };
 
 // The worker's end: a thread that accepts, one for each connection. Whatever a trainer does wrong
@@ -61,6 +63,7 @@ class ElementServer {
     StreamSocket socket;
     std::atomic<bool> done{false};
     bool dropped = false;  // it is at its end, to make room
+    std::atomic<bool> let_in{false};
     // When it began to wait for its trainer: for a word, or to take more of an element; max(): an
     // element is being had for it.
     std::atomic<Clock::time_point> waits_since{Clock::now()};
@@ -69,6 +72,7 @@ class ElementServer {
   struct Client {
     KeptElements elements;
     int connections = 0;
+    bool leaves = false;  // for good
     Clock::time_point left_at;
   };
 
@@ -80,9 +84,11 @@ class ElementServer {
   void Tidy();
   void Serve(Connection* connection);
   bool GreetAndServe(Connection* connection);
+  // Until the connection is at its end; whether its client asks for nothing any more.
+  bool AnswerAll(Connection* connection, KeptElements* elements);
   bool SendElement(const Outgoing& element, class MemoryPool* pool, StreamSocket* socket);
   std::shared_ptr<Client> Enter(const std::string& client_id);
-  void Leave(const std::string& client_id);
+  void Leave(const std::string& client_id, bool for_good);
 
   const std::vector<std::string> keys_;
   const Crc32cExtend crc_;

@@ -6,11 +6,14 @@
 #include <chrono>
 #include <future>
 #include <map>
+#include <memory>
+#include <string>
 #include <thread>
 #include <vector>
 
 #include "ops/core/element_transfer/element_client.h"
 #include "ops/core/element_transfer/element_server.h"
+#include "ops/core/element_wire/handshake.h"
 #include "ops/testing/element_worker.h"
 #include "ops/testing/testing.h"
 
@@ -153,6 +156,81 @@ TEST(ElementTransportStopTest, WhoNeedNotWaitIsToldToSkip) {
   source.Block(false);
   EXPECT_EQ(Drain(&client, 10), UpTo(5));
 }
+
+// A worker whose elements look into memory, of which is known who has it.
+class ElementTransportLeaveTest : public ::testing::TestWithParam<Way> {
+ protected:
+  void SetUp() override {
+    server_ = std::make_unique<ElementServer>(
+        std::vector<std::string>(), kCrc32c, [this](std::string_view, Outgoing* element) {
+          Outgoing::Bytes bytes;
+          bytes.pieces.emplace_back(*memory_);
+          element->bytes.push_back(std::move(bytes));
+          element->head.components.push_back({Component::kRaw, 1, {}, 0, 0});
+          element->holder = memory_;
+        });
+    ASSERT_TRUE(server_->Start(0, RandomBytes(kWorkerIdBytes)).ok());
+  }
+  ElementPlace Place() { return GetParam().local ? Local(*server_) : ByTcp(*server_); }
+  // Also once it has given a moment's time to those that let go.
+  bool IsKept(Clock::duration moment) {
+    const auto give_up = Clock::now() + moment;
+    while (memory_.use_count() > 1 && Clock::now() < give_up) std::this_thread::yield();
+    return memory_.use_count() > 1;
+  }
+
+  const std::shared_ptr<std::string> memory_ = std::make_shared<std::string>(GetParam().size, 'm');
+  std::unique_ptr<ElementServer> server_;
+};
+
+TEST_P(ElementTransportLeaveTest, WhoLeavesForGoodHasNothingKept) {
+  ElementClient client(Place(), {}, kCrc32c);
+  Element element;
+  PayloadRef payload;
+  ASSERT_TRUE(client.Next("\x08\x01", Question(), &element, &payload).ok());
+  EXPECT_TRUE(IsKept(Clock::duration::zero()));
+  client.Cancel();
+  EXPECT_FALSE(IsKept(seconds(20)));
+}
+
+TEST_P(ElementTransportLeaveTest, WhoLeavesBeforeWhatItHadAskedForHasComeHasNothingKept) {
+  auto client = std::make_unique<ElementClient>(Place(), std::vector<std::string>(), kCrc32c);
+  Element element;
+  PayloadRef payload;
+  Question question;
+  question.allow_skip = true;  // it does not wait
+  do {
+    ASSERT_TRUE(client->Next("\x08\x01\x28\x01", question, &element, &payload).ok());
+  } while (!element.skip);
+  while (memory_.use_count() == 1) std::this_thread::yield();  // it is on its way
+  client->Cancel();
+  client.reset();
+  EXPECT_FALSE(IsKept(seconds(20)));
+}
+
+TEST_P(ElementTransportLeaveTest, WhoIsCutOffIsGivenItAgain) {
+  const std::string address = GetParam().local ? "@" + server_->local_name() : At(server_->port());
+  UniqueFd fd;
+  ASSERT_TRUE(StreamSocket::Connect(address, Clock::now() + seconds(5), &fd).ok());
+  StreamSocket socket(std::move(fd), GetParam().local);
+  std::string message;
+  ASSERT_TRUE(socket.ReceiveMessage(kMostGreetingBytes, kCrc32c, &message));
+  socket.Send(Framed(EncodeIntroduction({RandomBytes(kClientIdBytes), server_->id(),
+                                         RandomBytes(kNonceBytes), "", ""}),
+                     kCrc32c));
+  ASSERT_TRUE(socket.ReceiveMessage(kMostGreetingBytes, kCrc32c, &message));
+  Ask ask;
+  ask.number = 1;
+  ask.request = "\x08\x01";
+  socket.Send(Framed(EncodeAsk(ask), kCrc32c));
+  while (memory_.use_count() == 1) std::this_thread::yield();
+  socket.ShutDown();
+  EXPECT_TRUE(IsKept(std::chrono::milliseconds(100)));
+}
+
+INSTANTIATE_TEST_SUITE_P(Ways, ElementTransportLeaveTest,
+                         ::testing::Values(Way{true, 10}, Way{true, 300000}, Way{false, 10},
+                                           Way{false, 32 << 20}));
 
 TEST(ElementTransportMemoryTest, MemoryThatIsLetGoIsUsedAgain) {
   KnownElements source(200, 300000);

@@ -231,6 +231,11 @@ bool StreamSocket::Send(std::string_view bytes) {
   return Send({iovec{const_cast<char*>(bytes.data()), bytes.size()}});
 }
 
+bool StreamSocket::SendNow(std::string_view bytes) {
+  return ::send(fd_.get(), bytes.data(), bytes.size(), MSG_NOSIGNAL | MSG_DONTWAIT) ==
+         static_cast<ssize_t>(bytes.size());
+}
+
 bool StreamSocket::Receive(void* data, size_t size, UniqueFd* fd) {
   auto* at = static_cast<char*>(data);
   while (size > 0) {
@@ -238,22 +243,19 @@ bool StreamSocket::Receive(void* data, size_t size, UniqueFd* fd) {
     msghdr message{};
     message.msg_iov = &part;
     message.msg_iovlen = 1;
-    alignas(cmsghdr) char control[CMSG_SPACE(sizeof(int))];
+    alignas(cmsghdr) char control[kRidersBytes];
     message.msg_control = control;
     message.msg_controllen = sizeof(control);
     const ssize_t got = ::recvmsg(fd_.get(), &message, MSG_CMSG_CLOEXEC | MSG_WAITALL);
     if (got < 0 && errno == EINTR) continue;
-    if (got <= 0 || Clock::now() > deadline_) return false;
-    for (cmsghdr* rider = CMSG_FIRSTHDR(&message); rider != nullptr;
-         rider = CMSG_NXTHDR(&message, rider)) {
-      if (rider->cmsg_level != SOL_SOCKET || rider->cmsg_type != SCM_RIGHTS) continue;
-      int came;
-      std::memcpy(&came, CMSG_DATA(rider), sizeof(came));
-      UniqueFd owned(came);
-      if (fd == nullptr || fd->valid()) return false;
-      *fd = std::move(owned);
+    if (got <= 0) return false;
+    // First of all: whatever came is this process's, also where it ends the connection.
+    std::vector<UniqueFd> came = DescriptorsOf(&message);
+    if (Clock::now() > deadline_ || message.msg_flags & MSG_CTRUNC) return false;
+    if (!came.empty()) {
+      if (came.size() > 1 || fd == nullptr || fd->valid()) return false;
+      *fd = std::move(came[0]);
     }
-    if (message.msg_flags & MSG_CTRUNC) return false;
     at += got;
     size -= static_cast<size_t>(got);
   }

@@ -45,6 +45,8 @@ class StreamSocket {
   // All parts, in order; `fd` rides along with the first byte unless it is -1. False: it is lost.
   bool Send(std::vector<iovec> parts, int fd = -1);
   bool Send(std::string_view bytes);
+  // Without waiting; false unless all were sent. Nobody sends anything else meanwhile.
+  bool SendNow(std::string_view bytes);
   // Exactly so many bytes. *fd: a descriptor that came with them, when asked for.
   bool Receive(void* data, size_t size, UniqueFd* fd = nullptr);
   // A message of at most `most` bytes, with its checksum checked. False: lost, or not one.

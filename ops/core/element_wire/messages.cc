@@ -7,6 +7,7 @@ namespace {
 
 constexpr uint8_t kAsk = 1;
 constexpr uint8_t kElement = 2;
+constexpr char kLeave = 3;
 constexpr size_t kMostDims = 254;  // of TensorFlow's shapes
 constexpr size_t kMostText = 4096;
 
@@ -82,6 +83,10 @@ bool DecodeAsk(std::string_view bytes, Ask* ask) {
   ask->request = bytes;
   return true;
 }
+
+std::string EncodeLeave() { return std::string(1, kLeave); }
+
+bool IsLeave(std::string_view bytes) { return bytes.size() == 1 && bytes[0] == kLeave; }
 
 std::string EncodeElement(const Element& element) {
   std::string bytes;

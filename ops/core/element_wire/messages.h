@@ -38,6 +38,10 @@ struct Ask {
 std::string EncodeAsk(const Ask& ask);
 bool DecodeAsk(std::string_view bytes, Ask* ask);
 
+// Says that this client asks for nothing any more: what is kept for it is nobody's.
+std::string EncodeLeave();
+bool IsLeave(std::string_view bytes);
+
 // One tensor.
 struct Component {
   enum Kind : uint8_t {

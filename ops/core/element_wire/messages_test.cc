@@ -7,6 +7,16 @@
 namespace tfquiver {
 namespace {
 
+TEST(ElementMessagesTest, ALeaveIsNoAskAndNothingElseIsALeave) {
+  Ask ask;
+  EXPECT_TRUE(IsLeave(EncodeLeave()));
+  EXPECT_FALSE(DecodeAsk(EncodeLeave(), &ask));  // so a worker that does not know it hangs up
+  ask.number = 1;
+  EXPECT_FALSE(IsLeave(EncodeAsk(ask)));
+  EXPECT_FALSE(IsLeave(""));
+  EXPECT_FALSE(IsLeave(EncodeLeave() + EncodeLeave()));
+}
+
 Element Example() {
   Element element;
   element.number = 7;

@@ -81,6 +81,7 @@ void SessionClient::RunOn() {
     const Status status = Open(deadline);
     if (status.ok()) {
       const auto opened_at = Clock::now();
+      trouble_.clear();
       if (Serve() == Turn::kDone) break;
       // A node that goes away as soon as it is asked does not get more time each time.
       const auto now = Clock::now();
@@ -92,7 +93,8 @@ void SessionClient::RunOn() {
       lost_before = true;
       if (now >= deadline) {
         Fatal(Status(Code::kUnavailable,
-                     "the tfquiver node at " + node_.path() + " keeps hanging up"));
+                     trouble_.empty() ? "the tfquiver node at " + node_.path() + " keeps hanging up"
+                                      : trouble_));
         break;
       }
       warn_("lost the node at " + node_.path() + "; connecting again");
@@ -218,6 +220,10 @@ SessionClient::Turn SessionClient::ReceiveAll() {
         return Turn::kOn;
       case UnixSocket::Outcome::kLost:
         return Turn::kLost;
+      case UnixSocket::Outcome::kOutOfDescriptors:
+        trouble_ = node_.OutOfDescriptors().message();
+        warn_(trouble_);
+        return Turn::kLost;
       case UnixSocket::Outcome::kDone:
         break;
     }
@@ -310,6 +316,7 @@ bool SessionClient::Flush() {
       case UnixSocket::Outcome::kAgain:
         return true;
       case UnixSocket::Outcome::kLost:
+      case UnixSocket::Outcome::kOutOfDescriptors:  // only where something is received
         return false;
     }
   }

@@ -67,6 +67,7 @@ class SessionClient {
   NodeConnection node_;
   SessionProtocol protocol_;
   std::string buffer_;
+  std::string trouble_;  // why this end gave the last connection up; empty: it did not
 };
 
 }  // namespace tfquiver

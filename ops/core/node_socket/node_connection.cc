@@ -34,6 +34,11 @@ Status NodeConnection::Dial(const std::string& path, Role role, const std::strin
   return Status();
 }
 
+Status NodeConnection::OutOfDescriptors() const {
+  return Status(Code::kUnavailable, "no descriptor for what the tfquiver node at " + path_ +
+                                        " sends: too many open files in this process (ulimit -n)");
+}
+
 Status NodeConnection::Broken(const std::string& how) const {
   return Status(Code::kAborted, "the tfquiver node at " + path_ + " broke the protocol: " + how);
 }
@@ -45,6 +50,7 @@ Status NodeConnection::Say(const std::string& frame, int fd, Clock::time_point d
       case UnixSocket::Outcome::kDone:
         return Status();
       case UnixSocket::Outcome::kLost:
+      case UnixSocket::Outcome::kOutOfDescriptors:  // only where something is received
         return Status(Code::kUnavailable, "the tfquiver node at " + path_ + " hung up");
       case UnixSocket::Outcome::kAgain:
         break;
@@ -62,6 +68,8 @@ Status NodeConnection::Hear(NodeFrame* frame, UniqueFd* fd, Clock::time_point de
   while (true) {
     if (stop_->load()) return Stopped();
     switch (socket_.Receive(&buffer_, fd)) {
+      case UnixSocket::Outcome::kOutOfDescriptors:
+        return OutOfDescriptors();
       case UnixSocket::Outcome::kLost:
         return Status(Code::kUnavailable, "the tfquiver node at " + path_ + " hung up");
       case UnixSocket::Outcome::kDone: {

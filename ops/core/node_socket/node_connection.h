@@ -27,6 +27,8 @@ class NodeConnection {
   Status Say(const std::string& frame, int fd, Clock::time_point deadline);
   // The next frame that is not an ERROR without consequences; a fatal one becomes the status.
   Status Hear(NodeFrame* frame, UniqueFd* fd, Clock::time_point deadline);
+  // kUnavailable: what the node has sent is lost with the descriptor, and comes again another time.
+  Status OutOfDescriptors() const;
   // kAborted, saying that this node broke the protocol, and how.
   Status Broken(const std::string& how) const;
 

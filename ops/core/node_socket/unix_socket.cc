@@ -65,6 +65,20 @@ void UniqueFd::Reset(int fd) {
   fd_ = fd;
 }
 
+std::vector<UniqueFd> DescriptorsOf(msghdr* message) {
+  std::vector<UniqueFd> came;
+  for (cmsghdr* h = CMSG_FIRSTHDR(message); h != nullptr; h = CMSG_NXTHDR(message, h)) {
+    if (h->cmsg_level != SOL_SOCKET || h->cmsg_type != SCM_RIGHTS) continue;
+    const size_t count = (h->cmsg_len - CMSG_LEN(0)) / sizeof(int);
+    for (size_t i = 0; i < count; ++i) {
+      int received;
+      std::memcpy(&received, CMSG_DATA(h) + i * sizeof(int), sizeof(int));
+      came.emplace_back(received);
+    }
+  }
+  return came;
+}
+
 WakeFd::WakeFd() : fd_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {}
 
 void WakeFd::Signal() const {
@@ -130,10 +144,9 @@ UnixSocket::Outcome UnixSocket::Send(std::string_view frame, int fd) {
 }
 
 UnixSocket::Outcome UnixSocket::Receive(std::string* frame, UniqueFd* fd) {
-  constexpr size_t kMostDescriptors = 4;
   frame->resize(kMaxFrameBytes);
   iovec part{frame->data(), frame->size()};
-  alignas(cmsghdr) char control[CMSG_SPACE(kMostDescriptors * sizeof(int))];
+  alignas(cmsghdr) char control[kRidersBytes];
   msghdr message{};
   message.msg_iov = &part;
   message.msg_iovlen = 1;
@@ -144,18 +157,11 @@ UnixSocket::Outcome UnixSocket::Receive(std::string* frame, UniqueFd* fd) {
     size = ::recvmsg(fd_.get(), &message, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
   } while (size < 0 && errno == EINTR);
   if (size < 0) return errno == EAGAIN ? Outcome::kAgain : Outcome::kLost;
-  size_t descriptors = 0;
-  for (cmsghdr* h = CMSG_FIRSTHDR(&message); h != nullptr; h = CMSG_NXTHDR(&message, h)) {
-    if (h->cmsg_level != SOL_SOCKET || h->cmsg_type != SCM_RIGHTS) continue;
-    const size_t count = (h->cmsg_len - CMSG_LEN(0)) / sizeof(int);
-    for (size_t i = 0; i < count; ++i, ++descriptors) {
-      int received;
-      std::memcpy(&received, CMSG_DATA(h) + i * sizeof(int), sizeof(int));
-      fd->Reset(received);
-    }
-  }
+  std::vector<UniqueFd> came = DescriptorsOf(&message);
+  if (!came.empty()) *fd = std::move(came.back());
   if (size == 0) return Outcome::kLost;
-  const bool whole = (message.msg_flags & (MSG_TRUNC | MSG_CTRUNC)) == 0 && descriptors <= 1;
+  if ((message.msg_flags & MSG_CTRUNC) != 0 && came.empty()) return Outcome::kOutOfDescriptors;
+  const bool whole = (message.msg_flags & (MSG_TRUNC | MSG_CTRUNC)) == 0 && came.size() <= 1;
   frame->resize(whole ? static_cast<size_t>(size) : 0);
   return Outcome::kDone;
 }

@@ -6,6 +6,7 @@
 
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "ops/core/clock.h"
 #include "ops/core/status.h"
@@ -36,6 +37,12 @@ class UniqueFd {
  private:
   int fd_ = -1;
 };
+
+// The control buffer of a recvmsg. The kernel puts two descriptors where there is room for one: it
+// has room for more than are asked for, and DescriptorsOf is to be called whatever else is wrong.
+inline constexpr size_t kRidersBytes = CMSG_SPACE(4 * sizeof(int));
+// All that came with what recvmsg has received.
+std::vector<UniqueFd> DescriptorsOf(msghdr* message);
 
 // Lets any thread end another one's poll(). Signals are not counted.
 class WakeFd {
@@ -68,7 +75,12 @@ class FrameMessage {
 // once when the process that made it is gone.
 class UnixSocket {
  public:
-  enum class Outcome { kDone, kAgain, kLost };
+  enum class Outcome {
+    kDone,
+    kAgain,
+    kLost,
+    kOutOfDescriptors,  // one came, of which this process can have no more now
+  };
 
   UnixSocket() = default;
   UnixSocket(UnixSocket&&) = delete;

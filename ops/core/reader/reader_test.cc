@@ -1,12 +1,15 @@
 #include "ops/core/reader/reader.h"
 
 #include <poll.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 
 #include <algorithm>
+#include <functional>
 #include <map>
 #include <set>
 #include <thread>
+#include <utility>
 
 #include "ops/core/process/process.h"
 #include "ops/core/test_listener.h"
@@ -33,6 +36,16 @@ std::string NodeFrame(uint8_t type, const std::string& payload) {
 
 std::string Text(const std::string& text) {
   return Numbers(static_cast<uint16_t>(text.size())) + text;
+}
+
+// What this process's was before.
+rlim_t DescriptorLimit(rlim_t limit, bool set = true) {
+  rlimit now{};
+  ::getrlimit(RLIMIT_NOFILE, &now);
+  const rlim_t before = now.rlim_cur;
+  now.rlim_cur = limit;
+  if (set) ::setrlimit(RLIMIT_NOFILE, &now);
+  return before;
 }
 
 // A node with one session of kShards shards, on a thread of its own. `hang_ups` times it hangs up
@@ -63,6 +76,7 @@ class FakeNode {
   const std::set<std::string>& expected() const { return expected_; }
 
   int hang_ups = 0;
+  bool starves = false;  // when it sends a shard for the first time, no descriptor is to be had
   bool silent = false;
   uint32_t report_ms = 0;  // 0: as nodes that do not know of reports
   // Read after the thread has ended (Join).
@@ -167,12 +181,20 @@ class FakeNode {
         credit -= static_cast<int64_t>(bytes.size());
         ++sent;
         const bool sealed = shard % 2 == 0;
+        const UniqueFd memory = Memory(bytes, sealed);
+        const bool starve = std::exchange(starves, false);
+        if (starve) DescriptorLimit(3);
         Send(peer,
              NodeFrame(6, Numbers(shard, static_cast<uint8_t>(sealed), uint64_t{0},
                                   uint64_t{bytes.size()}, SlowCrc32c(0, bytes.data(), bytes.size()),
                                   uint32_t{kRecords}, uint32_t{0}, uint64_t{0}, uint32_t{0},
                                   uint32_t{0}, uint32_t{0})),
-             Memory(bytes, sealed).get());
+             memory.get());
+        if (starve) {
+          while (Readable(peer) && ::recv(peer, buffer, sizeof(buffer), 0) > 0) {
+          }
+          return;
+        }
       }
       if (open && !ended && todo_.empty() && (leased_.empty() || drained)) {
         ended = true;
@@ -203,7 +225,7 @@ class ReaderTest : public ::testing::Test {
     ReaderParts parts;
     parts.crc = &SlowCrc32c;
     parts.blobs = &blobs_;
-    parts.warn = [](const std::string&) {};
+    parts.warn = [this](const std::string& message) { on_warning_(message); };
     parts.socket_path = [this] { return node_.path(); };
     reader_ = std::make_unique<Reader>(options, session, Checkpoint{}, std::move(parts));
     thread_ = std::thread([this] { reader_->Run(); });
@@ -237,6 +259,7 @@ class ReaderTest : public ::testing::Test {
 
   StringBlobs blobs_;
   FakeNode node_;
+  std::function<void(const std::string&)> on_warning_ = [](const std::string&) {};
   std::unique_ptr<Reader> reader_;
   std::thread thread_;
 };
@@ -283,6 +306,27 @@ TEST_F(ReaderTest, GoesOnWhenTheNodeComesBack) {
   EXPECT_EQ(node_.opens, 3);
   EXPECT_GT(node_.held, 0u);
   EXPECT_EQ(node_.complete, 1);
+}
+
+// A data loader that opens many files for a moment must not end a training.
+TEST_F(ReaderTest, GoesOnWhenItsProcessHasDescriptorsAgain) {
+  const rlim_t usual = DescriptorLimit(0, /*set=*/false);
+  std::vector<std::string> warnings;  // on the reader's thread
+  on_warning_ = [&](const std::string& message) {
+    warnings.push_back(message);
+    DescriptorLimit(usual);
+  };
+  node_.starves = true;
+  node_.Start();
+  Make(50'000);
+  ExpectEachOnce(ReadAll(1));
+  Finish();
+  DescriptorLimit(usual);
+  EXPECT_EQ(node_.opens, 2);
+  ASSERT_FALSE(warnings.empty());
+  EXPECT_TRUE(warnings[0].find("too many open files in this process (ulimit -n)") !=
+              std::string::npos)
+      << warnings[0];
 }
 
 TEST_F(ReaderTest, ReportsAllThatWasTakenBeforeItLeaves) {
