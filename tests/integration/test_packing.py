@@ -203,15 +203,37 @@ def test_no_file_of_a_tar_takes_anothers_place(tmp_path: Path, names: tuple[str,
         packed(tar_of(tmp_path / "a.tar", *names), tmp_path / "out")
 
 
-@pytest.mark.parametrize("kind", [tarfile.LNKTYPE, tarfile.SYMTYPE])
-def test_a_link_in_a_tar_is_not_left_out(tmp_path: Path, kind: bytes) -> None:
-    path = tar_of(tmp_path / "a.tar", "1.txt", "2.cls")
+def tar_with_links(path: Path, *links: tuple[str, str, bytes]) -> Path:
+    tar_of(path, "./1.txt", "2.cls")
     with tarfile.open(path, "a") as tar:
-        link = tarfile.TarInfo("2.txt")
-        link.type, link.linkname = kind, "1.txt"
-        tar.addfile(link)
-    with pytest.raises(errors.InvalidArgumentError, match=r"a\.tar: '2\.txt' is a link to '1\.txt'"):
-        packed(path, tmp_path / "out")
+        for name, target, kind in links:
+            link = tarfile.TarInfo(name)
+            link.type, link.linkname = kind, target
+            tar.addfile(link)
+    return path
+
+
+def test_a_hard_link_in_a_tar_has_the_content_of_what_it_is_to(tmp_path: Path) -> None:
+    """As in tars of folders in which two names are one file (`cp -l`, a deduplicated store)."""
+    hard = tarfile.LNKTYPE
+    path = tar_with_links(tmp_path / "a.tar", ("2.txt", "1.txt", hard), ("3.txt", "./2.txt", hard))
+    _, second, third = packed(path, tmp_path / "out")
+    assert second == {"__key__": [b"2"], "cls": [b"x" * 700], "txt": [b"x" * 700]}
+    assert third == {"__key__": [b"3"], "txt": [b"x" * 700]}
+
+
+@pytest.mark.parametrize(
+    ("link", "error", "match"),
+    [
+        (("2.txt", "1.txt", tarfile.SYMTYPE), errors.InvalidArgumentError, "'2.txt' is a link to '1.txt'"),
+        (("2.txt", "9.txt", tarfile.LNKTYPE), errors.DataLossError, "'2.txt' is a hard link to '9.txt'"),
+    ],
+)
+def test_a_link_in_a_tar_is_not_left_out(
+    tmp_path: Path, link: tuple[str, str, bytes], error: type[Exception], match: str
+) -> None:
+    with pytest.raises(error, match=rf"a\.tar: {match}"):
+        packed(tar_with_links(tmp_path / "a.tar", link), tmp_path / "out")
 
 
 def test_links_to_folders_and_files_are_followed_and_never_left_out(tmp_path: Path) -> None:
@@ -225,10 +247,43 @@ def test_links_to_folders_and_files_are_followed_and_never_left_out(tmp_path: Pa
     (linked / "cat.png").symlink_to(tmp_path / "nowhere.png")
     with pytest.raises(errors.NotFoundError, match=r"cat\.png: a link to what is not there, .*nowhere"):
         sources.parts([linked], 1)
-    (linked / "cat.png").unlink()
-    (linked / "again").symlink_to(linked)
-    with pytest.raises(errors.InvalidArgumentError, match="again: a link to a folder that it lies in"):
-        sources.parts([linked], 1)
+
+
+def test_what_has_two_names_is_packed_once_and_that_is_said(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Links to folders and files beside them, in circles, out of the folder and back in, and one through another."""
+    root = images(tmp_path / "in")
+    before = packed(root, tmp_path / "before")
+    images(tmp_path / "elsewhere", 2)
+    (root / "a_first").symlink_to(root / "cat")
+    (root / "current").symlink_to("a_first")
+    (root / "cat" / "up").symlink_to("..")
+    (root / "cat" / "latest.png").symlink_to("1.png")
+    (root / "itself").symlink_to("itself")
+    (root / "other").symlink_to(tmp_path / "elsewhere" / "ant")
+    (root / "others").symlink_to(tmp_path / "elsewhere" / "ant")
+    (tmp_path / "elsewhere" / "ant" / "back").symlink_to(root)
+    assert main(["pack", str(root), "-o", str(tmp_path / "out"), "--workers", "1"]) == 0
+    assert capsys.readouterr().out.splitlines()[1:] == [
+        "7 links left out, to what is packed under another name: itself, a_first, up, ..."
+    ]
+    found = [example for path in sorted((tmp_path / "out").glob("*.tfrecord")) for example in read(path)]
+    names = sorted(example["image/filename"][0].decode() for example in found)
+    assert names == sorted([*(example["image/filename"][0].decode() for example in before), "other/0.png"])
+
+
+def test_an_image_linked_into_another_class_is_of_both_and_a_tar_is_packed_once(tmp_path: Path) -> None:
+    root = images(tmp_path / "in", 2)
+    (root / "cat" / "0.png").symlink_to("../ant/0.png")
+    assert sorted(example["image/filename"][0] for example in packed(root, tmp_path / "out")) == [
+        b"ant/0.png", b"cat/0.png", b"cat/1.png"
+    ]  # fmt: skip
+    tars = tmp_path / "tars"
+    (tars / "old").mkdir(parents=True)
+    tar_of(tars / "old" / "1.tar", "1.txt")
+    (tars / "a_latest.tar").symlink_to("old/1.tar")
+    over: list[Path] = []
+    (part,) = sources.parts([tars], 1, passed_over=over.append)
+    assert part.files == (tars / "old" / "1.tar",) and over == [tars / "a_latest.tar"]
 
 
 def test_names_that_are_no_text_are_kept(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import posixpath
 import re
 import tarfile
 from collections.abc import Iterator
@@ -61,27 +62,34 @@ def _of_tar(part: Part) -> Iterator[bytes]:
     """A sample of WebDataset: files that follow one another with the same name up to the first dot of its last part."""
     (path,) = part.files
     sample: dict[str, Value] = {}
+    named: dict[str, tarfile.TarInfo] = {}  # a hard link has the content of one before it
     try:
-        with tarfile.open(path, "r|") as tar:
+        with tarfile.open(path, "r:") as tar:
             for member in tar:
-                if member.islnk() or member.issym():
+                if member.issym():
                     raise errors.InvalidArgumentError(
                         f"{path}: {member.name!r} is a link to {member.linkname!r}, without content of its own: make "
-                        "the tar with --dereference --hard-dereference"
+                        "the tar with --dereference"
                     )
-                if not member.isfile():
+                if not member.isfile() and not member.islnk():
                     continue
+                held = member if member.isfile() else named.get(posixpath.normpath(member.linkname))
+                if held is None:
+                    raise errors.DataLossError(
+                        f"{path}: {member.name!r} is a hard link to {member.linkname!r}, which is not before it there"
+                    )
+                named[posixpath.normpath(member.name)] = held
                 key, feature = _sample_of(path, member.name)
                 if sample and sample["__key__"] != key:
                     yield serialized(sample)
                     sample = {}
-                if member.size > _MOST_RECORD_BYTES:
+                if held.size > _MOST_RECORD_BYTES:
                     raise errors.InvalidArgumentError(
-                        f"{path}: {member.name!r} has {member.size} bytes; 1 GiB is the most"
+                        f"{path}: {member.name!r} has {held.size} bytes; 1 GiB is the most"
                     )
                 if feature in sample or feature == "__key__":
                     raise errors.InvalidArgumentError(f"{path}: {member.name!r}: its sample has a {feature!r} already")
-                content = tar.extractfile(member)
+                content = tar.extractfile(held)
                 assert content is not None
                 sample |= {"__key__": key, feature: content.read()}
             end = tar.offset

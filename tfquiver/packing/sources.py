@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from tfquiver import errors
+from tfquiver.packing.folders import Told, files_in, once
 
 IMAGES, TAR, PARQUET, ARROW = "images", "tar", "parquet", "arrow"
 _IMAGE_SUFFIXES = frozenset({".jpg", ".jpeg", ".png", ".gif", ".bmp", ".webp"})
@@ -26,64 +26,42 @@ class Part:
     source: Path | None = None
 
 
-def parts(sources: Sequence[Path], part_bytes: int, left_out: Callable[[Path], None] = lambda path: None) -> list[Part]:
+def parts(
+    sources: Sequence[Path], part_bytes: int, left_out: Told = lambda path: None, passed_over: Told = lambda path: None
+) -> list[Part]:
     """Args: part_bytes: of images in one file, about; each of other files is a part. left_out: is told of each file
-    of a folder that no part has.
+    of a folder that no part has; passed_over: of each link in a folder to what is packed under another name.
 
     Raises NotFoundError, InvalidArgumentError: a source that is nothing we know; DataLossError: an image that is
     empty. Names it.
     """
-    return [replace(part, source=source) for source in sources for part in _of(source, part_bytes, left_out)]
+    return [replace(part, source=one) for one in sources for part in _of(one, part_bytes, left_out, passed_over)]
 
 
-def _of(source: Path, part_bytes: int, left_out: Callable[[Path], None]) -> list[Part]:
+def _of(source: Path, part_bytes: int, left_out: Told, passed_over: Told) -> list[Part]:
     if not source.exists():
         raise errors.NotFoundError(f"{source}: no such file or folder")
     if source.is_file():
         if source.suffix not in _KINDS:
             raise errors.InvalidArgumentError(f"{source}: must be a folder, or end in {', '.join(sorted(_KINDS))}")
         return [Part(_KINDS[source.suffix], (source,))]
-    files = sorted(_files_in(source))
+    files = files_in(source, _KINDS.keys() | _IMAGE_SUFFIXES, passed_over)
     made: list[Part] = []
     for suffix, kind in _KINDS.items():
-        found = [path for path in files if path.suffix == suffix and not path.name.startswith("cache-")]
+        found = [file for file in files if file.path.suffix == suffix and not file.path.name.startswith("cache-")]
         if found:
-            made = [Part(kind, (path,)) for path in found]
+            made = [Part(kind, (path,)) for path in once(found, False, passed_over)]
             break
     else:
-        found = [path for path in files if path.suffix.lower() in _IMAGE_SUFFIXES]
+        found = [file for file in files if file.path.suffix.lower() in _IMAGE_SUFFIXES]
         if not found:
             endings = ", ".join(sorted(_KINDS))
             raise errors.InvalidArgumentError(f"{source}: has neither images nor files that end in {endings}")
-        made = _images(source, found, part_bytes)
+        made = _images(source, once(found, True, passed_over), part_bytes)  # its folder is an image's class
     taken = set(found)
-    for path in files:
-        if path not in taken:
-            left_out(path)
+    for path in sorted(file.path for file in files if file not in taken):
+        left_out(path)
     return made
-
-
-def _files_in(folder: Path, inside: frozenset[str] = frozenset()) -> Iterator[Path]:
-    """Of it and all below, links followed. `inside`: the real paths of folders that it lies in.
-
-    Raises PermissionError_ and others: what cannot be read is not left out; InvalidArgumentError: it lies in itself.
-    """
-    real = os.path.realpath(folder)
-    if real in inside:
-        raise errors.InvalidArgumentError(f"{folder}: a link to a folder that it lies in, {real}: it has no end")
-    try:
-        with os.scandir(folder) as entries:
-            found = list(entries)
-        for entry in found:
-            path = Path(entry.path)
-            if entry.is_dir():
-                yield from _files_in(path, inside | {real})
-            elif entry.is_file():
-                yield path
-            elif entry.is_symlink() and path.suffix.lower() in _KINDS.keys() | _IMAGE_SUFFIXES:
-                raise errors.NotFoundError(f"{path}: a link to what is not there, {path.readlink()}")
-    except OSError as error:
-        raise errors.from_os_error(error, str(error.filename or folder)) from error
 
 
 def _images(root: Path, images: Sequence[Path], part_bytes: int) -> list[Part]:

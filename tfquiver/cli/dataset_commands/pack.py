@@ -38,9 +38,11 @@ def _run(arguments: argparse.Namespace) -> int:
     check_name("--name", arguments.name)
     check_integer("--workers", arguments.workers, 1, _MOST_WORKERS)
     left_out: list[Path] = []
+    passed_over: list[Path] = []
     parts = sources.parts(
-        [Path(source) for source in arguments.source], sizes.parse_bytes(arguments.part_bytes), left_out.append
-    )
+        [Path(source) for source in arguments.source], sizes.parse_bytes(arguments.part_bytes), left_out.append,
+        passed_over.append,
+    )  # fmt: skip
     columns = TextColumn("packing"), BarColumn(), MofNCompleteColumn(), TextColumn("files"), TimeRemainingColumn()
     with Progress(
         *columns, console=calls.console(stderr=True), transient=True, disable=not sys.stderr.isatty()
@@ -51,7 +53,12 @@ def _run(arguments: argparse.Namespace) -> int:
             lambda finished, count: progress.update(task, completed=finished, total=count),
         )  # fmt: skip
     print(f"{arguments.output}: {made} file{'s' * (made != 1)} made, {len(parts) - made} were there")
+    if passed_over:
+        print(f"{many(len(passed_over), 'link')} left out, to what is packed under another name: {_few(passed_over)}")
     if left_out:
-        few = ", ".join(plain_text.plain(path.name) for path in left_out[:_NAMED]) + ", ..." * bool(left_out[_NAMED:])
-        print(f"{many(len(left_out), 'file')} of another kind left out: {few}")
+        print(f"{many(len(left_out), 'file')} of another kind left out: {_few(left_out)}")
     return 0
+
+
+def _few(paths: list[Path]) -> str:
+    return ", ".join(plain_text.plain(path.name) for path in paths[:_NAMED]) + ", ..." * bool(paths[_NAMED:])
