@@ -234,7 +234,7 @@ class Node:
         )  # fmt: skip
         self._undo.append(self._named.close)
         spilled = await spill_files.in_directory(directory.path, self._disk.quota_bytes, self._disk.set_aside)
-        streams = Streams(spilled, self._source.on_disk)
+        streams = Streams(spilled, self._source.on_disk, lambda: self._source.disk_waits_s)
         self._undo.append(streams.close)
         self._sessions = SessionServer(
             (directory.node_id, options.incarnation), self._link, self._link, self._source, self._digests.get,

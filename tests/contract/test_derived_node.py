@@ -19,6 +19,7 @@ from tfquiver.proto.tfquiver.v1 import node_pb2 as pb
 from tfquiver.proto.tfquiver.v1 import types_pb2
 from tfquiver.service.node.checked_shards_in_memory.ready_shard import ReadyShard
 from tfquiver.service.node.checked_shards_in_memory.verified import VerifiedShard
+from tfquiver.service.node.derived_shards import computers as computers_module
 from tfquiver.service.node.derived_shards.computers import MOST_COMPUTERS, Computers
 from tfquiver.service.node.derived_shards.elsewhere import Elsewhere
 from tfquiver.service.node.derived_shards.puts import MOST_BYTES, Puts
@@ -115,6 +116,56 @@ async def test_one_that_leaves_in_the_middle_is_not_waited_for() -> None:
     async with trainer(computers, lambda asked: [pb.ComputedDerived(request=asked.request, part=b"x")], leaves=True):
         with pytest.raises(errors.UnavailableError, match="gone"):
             await asyncio.wait_for(computers.compute(DIGEST, DIGEST.shard(0)), 10)
+
+
+@on_loop
+async def test_one_that_says_nothing_is_waited_for_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is stopped, or was killed and a forked child keeps its connection open; until it says something."""
+    monkeypatch.setattr(computers_module, "COMPUTE_S", 0.2)
+    computers, ref = Computers(), DIGEST.shard(0)
+    async with trainer(computers, lambda asked: []) as silent:
+        with pytest.raises(errors.UnavailableError, match=r"within 0\.2 s"):
+            await computers.compute(DIGEST, ref)
+        with pytest.raises(errors.UnavailableError, match="not answered") as caught:
+            await computers.compute(DIGEST, ref)
+        assert not isinstance(caught.value, errors.NobodyComputesError), "it may come to itself"
+        async with trainer(computers, gives(BODY)) as other:
+            for _ in range(3):
+                assert (await computers.compute(DIGEST, ref)).raw == BODY
+        assert (silent, other) == ([0], [0, 0, 0])
+
+
+@on_loop
+async def test_one_that_answers_after_all_is_asked_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(computers_module, "COMPUTE_S", 0.2)
+    computers, ref = Computers(), DIGEST.shard(0)
+    asked: list[pb.ComputeDerivedRequest] = []
+
+    def second(request: pb.ComputeDerivedRequest) -> Sequence[pb.ComputedDerived]:
+        asked.append(request)
+        return gives(BODY)(request) if len(asked) > 1 else []
+
+    out: asyncio.Queue[pb.ComputedDerived] = asyncio.Queue()
+    out.put_nowait(pb.ComputedDerived(digest_id=DIGEST.digest_id))
+
+    async def messages() -> AsyncIterator[pb.ComputedDerived]:
+        while True:
+            yield await out.get()
+
+    async def serve() -> None:
+        async for request in computers.serve(messages()):
+            for one in second(request):
+                out.put_nowait(one)
+
+    serving = asyncio.create_task(serve())
+    await asyncio.sleep(0.05)
+    with pytest.raises(errors.UnavailableError, match=r"within 0\.2 s"):
+        await computers.compute(DIGEST, ref)
+    out.put_nowait(pb.ComputedDerived(request=1, part=BODY, last=True))  # too late for who has asked
+    await asyncio.sleep(0.05)
+    assert (await computers.compute(DIGEST, ref)).raw == BODY
+    serving.cancel()
+    await asyncio.gather(serving, return_exceptions=True)
 
 
 @pytest.mark.parametrize("first", [[], [pb.ComputedDerived(digest_id=b"short")]])

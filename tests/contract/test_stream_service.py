@@ -106,10 +106,31 @@ async def test_a_maker_of_other_batches_is_sent_away_and_so_is_another_pipeline(
         while not isinstance(said, frames.Error):
             said, _ = await another.hear()
         assert said.fatal and "batch 0 came out unlike" in said.message
-        stranger = node.end()
-        await stranger.follow(makes=False, likeness=b"x" * 32)
-        answer, _ = await stranger.hear()
-        assert isinstance(answer, frames.Error) and "another pipeline" in answer.message
+        for likeness, differs in (
+            (bytes(18) + b"x" * 7 + bytes(7), "here: other transformations or functions. All"),
+            (bytes(6) + b"x" * 12 + bytes(14), "here: another order of the data, elements of another"),
+            (b"x" * 32, "here: all of it, or their versions of tfquiver"),
+        ):
+            stranger = node.end()
+            await stranger.follow(makes=False, likeness=likeness)
+            answer, _ = await stranger.hear()
+            assert isinstance(answer, frames.Error) and differs in answer.message
+
+
+@on_loop
+async def test_who_follows_is_answered_whether_the_node_is_there_and_its_disk(tmp_path: Path) -> None:
+    async with node_in(tmp_path, disk_waits_s=lambda: 61.5) as node:
+        one = node.end()
+        await one.follow(makes=False)
+        await one.say(frames.Ping())
+        assert await one.hear() == (frames.Pong(61500), -1)
+        maker, _ = await node.maker()
+        await maker.say(frames.Ping())  # trainers of before would not know what to do with an answer
+        await maker.publish(0)
+        await maker.say(stream.Over(1))
+        assert await one.wants(0) == batch(0)
+        assert await one.wants(1) == stream.Over(1)
+        assert (await maker.hear())[0] == stream.Room(16), "of one who wants the first"
 
 
 @on_loop

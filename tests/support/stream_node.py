@@ -8,7 +8,7 @@ import contextlib
 import os
 import socket
 import zlib
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Any, cast
 
@@ -99,11 +99,13 @@ class End:
 
 
 class Node:
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, disk_waits_s: Callable[[], float]) -> None:
         unused = cast(Any, None)
         self.aside: list[int] = []
         folder.joinpath("tmp").mkdir()
-        self.streams = Streams(SpillFiles(folder / "tmp", 2 * SPILL_BYTES, self.aside.append))
+        self.streams = Streams(
+            SpillFiles(folder / "tmp", 2 * SPILL_BYTES, self.aside.append), disk_waits_s=disk_waits_s
+        )
         self._server = SessionServer(
             ("node", "1"), unused, unused, unused, unused, unused, streams=self.streams
         )  # fmt: skip
@@ -144,8 +146,8 @@ def _descriptors() -> int:
 
 
 @contextlib.asynccontextmanager
-async def node_in(folder: Path) -> AsyncIterator[Node]:
-    node = Node(folder)
+async def node_in(folder: Path, disk_waits_s: Callable[[], float] = lambda: 0.0) -> AsyncIterator[Node]:
+    node = Node(folder, disk_waits_s)
     before = _descriptors()
     async with asyncio.timeout(4 * DEADLINE_S):
         try:

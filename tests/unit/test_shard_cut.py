@@ -36,3 +36,10 @@ def test_a_shard_that_is_not_what_its_digest_says_is_refused(cut: int) -> None:
         shard_cut.payloads(data[:-cut], 2, "here")
     with pytest.raises(errors.DataLossError, match="the digest says 3"):
         shard_cut.payloads(data, 3, "here")
+
+
+def test_what_no_node_takes_is_named_when_it_is_made(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(shard_cut, "MOST_ELEMENT_BYTES", 10)
+    cutting = shard_cut.cut([b"x" * 10, b"y" * 11])
+    with pytest.raises(errors.InvalidArgumentError, match="record 1 becomes 11 bytes"):
+        list(cutting)

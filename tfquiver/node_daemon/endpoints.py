@@ -86,12 +86,12 @@ class KeptEndpoint:
         self._lock = threading.Lock()
         self._closing = False
         try:
-            self._endpoint, connection = self._connect()
+            self._endpoint, self._connection = self._connect()
         except BaseException:
             os.close(self._wake_read)
             os.close(self._wake_write)
             raise
-        self._thread = threading.Thread(target=self._keep, args=(connection,), name=f"tfquiver {name}", daemon=True)
+        self._thread = threading.Thread(target=self._keep, name=f"tfquiver {name}", daemon=True)
         self._thread.start()
 
     @property
@@ -107,6 +107,10 @@ class KeptEndpoint:
         if wait:
             self._thread.join()
 
+    def leave_to_parent(self) -> None:
+        """In a forked child: the node is to see when the parent has ended."""
+        self._connection.close()
+
     def _connect(self) -> tuple[NodeEndpoint, socket.socket]:
         endpoint = self._locate()
         try:
@@ -118,17 +122,17 @@ class KeptEndpoint:
         self._library.set_endpoint(self._name, endpoint.socket)
         return endpoint, connection
 
-    def _keep(self, connection: socket.socket) -> None:
+    def _keep(self) -> None:
         try:
-            while self._broken(connection):
-                connection.close()
+            while self._broken(self._connection):
+                self._connection.close()
                 logging.warning("%s: the node is gone; finding or starting it again", self._name)
                 renewed = self._reconnect()
                 if renewed is None:
                     return
-                connection = renewed
+                self._connection = renewed
         finally:
-            connection.close()
+            self._connection.close()
             os.close(self._wake_read)
             with self._lock:
                 self._closing = True
@@ -236,6 +240,8 @@ def _leave_to_parent() -> None:
     """In a forked child: the threads are the parent's, and so is what they wait on. A lock may have been held."""
     global _lock
     _lock = threading.Lock()
+    for kept, _ in _kept.values():
+        kept.leave_to_parent()
     _kept.clear()
     _released.clear()
 

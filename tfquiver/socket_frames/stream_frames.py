@@ -16,9 +16,40 @@ _BATCH = struct.Struct("<QBQQI")
 _PUBLISH = struct.Struct("<QQI")
 
 
+# What a likeness is made of, and how many of its bytes are of it.
+_LIKENESS = (
+    ("other data", 6),
+    ("another order of the data", 6),
+    ("elements of another structure, shape or type", 6),
+    ("other transformations or functions", 7),
+    ("other constants (a batch size, a seed, what a function captures)", 7),
+)
+
+
+def likeness(data: bytes, order: bytes, elements: bytes, transformations: bytes, constants: bytes) -> bytes:
+    """Of hashes, the same for all who share a stream. 2^-48 is little enough: who differs means no harm."""
+    parts = (data, order, elements, transformations, constants)
+    return b"".join(part[:length] for part, (_, length) in zip(parts, _LIKENESS, strict=True))
+
+
+def refusal(stream: str, there: bytes, comes: bytes) -> str:
+    """Of one that comes with another likeness than those who are there: what it is told."""
+    found, at = [], 0
+    for what, length in _LIKENESS:
+        if there[at : at + length] != comes[at : at + length]:
+            found.append(what)
+        at += length
+    # An older trainer's is one hash of all.
+    differs = ", ".join(found) if len(found) < len(_LIKENESS) else "all of it, or their versions of tfquiver, differ"
+    return (
+        f"stream {stream!r}: it has another pipeline here: {differs}. All who share a stream need the same pipeline: "
+        "give this one another name, or end the others first"
+    )
+
+
 @dataclass(frozen=True, slots=True)
 class Follow:
-    """Which pass of which stream. `makes`: of one that would make its batches. `likeness`: of all that follow it."""
+    """Which pass of which stream. `makes`: of one that would make its batches. `likeness`: as made above."""
 
     stream: str
     likeness: bytes

@@ -30,6 +30,8 @@ class _Computer:
         self.answers: dict[int, _Answer] = {}
         self.slots = asyncio.Semaphore(ASKED_AT_ONCE)
         self.waiting = 0
+        # One that is stopped, or that was killed and whose forked child keeps the connection open: who asks it waits.
+        self.is_silent = False
         self._numbers = itertools.count(1)
 
     async def ask(self, shard: int, length_bytes: int) -> bytes:
@@ -47,7 +49,8 @@ class _Computer:
             self.answers.pop(number, None)
 
     def told(self, message: pb.ComputedDerived) -> None:
-        """Raises ProtocolError: more than was asked for. What nobody waits for any more is let go."""
+        """What nobody waits for any more is let go."""
+        self.is_silent = False
         answer = self.answers.get(message.request)
         if answer is None or answer.done.done():
             return
@@ -129,11 +132,14 @@ class Computers:
             except errors.TfquiverError as error:
                 trouble = error
             except TimeoutError:
+                computer.is_silent = True
                 trouble = errors.UnavailableError(f"{where}: a trainer did not compute it within {COMPUTE_S:g} s")
             else:
                 return shard
         if isinstance(trouble, errors.StaleDigestError):
             raise trouble
+        if trouble is None and self._known.get(digest.digest_id):
+            trouble = errors.UnavailableError("those who could have not answered for a minute")
         kind = errors.UnavailableError if trouble else errors.NobodyComputesError
         raise kind(
             f"{where}: nobody has it, and to compute it again takes a process that has data set {digest.name} from "
@@ -141,7 +147,8 @@ class Computers:
         )
 
     def _next(self, digest_id: bytes, tried: set[int]) -> _Computer | None:
-        left = [one for one in self._known.get(digest_id, ()) if id(one) not in tried]
+        known = self._known.get(digest_id, ())
+        left = [one for one in known if id(one) not in tried and not one.is_silent]
         return min(left, key=lambda one: one.waiting, default=None)
 
 

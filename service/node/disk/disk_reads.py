@@ -39,6 +39,12 @@ class DiskReads:
         longest = list(itertools.islice(self._since_s.values(), _THREADS))
         return len(longest) == _THREADS and asyncio.get_running_loop().time() - longest[-1] > HANGS_S
 
+    @property
+    def oldest_s(self) -> float:
+        """How long the call has lasted that has been under way for longest; 0: there is none."""
+        since_s = next(iter(self._since_s.values()), None)
+        return 0.0 if since_s is None else asyncio.get_running_loop().time() - since_s
+
     async def run(self, call: Callable[..., T], *arguments: object) -> T:
         """The outcome of a call in a thread; when nobody waits for it any more its descriptors are closed."""
         loop = asyncio.get_running_loop()

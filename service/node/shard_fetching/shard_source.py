@@ -166,6 +166,11 @@ class ShardSource:
         """What is not in memory cannot be had here now."""
         return self._reads.hang
 
+    @property
+    def disk_waits_s(self) -> float:
+        """For how long the oldest read of the disk has been under way."""
+        return self._reads.oldest_s
+
     async def evict(self, hashes: Sequence[bytes]) -> bool:
         """As `LettingGo.evict`."""
         return await self._letting_go.evict(hashes)

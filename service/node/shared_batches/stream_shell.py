@@ -16,6 +16,7 @@ from tfquiver.socket_frames import reader_frames as frames
 from tfquiver.socket_frames import stream_frames
 
 MAKER_SILENT_S = 20.0  # it says PING every few seconds, whatever its pipeline does
+_MOST_MS = (1 << 32) - 1
 _SEALED = fcntl.F_SEAL_WRITE | fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW
 _numbers = itertools.count()
 
@@ -40,6 +41,10 @@ class StreamShell(Shell):
         try:
             if isinstance(frame, stream_frames.Publish | stream_frames.Checkpoint):
                 self._take_memory(frame, _one_memory(frame, descriptors))
+            elif isinstance(frame, frames.Ping) and self._stream is not None and self._silent is None:
+                want_no_descriptors(frame, descriptors)
+                waits_ms = int(1000 * self._streams.disk_waits_s())
+                self.socket.send(frames.Pong(min(waits_ms, _MOST_MS)))  # makers, older ones, too, want no answer
             else:
                 want_no_descriptors(frame, descriptors)
                 super().on_frame(frame, [])

@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import asyncio
 import os
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Protocol
 
 from absl import logging
 
 from tfquiver import errors
 from tfquiver.amounts import many
 from tfquiver.service.node.hanging_disk.disk_threads import OnDisk
+from tfquiver.service.node.shared_batches.member import Member
 from tfquiver.service.node.shared_batches.one_pass import Answer, OnePass, Sum
 from tfquiver.service.node.shared_batches.spill_files import SpillFiles
 from tfquiver.service.node.shared_batches.window import Delete, Forget, InMemory, Spill, Step, Window
+from tfquiver.socket_frames import stream_frames
 
 MOST_STREAMS = 64
 MOST_PASSES = 16  # of a stream, at one time
@@ -25,23 +27,6 @@ _LINGER_S = 60.0  # with nobody in it
 _DISK_PAUSE_S = 5.0
 _MOST_KNOWN = 1024  # processes
 _CHECKPOINTS_SHARE = 4  # those of a pass are at most one part in so many of the window's memory
-
-
-class Member(Protocol):
-    """One end of a connection. What is sent with a descriptor owns it."""
-
-    number: int
-    process: int
-    wants: int | None
-    checkpoint: int  # the newest that it was sent is of so many batches
-
-    def give(self, index: int, sum: Sum, descriptor: int, offset: int, on_disk: bool) -> None: ...
-    def behind(self, index: int) -> None: ...
-    def unmade(self, index: int) -> None: ...
-    def over(self, batches: int) -> None: ...
-    def take_checkpoint(self, batches: int, descriptor: int) -> None: ...
-    def dismiss(self) -> None: ...
-    def room(self, batches: int) -> None: ...
 
 
 @dataclass(slots=True)
@@ -325,10 +310,17 @@ class Stream:
 
 
 class Streams:
-    """By (user, name): what one user's trainers have made no other user's are given. `on_disk`: what waits for that."""
+    """By (user, name): what one user's trainers have made no other user's are given.
 
-    def __init__(self, files: SpillFiles, on_disk: OnDisk = asyncio.to_thread) -> None:
-        self._files, self._on_disk = files, on_disk
+    Args:
+      on_disk: what waits for the disk.
+      disk_waits_s: for how long the oldest read of the disk has been under way.
+    """
+
+    def __init__(
+        self, files: SpillFiles, on_disk: OnDisk = asyncio.to_thread, disk_waits_s: Callable[[], float] = lambda: 0.0
+    ) -> None:
+        self._files, self._on_disk, self.disk_waits_s = files, on_disk, disk_waits_s
         self._streams: dict[tuple[int, str], Stream] = {}
         self._memory_bytes = self._disk_bytes = 0  # of all windows, whether used or not
         self._used_bytes = 0  # of all segments
@@ -342,10 +334,7 @@ class Streams:
             found = None
         if found is not None:
             if found.likeness != likeness:
-                raise errors.InvalidArgumentError(
-                    f"stream {name!r} has another pipeline here: other data, order or elements. Give this one another "
-                    "name"
-                )
+                raise errors.InvalidArgumentError(stream_frames.refusal(name, found.likeness, likeness))
             return found
         memory_bytes = min(window_bytes, (MOST_MEMORY_BYTES - self._memory_bytes) // 2)  # others come, too
         if len(self._streams) >= MOST_STREAMS or memory_bytes < LEAST_WINDOW_BYTES:

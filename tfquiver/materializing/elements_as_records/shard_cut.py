@@ -15,6 +15,7 @@ from tfquiver.amounts import many
 from tfquiver.scanning import tfrecord
 
 MOST_PART_BYTES = 8 << 20  # of several records
+MOST_ELEMENT_BYTES = (1 << 30) - tfrecord.FRAMING_BYTES  # a node takes no larger shard
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,9 +28,15 @@ class MadeShard:
 
 
 def cut(payloads: Iterable[bytes]) -> Iterator[MadeShard]:
+    """Raises InvalidArgumentError: one that is too large to be kept."""
     part: list[bytes] = []
     size_bytes = 0
-    for payload in payloads:
+    for number, payload in enumerate(payloads):
+        if len(payload) > MOST_ELEMENT_BYTES:
+            raise errors.InvalidArgumentError(
+                f"record {number} becomes {len(payload)} bytes; 1 GiB is the most that is kept of one: make less of "
+                "it, or do this behind materialize"
+            )
         framed = tfrecord.frame(payload)
         if part and size_bytes + len(framed) > MOST_PART_BYTES:
             yield _made(part)

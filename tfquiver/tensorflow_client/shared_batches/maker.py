@@ -92,6 +92,7 @@ class Maker:
                 refuse(frame, fd)
         if not frame.granted:
             return None
+        line.is_patient()
         pipeline = self._shared.pipeline
         made = pipeline.restored(self._pass, checkpoint) if checkpoint else pipeline.begin(self._pass)
         return made, before, frame.index

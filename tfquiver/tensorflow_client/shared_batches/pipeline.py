@@ -9,9 +9,11 @@ from typing import Any
 from absl import logging
 
 from tfquiver import errors
+from tfquiver.socket_frames import stream_frames
 from tfquiver.tensorflow_client.exactly_once import Origin
-from tfquiver.tensorflow_client.shared_batches import packing
+from tfquiver.tensorflow_client.shared_batches import packing, pipeline_graph
 
+_NO_GRAPH = bytes(32)
 _beginning = threading.Lock()  # which epoch comes next is told to the op by data set, not by iterator
 
 
@@ -25,6 +27,8 @@ class Pipeline:
 
         self.spec = dataset.element_spec
         self._sources = _checked_sources(dataset)
+        graph = pipeline_graph.of_dataset(dataset)
+        self._transformations, self._constants = (graph.transformations(), graph.all()) if graph else (_NO_GRAPH,) * 2
         self._library = loader.load()
         options = tf.data.Options()
         options.experimental_symbolic_checkpoint = True  # positions only: no content of buffers
@@ -45,13 +49,15 @@ class Pipeline:
 
     @property
     def likeness(self) -> bytes:
-        """The same for pipelines that could be the same: their data, orders and elements are."""
-        said = [repr(self.spec)]
+        """The same for pipelines that are the same, as far as their graphs tell."""
+        shards, orders = [], []
         for source in self._sources:
             asked = source.options
-            order = asked.deterministic, asked.seed, asked.shuffle_bytes, asked.batch_size, asked.drop_remainder
-            said.append(f"{source.registered.digest_id.hex()} {order}")
-        return hashlib.sha256("\n".join(said).encode()).digest()
+            batches = asked.batch_size, asked.drop_remainder
+            shards.append(source.registered.digest_id.hex())
+            orders.append((asked.deterministic, asked.seed, asked.shuffle_bytes, *batches))
+        data, order, elements = (hashlib.sha256(repr(one).encode()).digest() for one in (shards, orders, self.spec))
+        return stream_frames.likeness(data, order, elements, self._transformations, self._constants)
 
     def begin(self, pass_: int) -> Made:
         return Made(self, iter(self._packed), pass_, begins=True)

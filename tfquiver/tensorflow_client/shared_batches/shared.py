@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from tfquiver.socket_frames import stream_frames
 from tfquiver.tensorflow_client.shared_batches import line
+from tfquiver.tensorflow_client.shared_batches.apart import Apart
 from tfquiver.tensorflow_client.shared_batches.pipeline import Pipeline
 
 if TYPE_CHECKING:
@@ -26,6 +27,7 @@ class Shared:
     window_bytes: int
     spill_bytes: int
     makers: dict[int, Maker] = field(default_factory=dict)  # by pass
+    apart: Apart = field(default_factory=Apart)
     lock: threading.Lock = field(default_factory=threading.Lock)
     stopping: bool = False  # the process ends
     pid: int = field(default_factory=os.getpid)
@@ -33,11 +35,11 @@ class Shared:
     def __post_init__(self) -> None:
         _all.add(self)
 
-    def connect(self, pass_: int, makes: bool) -> line.StreamLine:
+    def connect(self, pass_: int, makes: bool, hello_s: float = line.HELLO_S) -> line.StreamLine:
         """Raises OSError, ProtocolError."""
         pipeline = self.pipeline
         follow = stream_frames.Follow(self.name, pipeline.likeness, pass_, makes, self.window_bytes, self.spill_bytes)
-        return line.StreamLine(pipeline.endpoint, follow)
+        return line.StreamLine(pipeline.endpoint, follow, hello_s)
 
 
 _all: weakref.WeakSet[Shared] = weakref.WeakSet()
@@ -52,12 +54,14 @@ def _leave() -> None:
     for maker in makers:
         maker.stop()
     line.stop_all()
-    if makers:
+    if mine:
         from tfquiver.ops.library import loader
 
         loader.load().stop_all()
     for maker in makers:
         maker.join(_EXIT_S)
+    for shared in mine:
+        shared.apart.leave(_EXIT_S)
 
 
 atexit.register(_leave)
