@@ -39,7 +39,7 @@ class ElementLayout:
         if not self._components:
             raise errors.InvalidArgumentError(f"fn returns no tensors: {spec}")
         for one in self._components:
-            if not isinstance(one, tf.TensorSpec) or one.dtype in (tf.resource, tf.variant):
+            if not isinstance(one, tf.TensorSpec) or one.dtype in (tf.resource, tf.variant) or one.dtype.is_quantized:
                 raise errors.InvalidArgumentError(
                     f"fn returns {one}, which cannot be kept: return tensors, also ragged or sparse ones or strings, "
                     "in tuples, dicts or dataclasses; one element of each record, so neither a Dataset nor an Optional"

@@ -23,7 +23,8 @@ def fingerprint(traced: Traced, version: str) -> bytes:
     import tensorflow as tf
 
     function = traced.concrete
-    captures = [_capture(tensor, traced.name) for tensor in function.captured_inputs]
+    names = {id(one.handle): f"variable {one.name!r}" for one in function.graph.variables}
+    captures = [_capture(tensor, traced.name, names.get(id(tensor), "a tensor")) for tensor in function.captured_inputs]
     graph = function.graph
     definition = graph.as_graph_def()
     library = {one.signature.name: one for one in definition.library.function}
@@ -44,12 +45,12 @@ def fingerprint(traced: Traced, version: str) -> bytes:
     return hash.digest()
 
 
-def _capture(tensor: Any, name: str) -> bytes:
+def _capture(tensor: Any, name: str, what: str) -> bytes:
     import tensorflow as tf
 
     if tensor.dtype in (tf.resource, tf.variant) or not hasattr(tensor, "numpy"):
         raise errors.InvalidArgumentError(
-            f"fn {name} captures {getattr(tensor, 'name', '') or 'a tensor'} of {tensor.dtype.name}: a variable, table "
+            f"fn {name} captures {what} of {tensor.dtype.name}: a variable, table "
             "or other thing with a state, of which nobody else could know what it was. Capture its value (a tensor or "
             "an array), or do this behind materialize"
         )

@@ -87,6 +87,10 @@ class Traced:
             raise
         except Exception as error:
             takes = "a record and a seed" if self.seeded else "a record"
+            if "Length for attr 'output_" in str(error):  # tf.data's word for it
+                raise errors.InvalidArgumentError(
+                    f"fn {self.name} returns no tensors: there is nothing to keep"
+                ) from error
             raise errors.InvalidArgumentError(
                 f"fn {self.name} cannot be traced with {takes}: {type(error).__name__}: {error}"
             ) from error
