@@ -132,3 +132,14 @@ def test_what_is_said_of_one_comes_to_the_same_as_if_all_were_worked_out_anew(
     rates = {job: budgets.effective(job) for job in budgets.allocated}
     budgets._allocate()
     assert {job: budgets.effective(job) for job in budgets.allocated} == pytest.approx(rates)
+
+
+def test_who_paid_a_head_s_part_pays_by_its_rate_from_the_moment_it_has_one() -> None:
+    world = World(b=1000.0)
+    budgets = world.budgets
+    budgets.tick({DATA: frozenset("ab")}, [DATA])
+    budgets.leased_for_all("a", DATA, [0], [SHARD_BYTES])
+    assert budgets.left_bytes("a") is None
+    budgets.pins.allocate("a", 1000.0)
+    budgets.leased_for_all("a", DATA, [1], [SHARD_BYTES])
+    assert budgets.left_bytes("a") == pytest.approx(-SHARD_BYTES / 2)
