@@ -53,6 +53,7 @@ COPIES = [
     "cp -a --reflink=auto --sparse=always {source}/. {to}",
     "tar -C {source} --format=posix -cf {to}.tar . && mkdir {to} && tar -C {to} -xf {to}.tar",
     "rsync -aX {source}/ {to}/",
+    "tar -C {source} --xattrs --acls --format=posix -cf {to}.tar . && mkdir {to} && tar -C {to} --xattrs -xf {to}.tar",
 ]
 
 

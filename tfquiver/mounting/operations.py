@@ -100,6 +100,11 @@ class Operations(pyfuse3.Operations):  # type: ignore[misc, unused-ignore]  # no
     async def getattr(self, inode: pyfuse3.InodeT, ctx: pyfuse3.RequestContext) -> pyfuse3.EntryAttributes:
         return self._attributes(inode)
 
+    async def listxattr(self, inode: pyfuse3.InodeT, ctx: pyfuse3.RequestContext) -> list[pyfuse3.XAttrNameT]:
+        """None. Not known, as the values still are, is a warning of tar's for each file; those the kernel asks
+        for once, not with each file that `ls` lists."""
+        return []
+
     async def opendir(self, inode: pyfuse3.InodeT, ctx: pyfuse3.RequestContext) -> pyfuse3.FileHandleT:
         if not self._tree.is_directory(inode) and inode != CONTROL:
             raise pyfuse3.FUSEError(errno.ENOTDIR)
