@@ -231,6 +231,8 @@ def test_what_cannot_be_parsed_is_an_error_that_names_it() -> None:
         (tf.io.FixedLenFeature([2, None], tf.int64), "known"),
         (tf.io.FixedLenFeature([1] * 254, tf.int64), "255 dimensions, with the batch: at most 254"),
         (tf.io.FixedLenSequenceFeature([1] * 253, tf.int64, allow_missing=True), "255 dimensions"),
+        (tf.io.FixedLenFeature([2**62], tf.int64), "more than 4294967296 values"),
+        (tf.io.FixedLenFeature([2**40, 2**40], tf.string), "more than 4294967296 values"),
         # At which TensorFlow divides by nothing, and ends the process.
         (tf.io.FixedLenSequenceFeature([2, 0], tf.int64, allow_missing=True), "a sequence of no values"),
     ],

@@ -6,6 +6,7 @@ the op is told, and what the op emits becomes elements.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from typing import Any
 
@@ -25,6 +26,7 @@ _KINDS = [
 _TYPES = (tf.float32, tf.int64, tf.string)
 _SEQUENCE = parsing_ops.FixedLenSequenceFeature
 _MOST_DIMENSIONS = 254  # of a tensor
+_MOST_VALUES = 1 << 32
 _WRONG = (TypeError, ValueError, tf.errors.OpError)
 
 
@@ -122,6 +124,10 @@ def _check(key: str, feature: Any) -> None:
     if with_batch > _MOST_DIMENSIONS:
         raise errors.InvalidArgumentError(
             f"{said}: {with_batch} dimensions, with the batch: at most {_MOST_DIMENSIONS}"
+        )
+    if math.prod(size for size in shape.as_list() if size is not None) > _MOST_VALUES:
+        raise errors.InvalidArgumentError(
+            f"{said}: shape={feature.shape!r}: more than {_MOST_VALUES} values, which no record has"
         )
     if isinstance(feature, _SEQUENCE) and 0 in shape.as_list():
         raise errors.InvalidArgumentError(f"{said}: a sequence of no values: shape={feature.shape!r}")
