@@ -88,6 +88,7 @@ class TestOnOneMachine:
         for action in ("pin", "unpin", "prefetch", "refresh"):
             code, told = command(action, digits)
             assert (code, told["name"]) == (0, "made"), "it has a name now"
+        assert command("prefetch", "made", "--wait")[0] == 0, "nodes have done what was asked for before"
         for action, said in (("pin", "made: Ready, pinned\n"), ("unpin", "made: Ready, not pinned any more\n")):
             capsys.readouterr()
             assert main(["dataset", action, "made"]) == 0

@@ -47,11 +47,32 @@ def test_a_version_before_the_newest_one_is_told_as_such() -> None:
 def test_one_of_which_nothing_is_cached_says_what_to_do() -> None:
     """Made anew of files that a node has scanned before it is `Ready` at once: nothing was read for it."""
     named = pb.NamedDataset(state=pb.NamedDataset.STATE_READY, version=1, resident_bytes=0)
-    assert "`tfquiver dataset prefetch train`" in states.lines(states.plain(named), "Ready", "train")["here"]
+    assert "`tfquiver dataset prefetch train`" in states.lines(states.plain(named), "Ready", "train")["cached"]
     named.resident_bytes = 1
-    assert "prefetch" not in states.lines(states.plain(named), "Ready", "train")["here"]
+    assert "prefetch" not in states.lines(states.plain(named), "Ready", "train")["cached"]
     named.resident_bytes, named.state = 0, pb.NamedDataset.STATE_EVICTING
-    assert "prefetch" not in states.lines(states.plain(named), "Evicting", "train")["here"]
+    assert "prefetch" not in states.lines(states.plain(named), "Evicting", "train")["cached"]
+
+
+def test_what_could_not_be_done_when_it_was_tried_is_told_with_that_time() -> None:
+    """A prefetch of a quarter of an hour ago had found no room, and there was room again."""
+    named = pb.NamedDataset(state=pb.NamedDataset.STATE_READY, reason="no more room", reason_s=1_780_000_000)
+    said = "no more room (as of 2026-05-28 20:26 UTC)"
+    assert states.lines(states.plain(named), "Ready")["state"] == f"Ready: {said}"
+    listed = {"name": "train", "size_bytes": 9, "resident_bytes": 1, **states.plain(named)}
+    assert list(names.reasons([listed])) == [f"train: {said}"]
+    named.reason_s = 0
+    assert states.lines(states.plain(named), "Ready")["state"] == "Ready: no more room", "of an older coordinator"
+
+
+def test_a_pin_that_is_wished_for_is_told_as_one_by_an_older_coordinator_only() -> None:
+    named = pb.NamedDataset(state=pb.NamedDataset.STATE_READY, reason="not pinned: no room")
+    named.spec.pin = True
+    assert states.pin_text(states.plain(named)) == ", pinned"
+    named.pinned = False
+    assert states.pin_text(states.plain(named)) == ", pin waits for room"
+    named.pinned, named.reason = True, ""
+    assert states.pin_text(states.plain(named)) == ", pinned"
 
 
 def test_a_bar_has_what_was_done_the_rate_and_the_time_that_is_left() -> None:

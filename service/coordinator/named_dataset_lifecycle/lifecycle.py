@@ -67,7 +67,7 @@ def prefetch(life: Life) -> Life:
         return life
     if life.phase == SCANNING:
         return _with(life, warm=True)
-    return _stepped(life, WARMING)
+    return _with(_stepped(life, WARMING), trouble=_unpinned(life))
 
 
 def evict(life: Life) -> Life:
@@ -101,7 +101,7 @@ def pin(life: Life, pinned: bool) -> Life:
     if life.spec.pin == pinned:
         return life
     # What could not be had is no trouble to those who want it no more.
-    changed = _with(life, trouble="") if life.trouble.startswith(NOT_PINNED) else _with(life)
+    changed = _with(life, trouble="") if _unpinned(life) else _with(life)
     changed.spec.pin = pinned
     if pinned:
         changed.evicted = ""
@@ -160,7 +160,7 @@ def scan_failed(life: Life, why: str) -> Life:
 
 
 def warmed(life: Life, trouble: str) -> Life:
-    return _with(life, phase=READY, trouble=_said(trouble)) if life.phase == WARMING else life
+    return _with(life, phase=READY, trouble=_said(trouble) or _unpinned(life)) if life.phase == WARMING else life
 
 
 def warm_again(life: Life) -> Life:
@@ -195,7 +195,7 @@ def pinned(life: Life, is_so: bool, trouble: str = "") -> Life:
     """Its newest version has the setting that `spec.pin` asks for, or none any more."""
     if life.pinned == is_so and (not trouble or life.trouble == _said(trouble)):
         return life
-    before = "" if is_so and life.trouble.startswith(NOT_PINNED) else life.trouble
+    before = "" if is_so and _unpinned(life) else life.trouble
     return _with(life, pinned=is_so, trouble=_said(trouble) or before)
 
 
@@ -224,6 +224,19 @@ def lost(life: Life) -> Life:
 
 def used(life: Life, now_s: int) -> Life:
     return _with(life, used_s=now_s) if life.used_s < now_s else life
+
+
+def since(life: Life, before: Life | None, now_s: int) -> Life:
+    """With when its trouble came. `before`: what it was."""
+    came_s = 0
+    if life.trouble:
+        came_s = before.trouble_s if before is not None and before.trouble == life.trouble else now_s
+    return life if life.trouble_s == came_s else _with(life, trouble_s=came_s)
+
+
+def _unpinned(life: Life) -> str:
+    """Why it waits for room of its own, whatever is read meanwhile."""
+    return life.trouble if life.trouble.startswith(NOT_PINNED) else ""
 
 
 def _check_there(life: Life) -> None:

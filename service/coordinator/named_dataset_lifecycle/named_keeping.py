@@ -349,7 +349,7 @@ class NamedKeeping:
     # Inside.
 
     def _becomes(self, life: Life) -> None:
-        if self._table.put(life):
+        if self._table.put(lifecycle.since(life, self._table.get(life.spec.name), int(time.time()))):
             self._look_soon()
 
     def _look_soon(self) -> None:

@@ -53,7 +53,10 @@ def told(
         created_s=life.created_s,
         used_s=life.used_s,
         reason=life.trouble,
+        reason_s=life.trouble_s,
     )
+    if life.spec.pin and dataset is not None:
+        told.pinned = life.pinned
     if life.stale and life.phase == Life.PHASE_READY:
         told.state = pb2.NamedDataset.STATE_STALE
     if life.phase not in (Life.PHASE_READY, Life.PHASE_FAILED):
@@ -64,4 +67,6 @@ def told(
             told.reason = progress.trouble or waits or told.reason
         if not nodes:
             told.reason = "no node that keeps anything (--quota) is there"
+        if told.reason != life.trouble:
+            told.reason_s = 0
     return told

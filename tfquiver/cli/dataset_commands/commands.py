@@ -32,7 +32,7 @@ _WORD = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 _CREATE = """Makes a data set that has a name: nodes read its source once and cache it on the way; jobs name it in place
 of files (tfquiver.dataset("NAME")). The source is as nodes see it, and read with their credentials, or with those that
 --credentials refers to. The same command again changes nothing. Exit code with --pin --wait: 3 when not all of it has
-found room on the nodes' disks."""
+found room in the nodes' quotas and on their disks."""
 _PREFETCH = """Reads into the cache what is not there. With --check nothing is read: it is only looked. Exit code with
 --wait or --check: 0 when all of it is resident, 3 when it is not, 1 after an error."""
 _ABOUT = {
@@ -146,6 +146,7 @@ def _create(arguments: argparse.Namespace) -> int:
             )
         if arguments.wait:
             named, said = waiting.until_done(stub, arguments.name, token, whom)
+            named = waiting.until_pinned(stub, named, token, whom)
         full = _full_disks(arguments) if arguments.pin else []
         if full and arguments.wait:
             named = calls.ask(stub.Get, pb2.GetNamedDatasetRequest(name=arguments.name, resident=True), token, whom)
@@ -153,7 +154,7 @@ def _create(arguments: argparse.Namespace) -> int:
     if full and not _is_resident(named):
         _warn(arguments.name, full)
         return code or (NOT_ALL if arguments.wait else 0)
-    return code
+    return code or (NOT_ALL if arguments.wait and states.waits_for_pin(named) else 0)
 
 
 def _check_sources(sources: Sequence[str]) -> None:
@@ -202,7 +203,7 @@ def _changed(change: Change) -> Callable[[argparse.Namespace], int]:
             full = _full_disks(arguments) if change is _pin else []
             if full:
                 named = ask(stub.Get, pb2.GetNamedDatasetRequest(name=arguments.name, resident=True), _CHANGE_S)
-        code = _say(named, arguments.json, said, _PINNED.get(change, ""))
+        code = _say(named, arguments.json, said, "" if states.is_unpinned(named) else _PINNED.get(change, ""))
         if full and not _is_resident(named):
             _warn(arguments.name, full)
         return code
@@ -279,7 +280,8 @@ def _say(named: pb2.NamedDataset, as_json: bool, said: str = "", change: str = "
     if as_json:
         print(json.dumps({"name": named.spec.name, **states.plain(named)}))
         return int(failed)
-    text = f"{named.spec.name}: {states.phrase(named)}{change}"
+    waits = states.pin_text({"pin_waits": states.waits_for_pin(named)})
+    text = f"{named.spec.name}: {states.phrase(named)}{waits}{change}"
     if named.HasField("resident_bytes"):
         in_part = named.state == pb2.NamedDataset.STATE_READY and not _is_resident(named)
         text += f"{', in part' * in_part}; {warm.resident_text(named.resident_bytes, named.dataset.size_bytes)}"

@@ -140,7 +140,7 @@ def table(told: Sequence[dict[str, Any]]) -> Table:
     made.columns[0].no_wrap = False  # the others are never narrower than what is in them
     made.columns[0].overflow = "ellipsis"
     for one in told:
-        state = f"{one['phrase']}{', pinned' if one.get('pinned') else ''}" if "phrase" in one else "-"
+        state = f"{one['phrase']}{states.pin_text(one)}" if "phrase" in one else "-"
         if "digest_id" in one:
             cache = cache_setting.text(one["cache"], one["size_bytes"])
             row = (one["digest_id"][:8], words.size(one["size_bytes"]), words.resident(one), cache)
@@ -152,7 +152,7 @@ def table(told: Sequence[dict[str, Any]]) -> Table:
 
 def reasons(told: Sequence[dict[str, Any]]) -> Iterator[str]:
     """Of what `joined` gave: a line for each that has failed, or is Ready and not all here, and says why."""
-    why = [f"{one['name']}: {one['reason']}" for one in told if one.get("reason") and _lacks(one)]
+    why = [f"{one['name']}: {states.reason(one)}" for one in told if one.get("reason") and _lacks(one)]
     yield from why[:_SAID]
     if why[_SAID:]:
         yield f"{many(len(why) - _SAID, 'more says', 'more say')} why: tfquiver dataset show NAME"

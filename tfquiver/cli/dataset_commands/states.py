@@ -31,13 +31,15 @@ def plain(named: pb2.NamedDataset) -> dict[str, Any]:
     told: dict[str, Any] = {
         "state": pb2.NamedDataset.State.Name(named.state).removeprefix("STATE_").lower(),
         "reason": named.reason,
+        "reason_s": named.reason_s,
         "version": named.version,
         "done_bytes": named.done_bytes,
         "total_bytes": named.total_bytes,
         "sources": list(named.spec.sources),
         "format": format_name(_format(named)),
         "credentials": named.spec.credentials,
-        "pinned": named.spec.pin,
+        "pinned": has_pin(named),
+        "pin_waits": waits_for_pin(named),
         "old_versions": named.old_versions,
         "owner": named.owner,
         "created_s": named.created_s,
@@ -48,9 +50,37 @@ def plain(named: pb2.NamedDataset) -> dict[str, Any]:
     return told
 
 
+def has_pin(named: pb2.NamedDataset) -> bool:
+    """All of it has its room. A coordinator that is older says only that it is to have it."""
+    return named.spec.pin and (named.pinned or not named.HasField("pinned"))
+
+
+def waits_for_pin(named: pb2.NamedDataset) -> bool:
+    """It is to have room of its own, has asked for it, and there is none."""
+    return is_unpinned(named) and bool(named.reason)
+
+
+def is_unpinned(named: pb2.NamedDataset) -> bool:
+    return named.spec.pin and named.HasField("pinned") and not named.pinned
+
+
+def pin_text(told: dict[str, Any]) -> str:
+    """Of what `plain` gave, behind the state."""
+    if told.get("pin_waits"):
+        return ", pin waits for room"
+    return ", pinned" if told.get("pinned") else ""
+
+
+def reason(told: dict[str, Any]) -> str:
+    """Of what `plain` gave: what was in the way when it was tried need not be so now."""
+    if not told.get("reason_s") or told.get("pin_waits"):  # a pin asks again and again
+        return str(told["reason"])
+    return f"{told['reason']} (as of {_when(told['reason_s'])})"
+
+
 def lines(told: dict[str, Any], state: str, name: str = "NAME") -> dict[str, str]:
     """What `show` says of it, of what `plain` gave."""
-    said = {"state": f"{state}: {told['reason']}" if told["reason"] else state}
+    said = {"state": f"{state}: {reason(told)}" if told["reason"] else state}
     if told["sources"]:
         said["source"] = ", ".join(told["sources"])
     if told["format"] != formats.TFRECORD:
@@ -59,7 +89,7 @@ def lines(told: dict[str, Any], state: str, name: str = "NAME") -> dict[str, str
         said["read with"] = told["credentials"]
     old = f"; {told['old_versions']} before it still kept, {_OLD_FOR}" if told["old_versions"] else ""
     said["version"] = f"{told['version']}{old}"
-    said["pinned"] = "yes" if told["pinned"] else "no"
+    said["pinned"] = "waits for room" if told["pin_waits"] else "yes" if told["pinned"] else "no"
     if "resident_bytes" in told:
         nothing = told["state"] == "ready" and not told["resident_bytes"]
         what = f" (jobs that read it cache it; `tfquiver dataset prefetch {name}` does so now)" if nothing else ""

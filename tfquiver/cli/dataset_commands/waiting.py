@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import time
 from typing import Any
 
 from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn, TransferSpeedColumn
@@ -13,6 +14,7 @@ from tfquiver.cli.dataset_commands import states
 from tfquiver.proto.tfquiver.v1 import named_datasets_pb2 as pb2
 
 _WAIT_MS = 1000
+_PIN_S = 15.0  # one that was refused asks again after ten
 _LOST_S = 60.0  # a coordinator that is restarted meanwhile is waited for
 
 
@@ -43,6 +45,15 @@ def until_done(stub: Any, name: str, token: str, whom: str) -> tuple[pb2.NamedDa
             if named.reason and named.reason != said:
                 said = named.reason
                 print(f"tfquiver: {plain_text.plain(name)}: {plain_text.plain(said)}", file=sys.stderr, flush=True)
+
+
+def until_pinned(stub: Any, named: pb2.NamedDataset, token: str, whom: str) -> pb2.NamedDataset:
+    """What it is when it has its room, or the coordinator has said why not."""
+    give_up_at_s = time.monotonic() + _PIN_S
+    while states.is_unpinned(named) and not named.reason and time.monotonic() < give_up_at_s:
+        request = pb2.GetNamedDatasetRequest(name=named.spec.name, seen=named.seen, wait_ms=_WAIT_MS)
+        named = _next(stub, request, token, whom)
+    return named
 
 
 def _next(stub: Any, request: pb2.GetNamedDatasetRequest, token: str, whom: str) -> pb2.NamedDataset:

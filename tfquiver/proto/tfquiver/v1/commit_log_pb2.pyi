@@ -832,6 +832,7 @@ class NamedDatasetSet(_message.Message):
     EVICTED_FIELD_NUMBER: _builtins.int
     FOUND_DIGEST_ID_FIELD_NUMBER: _builtins.int
     SCAN_STEP_FIELD_NUMBER: _builtins.int
+    TROUBLE_S_FIELD_NUMBER: _builtins.int
     life: _builtins.str
     """unlike that of every data set that had this name before"""
     owner: _builtins.str
@@ -862,6 +863,8 @@ class NamedDatasetSet(_message.Message):
     """while it is scanned: what that scan has registered, of which its node may not have told yet"""
     scan_step: _builtins.int
     """of the scan that was under way when it was deleted: what that registers goes, too; 0: none"""
+    trouble_s: _builtins.int
+    """Unix time at which `trouble` came; 0: not known"""
     @_builtins.property
     def spec(self) -> _named_datasets_pb2.DatasetSpec: ...
     @_builtins.property
@@ -891,10 +894,11 @@ class NamedDatasetSet(_message.Message):
         evicted: _builtins.str = ...,
         found_digest_id: _builtins.bytes = ...,
         scan_step: _builtins.int = ...,
+        trouble_s: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["spec", b"spec"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["by_job", b"by_job", "created_s", b"created_s", "digest_id", b"digest_id", "evicted", b"evicted", "found_digest_id", b"found_digest_id", "life", b"life", "old_digest_ids", b"old_digest_ids", "owner", b"owner", "phase", b"phase", "pinned", b"pinned", "placed", b"placed", "scan_step", b"scan_step", "scanned_by", b"scanned_by", "spec", b"spec", "stale", b"stale", "step", b"step", "trouble", b"trouble", "used_s", b"used_s", "version", b"version", "warm", b"warm"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["by_job", b"by_job", "created_s", b"created_s", "digest_id", b"digest_id", "evicted", b"evicted", "found_digest_id", b"found_digest_id", "life", b"life", "old_digest_ids", b"old_digest_ids", "owner", b"owner", "phase", b"phase", "pinned", b"pinned", "placed", b"placed", "scan_step", b"scan_step", "scanned_by", b"scanned_by", "spec", b"spec", "stale", b"stale", "step", b"step", "trouble", b"trouble", "trouble_s", b"trouble_s", "used_s", b"used_s", "version", b"version", "warm", b"warm"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
