@@ -1,4 +1,4 @@
-"""What a node is at has names in it: a job's token does not see them."""
+"""What a node is at has names in it, and so has its directory: a job's token does not see them."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ WORK = pb.Work(kind=pb.WORK_KIND_SCAN, name="secret", done_bytes=1, total_bytes=
 def test_names_of_what_a_node_is_at_are_not_for_jobs(tmp_path: Path, role: Role, seen: list[str]) -> None:
     async def asked() -> pb.StatusReply:
         not_asked: dict[str, Any] = dict.fromkeys(inspect.signature(NodeServicer).parameters)
-        told = {"status": lambda: pb.StatusReply(works=[WORK], hits=7), "used": lambda: None}
+        told = {"status": lambda: pb.StatusReply(works=[WORK], hits=7, cache_dir="/ssd/team"), "used": lambda: None}
         servicer = NodeServicer(**not_asked | told)
         server = rpc.new_server(Always(Identity(role, "somebody")))
         node_pb2_grpc.add_NodeServicer_to_server(servicer, server)
@@ -39,3 +39,4 @@ def test_names_of_what_a_node_is_at_are_not_for_jobs(tmp_path: Path, role: Role,
 
     reply = asyncio.run(asked())
     assert [work.name for work in reply.works] == seen and reply.hits == 7
+    assert reply.cache_dir == ("/ssd/team" if seen else ""), "nor where it has its cache"

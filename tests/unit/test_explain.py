@@ -48,6 +48,24 @@ def test_a_data_set_is_told_for_all_its_jobs_with_what_was_refused() -> None:
     assert {(one.cache, one.remote) for one in told.with_more} == {(1.5, 1.0), (2.0, 1.0)}, "nobody limits the store"
 
 
+def test_what_is_measured_now_is_of_who_reads_now() -> None:
+    """Of a data set all that read it together, each with what it was handed; who has just left is no part of it."""
+    two = tuple(
+        JobView(name, "d0", 1e8, reads_bytes_per_s=reads, hit_ratio=hits)
+        for name, reads, hits in (("a", 3e7, 0.9), ("b", 1e7, 0.1), ("c", 5e6, None), ("d", None, None))
+    )
+    view = replace(one_job_each([100], [1e8], 100, None), jobs=two)
+    planner = planned("benefit", view)
+    now = explain(planner, view, "d0", 1.0).now
+    assert now and (now.reads_bytes_per_s, now.remote_bytes_per_s) == pytest.approx((4.5e7, 1.2e7))
+    assert now.hit_ratio == pytest.approx(1 - 1.2e7 / 4e7), "of what those read of whom it is known"
+    without = explain(planner, view, "d0", 1.0, {"a"}).now
+    assert without and (without.reads_bytes_per_s, without.hit_ratio) == pytest.approx((1.5e7, 0.1))
+    assert explain(planner, view, "d0", 1.0, {"a", "b", "c"}).now is None
+    (unknown, silent) = (explain(planner, view, name, 1.0).now for name in "cd")
+    assert unknown and unknown.hit_ratio is None and silent is None
+
+
 def test_a_guess_is_for_plans_and_no_promise() -> None:
     """A job that only waits is tried with ten times what it reads; nobody is told that a cache would give it that."""
     waits = JobView("j0", "d0", ideal_bytes_per_s=1e8, reads_bytes_per_s=1e7, hit_ratio=0.0, ideal_guessed=True)
