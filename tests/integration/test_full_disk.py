@@ -108,7 +108,7 @@ def test_a_quota_larger_than_the_disk_leaves_room_for_what_the_entries_are_for(t
     try:
         for name in ("a", "b", "c"):
             data = write(tmp_path, name, 8_000, 3_000)  # 12 MB
-            dataset = node_calls.ensure(node.ready["control"], data[0], CUT)
+            dataset = node_calls.ensure(node.ready["control"], data[0], CutPolicy(20_000, 80_000, 320_000))
             assert read(node, dataset) == Counter(data[1])
         status = node_calls.status(node.ready["control"])
         assert status.refused_inserts > 0
