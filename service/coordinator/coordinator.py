@@ -283,7 +283,7 @@ class Coordinator:
         if self.membership.leave(node_id, incarnation):
             logging.info("node %s has left", node_id, extra=about(node=node_id))
             self._node_gone(node_id)
-        await self._log.synced()
+        await self._noted()
 
     async def forget(
         self, node_ids: Iterable[str], dispatchers: Iterable[str], all_lost: bool
@@ -293,7 +293,7 @@ class Coordinator:
         await self._log.writable()
         self.dispatchers.check_lost(dispatchers)
         forgotten = self.membership.forget(node_ids, all_lost), self.dispatchers.forget(dispatchers, all_lost)
-        await self._log.synced()
+        await self._noted()
         for kind, names in zip(("node", "dispatcher"), forgotten, strict=True):
             for name in names:
                 logging.info("%s %s is not missed any more: somebody has said so", kind, name)
@@ -364,6 +364,11 @@ class Coordinator:
         await self._log.synced()
         if self._notes.flush():
             await self._log.synced()
+
+    async def _noted(self) -> None:
+        """What is there of nodes and dispatchers is durable, also what was held while the log could not be written."""
+        self._notes.flush()
+        await self._log.synced()
 
     def _journal(self, record: CommitRecord) -> None:
         self._log.append(record)

@@ -5,6 +5,11 @@ Of a coordinator without a port.
 
 from __future__ import annotations
 
+import asyncio
+import errno
+import os
+import shutil
+import threading
 from pathlib import Path
 
 import pytest
@@ -75,4 +80,47 @@ async def test_what_is_forgotten_is_durable_before_the_answer(tmp_path: Path) ->
         assert await coordinator.forget([], [], all_lost=True) == (["b"], ["d:1"])
         assert (tmp_path / "work" / "commit.log").stat().st_size > len(log)
         assert await coordinator.forget([], [], all_lost=True) == ([], [])
+        assert await counted(coordinator) == (0, 0, 0)
+
+
+@on_loop
+@pytest.mark.parametrize("leaves", [False, True])
+async def test_it_is_durable_too_where_the_disk_has_room_again_just_then(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, leaves: bool
+) -> None:
+    """What is held while the log cannot be written was held still, for up to a second after the answer."""
+    clock, sync, loop = ManualClock(), os.fdatasync, asyncio.get_running_loop()
+    began, go_on, full = asyncio.Event(), threading.Event(), True
+
+    def held(file: int) -> None:
+        if full:
+            raise OSError(errno.ENOSPC, "no room")
+        loop.call_soon_threadsafe(began.set)
+        assert go_on.wait(10)
+        sync(file)
+
+    async with started(tmp_path / "first", clock=clock) as coordinator, asyncio.timeout(20):
+        beat(coordinator, "a")
+        if not leaves:
+            clock.advance(TIMEOUT_S)
+            beat(coordinator)
+            coordinator.membership.expire()
+        await coordinator.allocate_remote_io("job", 1.0)
+        monkeypatch.setattr(os, "fdatasync", held)
+        with pytest.raises(errors.UnavailableError, match="no room"):
+            await coordinator.allocate_remote_io("job", 2.0)
+        full = False
+        another = asyncio.create_task(coordinator.allocate_remote_io("job", 3.0))
+        await began.wait()
+        forgets = coordinator.leave("a", "1") if leaves else coordinator.forget(["a"], [], all_lost=False)
+        said = asyncio.create_task(forgets)
+        await asyncio.sleep(0)
+        go_on.set()
+        await said
+        shutil.copytree(tmp_path / "first", tmp_path / "second")
+        await another
+    async with started(tmp_path / "second", clock=clock) as coordinator:
+        clock.advance(TIMEOUT_S)
+        beat(coordinator)
+        coordinator.membership.expire()
         assert await counted(coordinator) == (0, 0, 0)

@@ -209,3 +209,13 @@ def test_who_is_gone_for_good_is_forgotten_also_after_a_restart(compacted: bool)
     coordinator = coordinator.killed(compacted)
     coordinator.clock.advance(FORGOTTEN_S)
     assert coordinator.missed.keys() == {"lives:1"}
+
+
+def test_those_that_are_too_many_to_be_missed_are_not_either_when_the_others_are_forgotten() -> None:
+    """After a restart they took the places of these."""
+    coordinator = Coordinator()
+    for number in range(MAX_DISPATCHERS + 5):
+        report(coordinator, f"{number}:1")
+        coordinator.clock.advance(FORGOTTEN_S)
+    assert len(coordinator.kept.forget([], all_lost=True)) == MAX_DISPATCHERS
+    assert not coordinator.killed(False).missed

@@ -151,6 +151,23 @@ def test_who_is_gone_for_good_is_forgotten_also_after_a_restart_and_may_come_bac
     assert not coordinator.killed(compacted).missed
 
 
+def test_those_that_are_too_many_to_be_missed_are_not_either_when_the_others_are_forgotten() -> None:
+    """After a restart they took the places of these."""
+    coordinator = Coordinator()
+    for number in range(MOST + 5):
+        coordinator.beat(str(number))
+    coordinator.silence()
+    assert len(coordinator.members.forget([], all_lost=True)) == MOST
+    assert not coordinator.killed(False).missed
+    of_older = [
+        log_pb2.CommitRecord(node_known=log_pb2.NodeKnown(node=NodeInfo(node_id=f"{n}"), heard_s=int(UNIX_S)))
+        for n in range(MOST + 5)
+    ]
+    coordinator = Coordinator(of_older)
+    assert len(coordinator.members.forget([], all_lost=True)) == MOST
+    assert not coordinator.killed(False).missed
+
+
 def test_who_has_yet_to_come_back_may_be_forgotten_by_name_and_not_with_those_that_are_lost() -> None:
     coordinator = Coordinator()
     for name in ("a", "b"):
@@ -229,7 +246,7 @@ def test_of_a_thousand_nodes_the_log_has_each_once_and_nothing_of_their_heartbea
         coordinator.beat(name, address=f"{name}.nodes.example:5041")
     assert len(coordinator.log) == 1000, "who comes back as it was is not written again"
     coordinator.silence()
-    assert (len(coordinator.log), len(coordinator.missed)) == (2000, MOST)
+    assert (len(coordinator.log), len(coordinator.missed)) == (3000 - MOST, MOST)
     assert coordinator.killed(False).missed.keys() == coordinator.missed.keys()
     assert len(list(coordinator.lost.still()())) == MOST, "nor is more of it in a snapshot"
 

@@ -242,7 +242,9 @@ class Dispatchers:
         for address, told in sorted(gone, key=lambda its: its[1].at):
             del self._told[address]
             self._lost[address] = _lost(told)
-        while self._lost and (len(self._lost) > MAX_DISPATCHERS or self._first_lost_at() <= now - _MISSED_S):
+        while len(self._lost) > MAX_DISPATCHERS:  # else missed again, where the others are forgotten, after a restart
+            self._in_log.gone(self._lost.popitem(last=False)[0])
+        while self._lost and self._first_lost_at() <= now - _MISSED_S:
             self._in_log.forgotten(self._lost.popitem(last=False)[0])
         if gone:
             self._bound()

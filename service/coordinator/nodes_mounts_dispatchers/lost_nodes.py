@@ -138,7 +138,13 @@ class LostNodes:
         self._lost[info.node_id] = last_seen, info
         self._away_at.setdefault(info.control_address, set()).add(info.node_id)
         if len(self._lost) > MOST:
-            self._lost_no_more(next(iter(self._lost)))
+            self._gone_of_many(next(iter(self._lost)))
+
+    def _gone_of_many(self, node_id: str) -> None:
+        """Out of the log, too: where the others are forgotten, or come back, it would be missed again by a coordinator
+        that is started then."""
+        self._lost_no_more(node_id)
+        self._journal(_gone_record(node_id))
 
     def _lost_no_more(self, node_id: str) -> bool:
         """False: it was not."""
@@ -160,8 +166,12 @@ class LostNodes:
     def _gone(self, node_id: str) -> None:
         self._there.pop(node_id, None)
         self._awaited_no_more(node_id)
-        self._journal(Record(node_known=log_pb2.NodeKnown(node=NodeInfo(node_id=node_id), gone=True)))
+        self._journal(_gone_record(node_id))
 
     def _lost_record(self, info: NodeInfo, last_seen: float) -> Record:
         heard_s = max(1, int(self._unix_s() - (self._clock.now() - last_seen)))
         return Record(node_known=log_pb2.NodeKnown(node=info, heard_s=heard_s))
+
+
+def _gone_record(node_id: str) -> Record:
+    return Record(node_known=log_pb2.NodeKnown(node=NodeInfo(node_id=node_id), gone=True))
