@@ -13,13 +13,14 @@ from tests.support.aio import on_loop
 from tests.support.planning import (
     FIRST,
     FIRST_BYTES,
+    cached,
     coordinating,
     plans,
     reads,
 )
 from tfquiver import errors
-from tfquiver.service.coordinator.planning import replanning
-from tfquiver.service.coordinator.policies.views_and_plans.interface import Plan
+from tfquiver.service.coordinator.planning import asking
+from tfquiver.service.coordinator.policies.views_and_plans.interface import Allocation, Plan
 
 
 @on_loop
@@ -58,7 +59,7 @@ async def test_nobody_waits_for_ever_for_a_policy_that_does_not_answer(
         assert done.wait(60)
         return Plan()
 
-    monkeypatch.setattr(replanning, "MOST_ASKED_S", 0.5)
+    monkeypatch.setattr(asking, "MOST_ASKED_S", 0.5)
     async with coordinating(tmp_path, a=FIRST_BYTES) as coordinator:
         await coordinator.start()
         assert coordinator.replanning
@@ -69,13 +70,81 @@ async def test_nobody_waits_for_ever_for_a_policy_that_does_not_answer(
             async with asyncio.timeout(30):
                 with pytest.raises(errors.DeadlineError, match=said):
                     await coordinator.replanning.explain("job")
-                while coordinator.replanning._asked_at is None:
-                    await asyncio.sleep(0.01)
-                with pytest.raises(errors.DeadlineError, match=said):
-                    await coordinator.choose_policy("none")
+                with pytest.raises(errors.DeadlineError, match=f"{said}.*choose another one: tfquiver policy NAME"):
+                    await coordinator.choose_policy("benefit")
+                await coordinator.choose_policy("none")
+                assert coordinator.replanning.planner.policy_name == "none", "it waits for nobody"
         finally:
             done.set()
-        await coordinator.choose_policy("none")
+
+
+class _Silent:
+    """Until it is `done`; then it would give all of it."""
+
+    def __init__(self, done: threading.Event) -> None:
+        self.asked, self._done = threading.Event(), done
+
+    def plan(self, view: Any, now: float) -> Plan:
+        self.asked.set()
+        assert self._done.wait(60)
+        return Plan({one.name: Allocation("uniform", one.size_bytes) for one in view.datasets})
+
+
+@on_loop
+async def test_another_policy_that_is_chosen_decides_whatever_the_one_before_it_does(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    done = threading.Event()
+    monkeypatch.setattr(asking, "MOST_ASKED_S", 0.2)
+    try:
+        async with coordinating(tmp_path, a=FIRST_BYTES) as coordinator, asyncio.timeout(60):
+            replanning = coordinator.replanning
+            assert replanning
+            replanning.planner.policy = silent = _Silent(done)
+            await reads(coordinator, "job", FIRST)
+            look = asyncio.create_task(plans(coordinator))
+            assert await asyncio.to_thread(silent.asked.wait, 10)
+            await coordinator.choose_policy("none")
+            assert coordinator.policy_trouble == ""
+            await look
+            assert (await replanning.explain("job")).policy == "none"
+            await plans(coordinator)
+            assert cached(coordinator, FIRST).decided_by == "none"
+            done.set()
+            async with asyncio.timeout(10):
+                while replanning._asking._given_up:
+                    await asyncio.sleep(0.01)
+            await plans(coordinator)
+            assert cached(coordinator, FIRST).decided_by == "none", "what it says at last nobody hears"
+        async with coordinating(tmp_path) as coordinator:
+            await coordinator.start()
+            assert coordinator.replanning and coordinator.replanning.planner.policy_name == "none"
+    finally:
+        done.set()
+
+
+@on_loop
+async def test_only_a_few_threads_are_left_to_policies_that_do_not_answer(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    done = threading.Event()
+    monkeypatch.setattr(asking, "MOST_ASKED_S", 0.2)
+    try:
+        async with coordinating(tmp_path, a=FIRST_BYTES) as coordinator, asyncio.timeout(60):
+            replanning = coordinator.replanning
+            assert replanning
+            await reads(coordinator, "job", FIRST)
+            for policy in ("none", "lru", "none", "lru"):
+                replanning.planner.policy = _Silent(done)
+                with pytest.raises(errors.DeadlineError, match="has not answered"):
+                    await replanning.explain("job")
+                if policy == "lru" and replanning._asking._given_up == 3:
+                    with pytest.raises(errors.DeadlineError, match="3 others have not either: start the coordinator"):
+                        await coordinator.choose_policy(policy)
+                else:
+                    await coordinator.choose_policy(policy)
+    finally:
+        done.set()
 
 
 @on_loop
@@ -89,7 +158,7 @@ async def test_a_policy_that_does_not_answer_is_asked_by_one_thread_at_a_time(
         assert done.wait(60)
         return Plan()
 
-    monkeypatch.setattr(replanning, "MOST_ASKED_S", 0.2)
+    monkeypatch.setattr(asking, "MOST_ASKED_S", 0.2)
     async with coordinating(tmp_path, a=FIRST_BYTES) as coordinator:
         assert coordinator.replanning
         monkeypatch.setattr(coordinator.replanning.planner.policy, "plan", silent)

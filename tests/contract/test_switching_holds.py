@@ -13,7 +13,7 @@ from tests.support.aio import on_loop
 from tests.support.planning import FIRST, FIRST_BYTES, UNIFORM, beat, cached, coordinating, plans, reads
 from tfquiver import errors
 from tfquiver.clock import ManualClock
-from tfquiver.service.coordinator.planning import making, replanning
+from tfquiver.service.coordinator.planning import asking, making
 from tfquiver.service.coordinator.policies import registry
 from tfquiver.service.coordinator.policies.views_and_plans.interface import ClusterView, Plan
 
@@ -70,7 +70,7 @@ async def test_a_choice_whose_caller_has_gone_holds_after_a_restart(tmp_path: Pa
             assert await asyncio.to_thread(begun.wait, 10)
             first.cancel()
             goes_on.set()
-            async with planning._between_plans():
+            async with planning._asking.alone():
                 assert planning.planner.policy_name == "slow"
         async with coordinating(tmp_path) as coordinator:
             await coordinator.start()
@@ -84,14 +84,19 @@ async def test_a_choice_whose_caller_has_gone_holds_after_a_restart(tmp_path: Pa
 async def test_nobody_waits_for_ever_for_one_that_is_never_made(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(replanning, "MOST_ASKED_S", 0.2)
+    monkeypatch.setattr(asking, "MOST_ASKED_S", 0.2)
     try:
         async with coordinating(tmp_path) as coordinator, asyncio.timeout(60):
-            for policy in ("slow", "none"):
+            for _ in range(2):
                 with pytest.raises(errors.DeadlineError, match="policy slow has not answered for"):
-                    await coordinator.choose_policy(policy)
-            goes_on.set()
+                    await coordinator.choose_policy("slow")
             await coordinator.choose_policy("none")
+            goes_on.set()
+            planning = coordinator.replanning
+            assert planning
+            while planning._asking._given_up:
+                await asyncio.sleep(0.01)
+            assert (planning.planner.policy_name, planning.chosen.name) == ("none", "none"), "made too late"
     finally:
         goes_on.set()
 

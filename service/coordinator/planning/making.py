@@ -50,7 +50,7 @@ class AtStart:
         for policy in dict.fromkeys((chosen.name, chosen.flag)):
             if policy == planner.policy_name:
                 break
-            making = _begun(policy)
+            making = begun(policy)
             await asyncio.to_thread(futures.wait, [making], MOST_MADE_S)
             if not making.done():
                 self._late.append((policy, making))
@@ -98,7 +98,7 @@ class AtStart:
         self.trouble, self._late = "", []
 
 
-def _begun(policy: str) -> Future[Policy]:
+def begun(policy: str) -> Future[Policy]:
     """Not in one of the loop's threads, of which there are few, and none of which a process ends without."""
     made = Future[Policy]()
 

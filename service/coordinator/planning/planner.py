@@ -45,14 +45,16 @@ class Planner:
         policy: str = registry.DEFAULT,
         patience: Patience | None = None,
         passes: tuple[type[BaseException], ...] = (KeyboardInterrupt,),
+        made: Policy | None = None,
     ) -> None:
         """`passes`: what ends a call although a policy may have raised it: of a person, who simulates. Raises
         InvalidArgumentError for a policy that is not there."""
         self.passes = passes
-        self.policy_name, self.policy = policy, registry.make(policy)
+        self.policy_name, self.policy = policy, made or registry.make(policy)
         self.history = History()
         self.refused = ""  # of the last `replan`
-        self._hysteresis = Hysteresis(patience or Patience())
+        self._patience = patience or Patience()
+        self._hysteresis = Hysteresis(self._patience)
         self._told: set[str] = set()
         self._plan: Plan | None = None
         self._facts: _Facts | None = None  # that the plan in force was made for
@@ -74,8 +76,18 @@ class Planner:
         nothing has changed."""
         was = self.policy_name
         self.go_on_with(policy)
-        if policy == was:
-            return None
+        return None if policy == was else self._chosen(was, now)
+
+    def successor(self, policy: str, made: Policy, now: float) -> tuple[Planner, Decision | None]:
+        """Of a planner whose policy does not answer: another one with the same plan in force, that this one's thread
+        knows nothing of; and as `switch`."""
+        planner = Planner(policy, self._patience, self.passes, made)
+        planner.history.extend(list(self.history))
+        planner._plan, planner._limited = self._plan, self._limited
+        return planner, None if policy == self.policy_name else planner._chosen(self.policy_name, now)
+
+    def _chosen(self, was: str, now: float) -> Decision:
+        policy = self.policy_name
         decision = Decision(now, "policy", policy, was, policy, rule="chosen by a person")
         self.history.extend([decision])
         if self._plan is not None:

@@ -11,8 +11,7 @@ import itertools
 import json
 import math
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
-from contextlib import asynccontextmanager
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -31,12 +30,13 @@ from tfquiver.service.coordinator.dataset_caching.caching import Caching
 from tfquiver.service.coordinator.dataset_registry.catalogue import Catalogue
 from tfquiver.service.coordinator.long_work.in_parts import InParts
 from tfquiver.service.coordinator.measuring.store_meter import StoreMeter
+from tfquiver.service.coordinator.planning.asking import MOST_ASKED_S, Asked, Asking, answers
 from tfquiver.service.coordinator.planning.chosen import ChosenPolicy
 from tfquiver.service.coordinator.planning.cluster_view import ClusterViews, allocation_of, setting_of
 from tfquiver.service.coordinator.planning.decision_history.decision import Decision
 from tfquiver.service.coordinator.planning.explanations.explain import Explanation
 from tfquiver.service.coordinator.planning.explanations.explaining import Explaining
-from tfquiver.service.coordinator.planning.making import AtStart
+from tfquiver.service.coordinator.planning.making import AtStart, begun
 from tfquiver.service.coordinator.planning.plan_times import PlanTimes
 from tfquiver.service.coordinator.planning.planner import Outcome, Planner
 from tfquiver.service.coordinator.policies.views_and_plans.interface import Allocation, ClusterView, Plan
@@ -48,7 +48,6 @@ from tfquiver.service.coordinator.sessions.sessions import Sessions
 _LOOK_S, _MEASURE_S = 0.5, 1.0  # nodes say how their jobs read every second at most
 _MEASURED_PER_S = 500  # jobs: of a thousand all are heard of every four seconds, and looked at every two
 _AT_A_TIME = 32  # sessions
-MOST_ASKED_S = 4.0  # a command gives up after 5: who asks is told who keeps him waiting
 
 
 class Replanning:
@@ -80,16 +79,14 @@ class Replanning:
         self._named = Names()  # as the planner knows all
         self._planned_for: object = None
         self._due = 0.0
-        self._planning = asyncio.Lock()
-        self._asked_at: float | None = None  # of the loop's clock: the policy has not answered yet
-        self._asked_name = ""
+        self._asking = Asking()
         self._failure = ""  # of the last plan
 
     @property
     def trouble(self) -> str:
         """Why nothing is decided, or not by whom it should be; for people. Empty: all is well."""
-        if (asked_s := self._asked_s()) > MOST_ASKED_S:
-            return self._silent(asked_s)
+        if silent := self._asking.silent:
+            return silent.silent()
         return self._at_start.trouble or self._failure
 
     async def restored(self) -> None:
@@ -162,7 +159,7 @@ class Replanning:
         if not self._caching.met:
             return  # of the nodes that there were before a restart some are still to be heard of
         if self._at_start.has_come():
-            async with self._between_plans():
+            async with self._asking.alone():
                 self._tell(self._at_start.take(self.planner, self.chosen, self._date()))
         now = self._clock.now()
         facts = self._views.facts(), self.planner.policy_name
@@ -170,18 +167,28 @@ class Replanning:
             return
         # Else each plan's decisions would wait in memory for a log that cannot be written, and none be carried out.
         await self._catalogue.writable()
-        async with self._between_plans():
+        async with self._asking.alone():
             self._planned_for, self._due = facts, now + self._interval_s
             await self._replan(now + self._unix_s())
 
     async def switch(self, policy: str) -> None:
-        """From now on; the caller makes it durable. Raises InvalidArgumentError, DeadlineError."""
-        await self._begin()
-        self._asks(policy)  # it is made, and another package's need not come to an end with that
+        """From now on; the caller makes it durable. Another package's policy that does not answer is not waited for: it
+        is given up. Raises InvalidArgumentError, DeadlineError."""
+        try:
+            await self._asking.begin()
+        except errors.DeadlineError:
+            silent = self._asking.silent
+            if silent is None or silent.policy == policy:
+                raise
+            await self._switch_from(silent, policy)
+            return
+        asked = self._asking.asks(policy, apart=True)  # it is made: another package's need not come to an end with that
         switching = asyncio.ensure_future(asyncio.to_thread(self.planner.switch, policy, self._date()))
-        switching.add_done_callback(lambda _: self._switched(policy, switching))
-        if not (await asyncio.wait([switching], timeout=MOST_ASKED_S))[0]:
-            raise errors.DeadlineError(f"{self._silent(MOST_ASKED_S)}; once it answers, it decides")
+        switching.add_done_callback(lambda _: self._switched(policy, asked, switching))
+        if not await answers(switching, asked):
+            raise errors.DeadlineError(f"{asked.silent()}; once it answers, it decides")
+        if not switching.done():
+            raise errors.DeadlineError(f"{asked.silent()}; another one was chosen meanwhile")
         switching.result()
 
     async def explain(
@@ -192,17 +199,17 @@ class Replanning:
     ) -> Explanation:
         """As Explaining.explain; and raises DeadlineError."""
         self._explaining.note()  # who has just begun is there, too
-        await self._begin()
+        await self._asking.begin()
         try:
             view, now = await self._seen(), self._date()
         except BaseException:
-            self._planning.release()
+            self._asking.release()
             raise
-        self._asks(self.planner.policy_name)  # what it would do with more
+        asked = self._asking.asks(self.planner.policy_name, apart=True)  # what it would do with more
         telling = asyncio.ensure_future(self._explaining.explain(name, view, now, may_read, owns))
-        telling.add_done_callback(self._explained)
-        if not (await asyncio.wait([telling], timeout=MOST_ASKED_S))[0]:
-            raise errors.DeadlineError(self._silent(MOST_ASKED_S))
+        telling.add_done_callback(lambda _: self._explained(asked, telling))
+        if not await answers(telling, asked) or not telling.done():
+            raise errors.DeadlineError(asked.silent())
         return replace(telling.result(), trouble=self._at_start.trouble)
 
     # Inside.
@@ -238,57 +245,40 @@ class Replanning:
     def _date(self) -> float:
         return self._clock.now() + self._unix_s()
 
-    @asynccontextmanager
-    async def _between_plans(self) -> AsyncIterator[None]:
-        """Raises DeadlineError."""
-        await self._begin()
-        try:
-            yield
-        finally:
-            self._planning.release()
+    async def _switch_from(self, silent: Asked, policy: str) -> None:
+        """As `switch`. The plan in force stays; what the silent one says is said to a planner that decides nothing."""
+        making = asyncio.wrap_future(begun(policy))
+        if not (await asyncio.wait([making], timeout=MOST_ASKED_S))[0]:
+            raise errors.DeadlineError(f"{silent.silent()}; nor is policy {policy} made within {MOST_ASKED_S:g} s")
+        made = making.result()
+        if silent is not self._asking.silent:
+            raise errors.DeadlineError(f"policy {silent.policy} has answered meanwhile: choose again")
+        self._asking.give_up(silent)
+        logging.warning("policy %s is given up: %s was chosen", silent.policy, policy)
+        self.planner, decision = self.planner.successor(policy, made, self._date())
+        self._explaining.planner = self.planner
+        self._chosen(policy, decision)
 
-    async def _begin(self) -> None:
-        """Raises DeadlineError where a third party's policy does not answer: nobody can end its thread."""
-        while True:
-            try:
-                async with asyncio.timeout(_LOOK_S):
-                    await self._planning.acquire()
-                return
-            except TimeoutError:
-                if (asked_s := self._asked_s()) > MOST_ASKED_S:
-                    raise errors.DeadlineError(self._silent(asked_s)) from None
-
-    def _switched(self, policy: str, switching: asyncio.Future[Decision | None]) -> None:
+    def _switched(self, policy: str, asked: Asked, switching: asyncio.Future[Decision | None]) -> None:
         """The thread has ended, whoever has gone meanwhile: until then nobody else chooses, and what it has done is
-        kept for the next start."""
-        self._asked_at = None
-        self._planning.release()
-        if not switching.cancelled() and switching.exception() is None:
-            self._at_start.forget()
-            self._failure = ""
-            if decision := switching.result():
-                self._journal(_record(decision))
-            self._journal(self.chosen.choose(policy, self.planner.switched))
+        kept for the next start. Of one that was given up nothing is."""
+        decides, failed = self._asking.answered(asked), switching.cancelled() or switching.exception() is not None
+        if decides and not failed:
+            self._chosen(policy, switching.result())
 
-    def _explained(self, telling: asyncio.Future[Explanation]) -> None:
+    def _chosen(self, policy: str, decision: Decision | None) -> None:
+        self._at_start.forget()
+        self._failure = ""
+        if decision:
+            self._journal(_record(decision))
+        self._journal(self.chosen.choose(policy, self.planner.switched))
+
+    def _explained(self, asked: Asked, telling: asyncio.Future[Explanation]) -> None:
         """The policy's thread has ended, whoever has gone meanwhile: until then no other one asks the policy, for it
         need not bear that, and each would take one of the coordinator's threads, perhaps for ever."""
-        self._asked_at = None
-        self._planning.release()
+        self._asking.answered(asked)
         if not telling.cancelled():
             telling.exception()  # else it is logged as one that nobody has seen, where nobody waits any more
-
-    def _asks(self, policy: str) -> None:
-        self._asked_at, self._asked_name = asyncio.get_running_loop().time(), policy
-
-    def _asked_s(self) -> float:
-        return asyncio.get_running_loop().time() - self._asked_at if self._asked_at is not None else 0.0
-
-    def _silent(self, asked_s: float) -> str:
-        return (
-            f"policy {self._asked_name} has not answered for {asked_s:.0f} s; the plan in force stays; "
-            "if it never does, start the coordinator with another --policy"
-        )
 
     async def _seen(self) -> ClusterView:
         """Of now; no plan may be made meanwhile. A data set may have been registered anew under another name."""
@@ -297,16 +287,19 @@ class Replanning:
         self._named = self._views.names
         return view
 
-    async def _asked(self, view: ClusterView, now: float) -> Outcome:
-        """What the planner makes of it, in a thread, however long that takes."""
-        self._asks(self.planner.policy_name)
-        try:
-            answer = asyncio.ensure_future(asyncio.to_thread(self.planner.replan, view, now))
-            while not (await asyncio.wait([answer], timeout=MOST_ASKED_S))[0]:
-                every_n_seconds(logging.WARNING, "%s", 60, self._silent(self._asked_s()))
-            return await answer
-        finally:
-            self._asked_at = None
+    async def _asked(self, view: ClusterView, now: float) -> Outcome | None:
+        """What the planner makes of it, in a thread, however long that takes. None: it was given up."""
+        asked = self._asking.asks(self.planner.policy_name)
+        answer = asyncio.ensure_future(asyncio.to_thread(self.planner.replan, view, now))
+        answer.add_done_callback(lambda _: self._planned(asked, answer))
+        while not await answers(answer, asked):
+            every_n_seconds(logging.WARNING, "%s", 60, asked.silent())
+        return None if asked.given_up.done() else await answer
+
+    def _planned(self, asked: Asked, answer: asyncio.Future[Outcome]) -> None:
+        self._asking.answered(asked)
+        if not answer.cancelled():
+            answer.exception()  # as _explained
 
     async def _again(self, step: Callable[[], Awaitable[None]], pause_s: Callable[[], float]) -> None:
         while True:
@@ -325,6 +318,8 @@ class Replanning:
             return  # nodes are still to come
         seen_s = time.perf_counter()
         outcome = await self._asked(view, now)
+        if outcome is None:
+            return
         self._failure = f"{outcome.refused}: the last good plan stays" if outcome.why == "failed" else ""
         planned_s = time.perf_counter()
         self.times.planned(seen_s - began_s, planned_s - seen_s)

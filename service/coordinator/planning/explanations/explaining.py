@@ -49,7 +49,7 @@ class Explaining:
     ) -> None:
         """`unix_s`: what is to be added to the clock for a date."""
         self._clock, self._unix_s, self._sessions, self._caching = clock, unix_s, sessions, caching
-        self._probes, self._views, self._planner = probes, views, planner
+        self._probes, self._views, self.planner = probes, views, planner
         self._finished = FinishedJobs(clock)
 
     def note(self) -> None:
@@ -104,7 +104,7 @@ class Explaining:
         if not full:
             return self._shown(self._explain_finished(name, owns, [*jobs, *datasets]), datasets, jobs)
         idle = {one for reads, one in names.jobs.items() if reads not in self._views.read_now}
-        made = await asyncio.to_thread(explain, self._planner, view, full[0], now, idle)
+        made = await asyncio.to_thread(explain, self.planner, view, full[0], now, idle)
         theirs = {*datasets, *jobs}
         digest_of = {one: digest_id for digest_id, one in names.datasets.items()}
         digest_of |= {one: digest_id for (_, digest_id), one in names.jobs.items()}
@@ -164,8 +164,8 @@ class Explaining:
     def _explain_finished(self, name: str, owns: Callable[[str], bool], live: Sequence[str]) -> Explanation:
         """Raises NotFoundError naming what there is: `live`, and who has finished."""
         if job := self._finished.find(name, owns):
-            history = told(self._planner.history.of(job.dataset, job.name))
-            return explain_finished(job, self._finished.ago_s(job), self._planner.policy_name, history)
+            history = told(self.planner.history.of(job.dataset, job.name))
+            return explain_finished(job, self._finished.ago_s(job), self.planner.policy_name, history)
         known = list(dict.fromkeys([*live, *(one.name for one in self._finished.all(owns))]))
         there = f"known are {_some(list(map(shortened, known)))}" if known else "nobody reads"
         raise errors.NotFoundError(
