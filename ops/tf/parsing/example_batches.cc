@@ -80,12 +80,15 @@ ExampleBatches::ExampleBatches(const FeatureSpec* spec, int64_t threads)
 
 absl::Status ExampleBatches::Parse(tensorflow::data::IteratorContext* ctx, const Drawn& drawn,
                                    std::vector<Tensor>* out_tensors) {
-  if (spec_->parser() != nullptr && ParseUsual(ctx, drawn, out_tensors)) return absl::OkStatus();
-  return ParseAny(drawn, out_tensors);
+  bool usual = false;
+  if (spec_->parser() != nullptr) {
+    TF_RETURN_IF_ERROR(ParseUsual(ctx, drawn, out_tensors, &usual));
+  }
+  return usual ? absl::OkStatus() : ParseAny(drawn, out_tensors);
 }
 
-bool ExampleBatches::ParseUsual(tensorflow::data::IteratorContext* ctx, const Drawn& drawn,
-                                std::vector<Tensor>* out_tensors) {
+absl::Status ExampleBatches::ParseUsual(tensorflow::data::IteratorContext* ctx, const Drawn& drawn,
+                                        std::vector<Tensor>* out_tensors, bool* usual) {
   const ExampleParser& parser = *spec_->parser();
   const auto& dense = spec_->config().dense;
   const auto records = static_cast<int64_t>(drawn.records.size());
@@ -95,16 +98,21 @@ bool ExampleBatches::ParseUsual(tensorflow::data::IteratorContext* ctx, const Dr
     tensorflow::TensorShape shape({records});
     for (int d = 0; d < dense[i].shape.dims(); ++d) shape.AddDim(dense[i].shape.dim_size(d));
     tensors.emplace_back(ctx->allocator({}), dense[i].dtype, shape);
+    if (!tensors.back().IsInitialized()) {
+      return absl::ResourceExhaustedError("tfquiver: parse: feature " + parser.features()[i].name +
+                                          ": no memory for a batch of shape " +
+                                          shape.DebugString());
+    }
     if (dense[i].dtype == tensorflow::DT_STRING) {
       texts_[i].resize(drawn.records.size() * parser.features()[i].values);
     }
   }
-  std::atomic<bool> usual{true};
+  std::atomic<bool> all_usual{true};
   threads_.InParallel(records, cycles, [&](int64_t begin, int64_t end) {
     ExampleRow row;
     row.of.resize(dense.size());
     std::vector<uint8_t> seen;
-    for (int64_t at = begin; at < end && usual.load(std::memory_order_relaxed); ++at) {
+    for (int64_t at = begin; at < end && all_usual.load(std::memory_order_relaxed); ++at) {
       const Record& record = drawn.records[static_cast<size_t>(at)];
       for (size_t i = 0; i < dense.size(); ++i) {
         const size_t values = parser.features()[i].values;
@@ -113,7 +121,7 @@ bool ExampleBatches::ParseUsual(tensorflow::data::IteratorContext* ctx, const Dr
                         : RowOf(&tensors[i], at, values);
       }
       if (!parser.Parse({record.data, record.size}, row, &seen)) {
-        usual.store(false, std::memory_order_relaxed);
+        all_usual.store(false, std::memory_order_relaxed);
         return;
       }
       for (size_t i = 0; i < dense.size(); ++i) {
@@ -131,7 +139,7 @@ bool ExampleBatches::ParseUsual(tensorflow::data::IteratorContext* ctx, const Dr
       }
     }
   });
-  if (!usual.load()) return false;
+  if (!all_usual.load()) return absl::OkStatus();
   // Strings last: from here on nothing fails, and the records' own may be taken.
   bool any_texts = false;
   for (const auto& feature : dense) any_texts |= feature.dtype == tensorflow::DT_STRING;
@@ -151,7 +159,8 @@ bool ExampleBatches::ParseUsual(tensorflow::data::IteratorContext* ctx, const Dr
     });
   }
   for (Tensor& tensor : tensors) out_tensors->push_back(std::move(tensor));
-  return true;
+  *usual = true;
+  return absl::OkStatus();
 }
 
 absl::Status ExampleBatches::ParseAny(const Drawn& drawn, std::vector<Tensor>* out_tensors) {

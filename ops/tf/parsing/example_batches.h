@@ -23,8 +23,9 @@ class ExampleBatches : public BatchParser {
                      std::vector<tensorflow::Tensor>* out_tensors) override;
 
  private:
-  bool ParseUsual(tensorflow::data::IteratorContext* ctx, const Drawn& drawn,
-                  std::vector<tensorflow::Tensor>* out_tensors);
+  // *usual: whether all records were; else nothing is appended.
+  absl::Status ParseUsual(tensorflow::data::IteratorContext* ctx, const Drawn& drawn,
+                          std::vector<tensorflow::Tensor>* out_tensors, bool* usual);
   absl::Status ParseAny(const Drawn& drawn, std::vector<tensorflow::Tensor>* out_tensors);
 
   const FeatureSpec* const spec_;

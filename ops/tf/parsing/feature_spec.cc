@@ -9,6 +9,8 @@ namespace {
 using tensorflow::DataType;
 using tensorflow::PartialTensorShape;
 
+constexpr size_t kMostValues = size_t{1} << 32;  // of one record
+
 FeatureKind KindOf(DataType type) {
   if (type == tensorflow::DT_STRING) return FeatureKind::kBytes;
   return type == tensorflow::DT_FLOAT ? FeatureKind::kFloat : FeatureKind::kInt64;
@@ -68,7 +70,8 @@ absl::Status FeatureSpec::Configure() {
             : value.NumElements() > 0 && !of.dense_shapes[i].IsCompatibleWith(value.shape())) {
       return Wrong(of.dense_keys[i], "its default does not have its shape");
     }
-    // TensorFlow divides by them, and ends the process.
+    // TensorFlow ends the process where a number of values overflows, or is to be divided by.
+    if (strides[i] > kMostValues) return Wrong(of.dense_keys[i], "more values than a record has");
     if (variable[i] && strides[i] == 0) return Wrong(of.dense_keys[i], "a sequence of no values");
     config_.dense.emplace_back(of.dense_keys[i], of.dense_types[i], of.dense_shapes[i], value,
                                variable[i], strides[i]);
