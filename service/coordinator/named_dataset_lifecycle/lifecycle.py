@@ -22,7 +22,7 @@ Life = NamedDatasetSet
 SCANNING, READY, WARMING = Life.PHASE_SCANNING, Life.PHASE_READY, Life.PHASE_WARMING
 EVICTING, DELETING, FAILED = Life.PHASE_EVICTING, Life.PHASE_DELETING, Life.PHASE_FAILED
 MAX_TROUBLE = 1000
-NOT_PINNED = "not pinned: "
+NOT_PINNED, NOT_PLACED = "not pinned: ", "not placed: "
 
 
 def made(spec: pb2.DatasetSpec, life: str, owner: str, by_job: bool, now_s: int) -> Life:
@@ -67,7 +67,7 @@ def prefetch(life: Life) -> Life:
         return life
     if life.phase == SCANNING:
         return _with(life, warm=True)
-    return _with(_stepped(life, WARMING), trouble=_unpinned(life))
+    return _with(_stepped(life, WARMING), trouble=_unkept(life))
 
 
 def evict(life: Life) -> Life:
@@ -101,7 +101,7 @@ def pin(life: Life, pinned: bool) -> Life:
     if life.spec.pin == pinned:
         return life
     # What could not be had is no trouble to those who want it no more.
-    changed = _with(life, trouble="") if _unpinned(life) else _with(life)
+    changed = _with(life, trouble="") if life.trouble.startswith(NOT_PINNED) else _with(life)
     changed.spec.pin = pinned
     if pinned:
         changed.evicted = ""
@@ -160,7 +160,7 @@ def scan_failed(life: Life, why: str) -> Life:
 
 
 def warmed(life: Life, trouble: str) -> Life:
-    return _with(life, phase=READY, trouble=_said(trouble) or _unpinned(life)) if life.phase == WARMING else life
+    return _with(life, phase=READY, trouble=_said(trouble) or _unkept(life)) if life.phase == WARMING else life
 
 
 def warm_again(life: Life) -> Life:
@@ -183,7 +183,8 @@ def outdated(life: Life, digest_id: bytes, why: str) -> Life:
 
 def placed(life: Life, trouble: str = "") -> Life:
     """Its newest version has the rule that `spec.placement` asks for; or it cannot have it now, for a reason."""
-    return _with(life, placed=not trouble, trouble=_said(trouble) or life.trouble)
+    before = "" if life.trouble.startswith(NOT_PLACED) else life.trouble
+    return _with(life, placed=not trouble, trouble=_said(trouble) or before)
 
 
 def unplaced(life: Life) -> Life:
@@ -195,7 +196,7 @@ def pinned(life: Life, is_so: bool, trouble: str = "") -> Life:
     """Its newest version has the setting that `spec.pin` asks for, or none any more."""
     if life.pinned == is_so and (not trouble or life.trouble == _said(trouble)):
         return life
-    before = "" if is_so and _unpinned(life) else life.trouble
+    before = "" if is_so and life.trouble.startswith(NOT_PINNED) else life.trouble
     return _with(life, pinned=is_so, trouble=_said(trouble) or before)
 
 
@@ -234,9 +235,9 @@ def since(life: Life, before: Life | None, now_s: int) -> Life:
     return life if life.trouble_s == came_s else _with(life, trouble_s=came_s)
 
 
-def _unpinned(life: Life) -> str:
-    """Why it waits for room of its own, whatever is read meanwhile."""
-    return life.trouble if life.trouble.startswith(NOT_PINNED) else ""
+def _unkept(life: Life) -> str:
+    """Why it waits for room of its own, or for its places, whatever is read meanwhile."""
+    return life.trouble if life.trouble.startswith((NOT_PINNED, NOT_PLACED)) else ""
 
 
 def _check_there(life: Life) -> None:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import functools
 import random
 import time
 from collections import Counter
@@ -31,7 +32,7 @@ from tfquiver.service.coordinator.dataset_registry.registry import Registry
 from tfquiver.service.coordinator.long_work.in_parts import InParts
 from tfquiver.service.coordinator.named_dataset_lifecycle import lifecycle, specs
 from tfquiver.service.coordinator.named_dataset_lifecycle.held import Held
-from tfquiver.service.coordinator.named_dataset_lifecycle.lifecycle import EVICTING, SCANNING, WARMING, Life
+from tfquiver.service.coordinator.named_dataset_lifecycle.lifecycle import DELETING, EVICTING, SCANNING, WARMING, Life
 from tfquiver.service.coordinator.named_dataset_lifecycle.room import PARTIAL
 from tfquiver.service.coordinator.named_dataset_lifecycle.steps import (
     Become,
@@ -309,14 +310,26 @@ class NamedKeeping:
 
     async def _take_placement(self, life: Life) -> None:
         trouble = ""
+        check = functools.partial(self._check_placed, life.digest_id, life.spec)
         try:
-            await self._catalogue.set_placement(life.digest_id, life.spec.placement)
-        except (errors.InvalidArgumentError, errors.ResourceExhaustedError) as error:  # its nodes have gone, perhaps
-            trouble = f"not placed: {error}"
+            await self._catalogue.set_placement(life.digest_id, life.spec.placement, check)
+        # Its nodes have gone, perhaps; or another name's are to keep it.
+        except (errors.InvalidArgumentError, errors.ResourceExhaustedError, errors.InUseError) as error:
+            trouble = f"{lifecycle.NOT_PLACED}{error}"
             self._not_before[life.life] = self._clock.now() + _AGAIN_S
         now = self._table.get(life.spec.name)
         if now is not None and (now.life, now.digest_id) == (life.life, life.digest_id):
             self._becomes(lifecycle.placed(now, trouble))
+
+    def _check_placed(self, digest_id: bytes, spec: pb2.DatasetSpec) -> None:
+        """Raises InUseError: another name has that content, which is kept otherwise: nobody would have told it."""
+        rule = self._caching.placed.rules.find(digest_id)
+        if rule is None or rule == spec.placement:
+            return
+        for name in self._table.holding(digest_id, spec.name):
+            other = self._table.get(name)
+            if other is not None and other.digest_id == digest_id and other.phase != DELETING:
+                raise errors.InUseError(specs.kept_otherwise(name, rule))
 
     async def _set_pin(self, digest_id: bytes, check: Callable[[], None] = lambda: None) -> None:
         digest = await self._registry.digest(digest_id)

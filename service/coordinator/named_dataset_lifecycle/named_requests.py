@@ -59,6 +59,7 @@ class NamedRequests(NamedKeeping):
                 raise errors.InvalidArgumentError("format: it is not that of the digest, which says it: leave it out")
         if spec.HasField("placement"):
             rules.check(spec.placement, spec.digest_id, self._membership.labelled)
+            self._check_placed(spec.digest_id, spec)
         life = lifecycle.made(spec, uuid.uuid4().hex, who.owner, who.role is Role.JOB, int(time.time()))
         return await self._put(life)
 

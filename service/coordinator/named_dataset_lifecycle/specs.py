@@ -96,6 +96,18 @@ def taken(there: pb2.DatasetSpec, asked: pb2.DatasetSpec, failed: bool) -> str:
     return f"name: {there.name} is taken, by {what}: choose another name, or delete that one ({delete})"
 
 
+def kept_otherwise(other: str, rule: types_pb2.PlacementRule) -> str:
+    """Why content cannot be placed as is asked for: it is that data set's, too, which is kept so."""
+    how = [f"on {rule.selector or 'all nodes'}"]
+    how += [f"on at most {rule.stripe} of them"] * bool(rule.stripe) + ["rack-local"] * rule.rack_local
+    how += [f"{rule.replicas} of each shard"] * (rule.replicas > 1)
+    return (
+        f"placement: {other} is of the same content and is kept {', '.join(how)}: content is kept in one way, whatever "
+        f"it is called. Leave out --nodes, --stripe, --rack-local and --replicas, or change it for both first "
+        f"(tfquiver dataset place {other})"
+    )
+
+
 def _only_source(spec: pb2.DatasetSpec) -> pb2.DatasetSpec:
     return pb2.DatasetSpec(sources=spec.sources, digest_id=spec.digest_id)
 

@@ -57,6 +57,8 @@ def told(
     )
     if life.spec.pin and dataset is not None:
         told.pinned = life.pinned
+    if life.spec.HasField("placement") and dataset is not None:
+        told.placed = life.placed
     if life.stale and life.phase == Life.PHASE_READY:
         told.state = pb2.NamedDataset.STATE_STALE
     if life.phase not in (Life.PHASE_READY, Life.PHASE_FAILED):

@@ -31,8 +31,8 @@ _UPLOAD_S = 600.0
 _WORD = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 _CREATE = """Makes a data set that has a name: nodes read its source once and cache it on the way; jobs name it in place
 of files (tfquiver.dataset("NAME")). The source is as nodes see it, and read with their credentials, or with those that
---credentials refers to. The same command again changes nothing. Exit code with --pin --wait: 3 when not all of it has
-found room in the nodes' quotas and on their disks."""
+--credentials refers to. The same command again changes nothing. Exit code with --wait: 3 when it is not kept where was
+asked for, or, with --pin, not all of it has found room in the nodes' quotas and on their disks."""
 _PREFETCH = """Reads into the cache what is not there. With --check nothing is read: it is only looked. Exit code with
 --wait or --check: 0 when all of it is resident, 3 when it is not, 1 after an error."""
 _ABOUT = {
@@ -146,7 +146,7 @@ def _create(arguments: argparse.Namespace) -> int:
             )
         if arguments.wait:
             named, said = waiting.until_done(stub, arguments.name, token, whom)
-            named = waiting.until_pinned(stub, named, token, whom)
+            named = waiting.until_kept(stub, named, token, whom)
         full = _full_disks(arguments) if arguments.pin else []
         if full and arguments.wait:
             named = calls.ask(stub.Get, pb2.GetNamedDatasetRequest(name=arguments.name, resident=True), token, whom)
@@ -154,7 +154,8 @@ def _create(arguments: argparse.Namespace) -> int:
     if full and not _is_resident(named):
         _warn(arguments.name, full)
         return code or (NOT_ALL if arguments.wait else 0)
-    return code or (NOT_ALL if arguments.wait and states.waits_for_pin(named) else 0)
+    waits = states.waits_for_pin(named) or states.waits_for_places(named)
+    return code or (NOT_ALL if arguments.wait and waits else 0)
 
 
 def _check_sources(sources: Sequence[str]) -> None:

@@ -62,7 +62,7 @@ def add_parser(subparsers: Any) -> None:
         "share them. lru: what was used last is kept. none: nothing. auto: the policy decides. Without :BYTES all that "
         "others leave",
     )
-    placing.add_commands(commands, _found)
+    placing.add_commands(commands, _found, _others)
     share.add_argument("--with", dest="names", default="", metavar="A,B", help="names of tokens")
     share.add_argument("--everybody", action="store_true", help="with whoever has a token")
     delete.add_argument(
@@ -157,12 +157,14 @@ def _set_cache(arguments: argparse.Namespace) -> int:
 def _share(arguments: argparse.Namespace) -> int:
     names = [name for name in arguments.names.split(",") if name]
     with _service(arguments) as (ask, stub):
-        dataset = _named(_all(ask, stub), _digest_id_or_name(arguments))
+        sought = _digest_id_or_name(arguments)
+        dataset = _named(_all(ask, stub), sought)
         request = coordinator_pb2.ShareDatasetRequest(
             digest_id=dataset.digest_id, names=names, everybody=arguments.everybody
         )
         told = _with_cache(ask, stub, ask(stub.ShareDataset, request))
-    _print(told, arguments.json)
+    given = {"name": arguments.name} if sought != arguments.name else {}
+    _print(told | given, arguments.json)
     return 0
 
 
@@ -221,8 +223,21 @@ def _service(arguments: argparse.Namespace) -> Iterator[tuple[Ask, Any]]:
 
 @contextmanager
 def _found(arguments: argparse.Namespace) -> Iterator[tuple[Ask, Any, types_pb2.Dataset]]:
+    """Called as it was asked for."""
     with _service(arguments) as (ask, stub):
-        yield ask, stub, _named(_all(ask, stub), _digest_id_or_name(arguments))
+        sought = _digest_id_or_name(arguments)
+        dataset = _named(_all(ask, stub), sought)
+        if sought != arguments.name:
+            dataset.name = arguments.name
+        yield ask, stub, dataset
+
+
+def _others(arguments: argparse.Namespace, digest_id: bytes) -> list[str]:
+    """Names of the same content."""
+    with named.service(arguments) as (ask, stub, _):
+        every = names.all_named(ask, stub)
+    its = [one.spec.name for one in every if one.HasField("dataset") and one.dataset.digest_id == digest_id]
+    return sorted(set(its) - {arguments.name})
 
 
 def _digest_id_or_name(arguments: argparse.Namespace) -> str:

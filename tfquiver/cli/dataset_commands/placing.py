@@ -20,6 +20,8 @@ from tfquiver.proto.tfquiver.v1 import coordinator_pb2, types_pb2
 # Of parsed arguments: to ask, the coordinator, and the data set that is named.
 Find = Callable[[argparse.Namespace], AbstractContextManager[tuple[Callable[..., Any], Any, types_pb2.Dataset]]]
 
+Others = Callable[[argparse.Namespace, bytes], list[str]]  # what else the content of a digest id is called
+
 _PLACE = f"""Says on which nodes a data set is kept from now on, and how often. What is elsewhere moves, node to node,
 at the rate of --move_bytes_per_s of the nodes; readers are sent to the old place until then. What no option names stays
 as it is. Without any option: shows what there is. SELECTOR: {selector.SYNTAX},
@@ -34,7 +36,7 @@ _SCORES_LEGEND = (
 )
 
 
-def add_commands(commands: Any, find: Find) -> None:
+def add_commands(commands: Any, find: Find, others: Others) -> None:
     place = commands.add_parser("place", help="say on which nodes a data set is kept", description=_PLACE)
     place.add_argument("--nodes", metavar="SELECTOR", help="by labels, for example rack=r1,disk=nvme; '': all nodes")
     place.add_argument(
@@ -45,7 +47,7 @@ def add_commands(commands: Any, find: Find) -> None:
         "--rack-local", action=argparse.BooleanOptionalAction, default=None, help="each rack is a cache of its own"
     )
     place.add_argument("--anywhere", action="store_true", help="take the placement away")
-    place.set_defaults(run=lambda arguments: _place(arguments, find))
+    place.set_defaults(run=lambda arguments: _place(arguments, find, others))
     suggest = commands.add_parser("suggest", help="where a job would find most of a data set", description=_SUGGEST)
     suggest.add_argument("--candidates", default="", metavar="A,B", help="machines to choose from; default: all nodes")
     suggest.add_argument("--job", default="", help="its name")
@@ -66,7 +68,7 @@ def _count_or_all(text: str) -> int:
     return 0 if text == "0" else _count(text)
 
 
-def _place(arguments: argparse.Namespace, find: Find) -> int:
+def _place(arguments: argparse.Namespace, find: Find, others: Others) -> int:
     asked = {
         "selector": arguments.nodes, "stripe": arguments.stripe, "replicas": arguments.replicas,
         "rack_local": arguments.rack_local,
@@ -85,6 +87,8 @@ def _place(arguments: argparse.Namespace, find: Find) -> int:
         print(json.dumps(told))
         return 0
     print(f"{dataset.name} is kept on {text(told)}")
+    if same := others(arguments, dataset.digest_id):
+        print(f"{', '.join(same)}: of the same content, and so kept there, too")
     if moving := progress(told):
         print(moving)
     return 0

@@ -40,6 +40,7 @@ def plain(named: pb2.NamedDataset) -> dict[str, Any]:
         "credentials": named.spec.credentials,
         "pinned": has_pin(named),
         "pin_waits": waits_for_pin(named),
+        "placement_waits": waits_for_places(named),
         "old_versions": named.old_versions,
         "owner": named.owner,
         "created_s": named.created_s,
@@ -60,6 +61,15 @@ def waits_for_pin(named: pb2.NamedDataset) -> bool:
     return is_unpinned(named) and bool(named.reason)
 
 
+def waits_for_places(named: pb2.NamedDataset) -> bool:
+    """It is not kept as was asked for, for a reason."""
+    return is_unplaced(named) and bool(named.reason)
+
+
+def is_unplaced(named: pb2.NamedDataset) -> bool:
+    return named.HasField("placed") and not named.placed
+
+
 def is_unpinned(named: pb2.NamedDataset) -> bool:
     return named.spec.pin and named.HasField("pinned") and not named.pinned
 
@@ -73,7 +83,7 @@ def pin_text(told: dict[str, Any]) -> str:
 
 def reason(told: dict[str, Any]) -> str:
     """Of what `plain` gave: what was in the way when it was tried need not be so now."""
-    if not told.get("reason_s") or told.get("pin_waits"):  # a pin asks again and again
+    if not told.get("reason_s") or told.get("pin_waits") or told.get("placement_waits"):  # these ask again and again
         return str(told["reason"])
     return f"{told['reason']} (as of {_when(told['reason_s'])})"
 

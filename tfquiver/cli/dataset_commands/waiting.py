@@ -47,10 +47,12 @@ def until_done(stub: Any, name: str, token: str, whom: str) -> tuple[pb2.NamedDa
                 print(f"tfquiver: {plain_text.plain(name)}: {plain_text.plain(said)}", file=sys.stderr, flush=True)
 
 
-def until_pinned(stub: Any, named: pb2.NamedDataset, token: str, whom: str) -> pb2.NamedDataset:
-    """What it is when it has its room, or the coordinator has said why not."""
+def until_kept(stub: Any, named: pb2.NamedDataset, token: str, whom: str) -> pb2.NamedDataset:
+    """What it is when it has its room and places, or the coordinator has said why not."""
     give_up_at_s = time.monotonic() + _PIN_S
-    while states.is_unpinned(named) and not named.reason and time.monotonic() < give_up_at_s:
+    while not named.reason and (states.is_unpinned(named) or states.is_unplaced(named)):
+        if time.monotonic() >= give_up_at_s:
+            break
         request = pb2.GetNamedDatasetRequest(name=named.spec.name, seen=named.seen, wait_ms=_WAIT_MS)
         named = _next(stub, request, token, whom)
     return named

@@ -15,7 +15,7 @@ _sym_db = _symbol_database.Default()
 from tfquiver.proto.tfquiver.v1 import types_pb2 as tfquiver_dot_proto_dot_tfquiver_dot_v1_dot_types__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n/tfquiver/proto/tfquiver/v1/named_datasets.proto\x12\x0btfquiver.v1\x1a&tfquiver/proto/tfquiver/v1/types.proto\"\xbc\x01\n\x0b\x44\x61tasetSpec\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x0f\n\x07sources\x18\x02 \x03(\t\x12\x11\n\tdigest_id\x18\x03 \x01(\x0c\x12\x13\n\x0b\x63redentials\x18\x04 \x01(\t\x12\x0b\n\x03pin\x18\x05 \x01(\x08\x12-\n\tplacement\x18\x06 \x01(\x0b\x32\x1a.tfquiver.v1.PlacementRule\x12*\n\x06\x66ormat\x18\x07 \x01(\x0e\x32\x1a.tfquiver.v1.DatasetFormat\"\xb3\x04\n\x0cNamedDataset\x12&\n\x04spec\x18\x01 \x01(\x0b\x32\x18.tfquiver.v1.DatasetSpec\x12.\n\x05state\x18\x02 \x01(\x0e\x32\x1f.tfquiver.v1.NamedDataset.State\x12\x0e\n\x06reason\x18\x03 \x01(\t\x12\x0f\n\x07version\x18\x04 \x01(\x04\x12%\n\x07\x64\x61taset\x18\x05 \x01(\x0b\x32\x14.tfquiver.v1.Dataset\x12\x12\n\ndone_bytes\x18\x06 \x01(\x04\x12\x13\n\x0btotal_bytes\x18\x07 \x01(\x04\x12\x14\n\x0cold_versions\x18\x08 \x01(\x04\x12\r\n\x05owner\x18\t \x01(\t\x12\x0c\n\x04seen\x18\n \x01(\x04\x12\x11\n\tcreated_s\x18\x0b \x01(\x04\x12\x0e\n\x06used_s\x18\x0c \x01(\x04\x12\x1b\n\x0eresident_bytes\x18\r \x01(\x04H\x00\x88\x01\x01\x12\x13\n\x06pinned\x18\x0e \x01(\x08H\x01\x88\x01\x01\x12\x10\n\x08reason_s\x18\x0f \x01(\x04\"\xa1\x01\n\x05State\x12\x15\n\x11STATE_UNSPECIFIED\x10\x00\x12\x12\n\x0eSTATE_SCANNING\x10\x01\x12\x0f\n\x0bSTATE_READY\x10\x02\x12\x11\n\rSTATE_WARMING\x10\x03\x12\x12\n\x0eSTATE_EVICTING\x10\x04\x12\x0f\n\x0bSTATE_STALE\x10\x05\x12\x12\n\x0eSTATE_DELETING\x10\x06\x12\x10\n\x0cSTATE_FAILED\x10\x07\x42\x11\n\x0f_resident_bytesB\t\n\x07_pinned\"2\n\x13NamedDatasetRequest\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\r\n\x05\x66orce\x18\x02 \x01(\x08\"1\n\x11PinDatasetRequest\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x0e\n\x06pinned\x18\x02 \x01(\x08\"W\n\x16GetNamedDatasetRequest\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x0c\n\x04seen\x18\x02 \x01(\x04\x12\x0f\n\x07wait_ms\x18\x03 \x01(\r\x12\x10\n\x08resident\x18\x04 \x01(\x08\"\x1a\n\x18ListNamedDatasetsRequest\"E\n\x16ListNamedDatasetsReply\x12+\n\x08\x64\x61tasets\x18\x01 \x03(\x0b\x32\x19.tfquiver.v1.NamedDataset\"\x9d\x01\n\x0b\x44\x61tasetTask\x12\x0f\n\x07task_id\x18\x01 \x01(\t\x12%\n\x04scan\x18\x02 \x01(\x0b\x32\x15.tfquiver.v1.ScanTaskH\x00\x12%\n\x04warm\x18\x03 \x01(\x0b\x32\x15.tfquiver.v1.WarmTaskH\x00\x12\'\n\x05\x65vict\x18\x04 \x01(\x0b\x32\x16.tfquiver.v1.EvictTaskH\x00\x42\x06\n\x04work\"\x95\x01\n\x08ScanTask\x12\x0f\n\x07node_id\x18\x01 \x01(\t\x12\x0c\n\x04name\x18\x02 \x01(\t\x12\x0f\n\x07sources\x18\x03 \x03(\t\x12\x13\n\x0b\x63redentials\x18\x04 \x01(\t\x12\x18\n\x10\x62\x65\x66ore_digest_id\x18\x05 \x01(\x0c\x12*\n\x06\x66ormat\x18\x06 \x01(\x0e\x32\x1a.tfquiver.v1.DatasetFormat\"\x1d\n\x08WarmTask\x12\x11\n\tdigest_id\x18\x01 \x01(\x0c\"2\n\tEvictTask\x12\x12\n\ndigest_ids\x18\x01 \x03(\x0c\x12\x11\n\tabandoned\x18\x02 \x01(\x08\"T\n\x0bNamedDigest\x12\x11\n\tdigest_id\x18\x01 \x01(\x0c\x12\x13\n\x0b\x63redentials\x18\x02 \x01(\t\x12\x0c\n\x04name\x18\x03 \x01(\t\x12\x0f\n\x07\x65victed\x18\x04 \x01(\t\"\xa4\x01\n\x11ReportTaskRequest\x12\x0f\n\x07node_id\x18\x01 \x01(\t\x12\x0f\n\x07task_id\x18\x02 \x01(\t\x12\x12\n\ndone_bytes\x18\x03 \x01(\x04\x12\x13\n\x0btotal_bytes\x18\x04 \x01(\x04\x12\x0f\n\x07trouble\x18\x05 \x01(\t\x12\x0c\n\x04over\x18\x06 \x01(\x08\x12\x12\n\nerror_code\x18\x07 \x01(\r\x12\x11\n\tdigest_id\x18\x08 \x01(\x0c\"8\n\x12ReportStaleRequest\x12\x11\n\tdigest_id\x18\x01 \x01(\x0c\x12\x0f\n\x07trouble\x18\x02 \x01(\t\"\x12\n\x10ReportStaleReply\" \n\x0fReportTaskReply\x12\r\n\x05known\x18\x01 \x01(\x08\x32\xe4\x05\n\rNamedDatasets\x12=\n\x06\x43reate\x12\x18.tfquiver.v1.DatasetSpec\x1a\x19.tfquiver.v1.NamedDataset\x12R\n\x04List\x12%.tfquiver.v1.ListNamedDatasetsRequest\x1a#.tfquiver.v1.ListNamedDatasetsReply\x12\x45\n\x03Get\x12#.tfquiver.v1.GetNamedDatasetRequest\x1a\x19.tfquiver.v1.NamedDataset\x12G\n\x08Prefetch\x12 .tfquiver.v1.NamedDatasetRequest\x1a\x19.tfquiver.v1.NamedDataset\x12@\n\x03Pin\x12\x1e.tfquiver.v1.PinDatasetRequest\x1a\x19.tfquiver.v1.NamedDataset\x12\x44\n\x05\x45vict\x12 .tfquiver.v1.NamedDatasetRequest\x1a\x19.tfquiver.v1.NamedDataset\x12\x45\n\x06\x44\x65lete\x12 .tfquiver.v1.NamedDatasetRequest\x1a\x19.tfquiver.v1.NamedDataset\x12\x46\n\x07Refresh\x12 .tfquiver.v1.NamedDatasetRequest\x1a\x19.tfquiver.v1.NamedDataset\x12J\n\nReportTask\x12\x1e.tfquiver.v1.ReportTaskRequest\x1a\x1c.tfquiver.v1.ReportTaskReply\x12M\n\x0bReportStale\x12\x1f.tfquiver.v1.ReportStaleRequest\x1a\x1d.tfquiver.v1.ReportStaleReplyb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n/tfquiver/proto/tfquiver/v1/named_datasets.proto\x12\x0btfquiver.v1\x1a&tfquiver/proto/tfquiver/v1/types.proto\"\xbc\x01\n\x0b\x44\x61tasetSpec\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x0f\n\x07sources\x18\x02 \x03(\t\x12\x11\n\tdigest_id\x18\x03 \x01(\x0c\x12\x13\n\x0b\x63redentials\x18\x04 \x01(\t\x12\x0b\n\x03pin\x18\x05 \x01(\x08\x12-\n\tplacement\x18\x06 \x01(\x0b\x32\x1a.tfquiver.v1.PlacementRule\x12*\n\x06\x66ormat\x18\x07 \x01(\x0e\x32\x1a.tfquiver.v1.DatasetFormat\"\xd3\x04\n\x0cNamedDataset\x12&\n\x04spec\x18\x01 \x01(\x0b\x32\x18.tfquiver.v1.DatasetSpec\x12.\n\x05state\x18\x02 \x01(\x0e\x32\x1f.tfquiver.v1.NamedDataset.State\x12\x0e\n\x06reason\x18\x03 \x01(\t\x12\x0f\n\x07version\x18\x04 \x01(\x04\x12%\n\x07\x64\x61taset\x18\x05 \x01(\x0b\x32\x14.tfquiver.v1.Dataset\x12\x12\n\ndone_bytes\x18\x06 \x01(\x04\x12\x13\n\x0btotal_bytes\x18\x07 \x01(\x04\x12\x14\n\x0cold_versions\x18\x08 \x01(\x04\x12\r\n\x05owner\x18\t \x01(\t\x12\x0c\n\x04seen\x18\n \x01(\x04\x12\x11\n\tcreated_s\x18\x0b \x01(\x04\x12\x0e\n\x06used_s\x18\x0c \x01(\x04\x12\x1b\n\x0eresident_bytes\x18\r \x01(\x04H\x00\x88\x01\x01\x12\x13\n\x06pinned\x18\x0e \x01(\x08H\x01\x88\x01\x01\x12\x10\n\x08reason_s\x18\x0f \x01(\x04\x12\x13\n\x06placed\x18\x10 \x01(\x08H\x02\x88\x01\x01\"\xa1\x01\n\x05State\x12\x15\n\x11STATE_UNSPECIFIED\x10\x00\x12\x12\n\x0eSTATE_SCANNING\x10\x01\x12\x0f\n\x0bSTATE_READY\x10\x02\x12\x11\n\rSTATE_WARMING\x10\x03\x12\x12\n\x0eSTATE_EVICTING\x10\x04\x12\x0f\n\x0bSTATE_STALE\x10\x05\x12\x12\n\x0eSTATE_DELETING\x10\x06\x12\x10\n\x0cSTATE_FAILED\x10\x07\x42\x11\n\x0f_resident_bytesB\t\n\x07_pinnedB\t\n\x07_placed\"2\n\x13NamedDatasetRequest\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\r\n\x05\x66orce\x18\x02 \x01(\x08\"1\n\x11PinDatasetRequest\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x0e\n\x06pinned\x18\x02 \x01(\x08\"W\n\x16GetNamedDatasetRequest\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x0c\n\x04seen\x18\x02 \x01(\x04\x12\x0f\n\x07wait_ms\x18\x03 \x01(\r\x12\x10\n\x08resident\x18\x04 \x01(\x08\"\x1a\n\x18ListNamedDatasetsRequest\"E\n\x16ListNamedDatasetsReply\x12+\n\x08\x64\x61tasets\x18\x01 \x03(\x0b\x32\x19.tfquiver.v1.NamedDataset\"\x9d\x01\n\x0b\x44\x61tasetTask\x12\x0f\n\x07task_id\x18\x01 \x01(\t\x12%\n\x04scan\x18\x02 \x01(\x0b\x32\x15.tfquiver.v1.ScanTaskH\x00\x12%\n\x04warm\x18\x03 \x01(\x0b\x32\x15.tfquiver.v1.WarmTaskH\x00\x12\'\n\x05\x65vict\x18\x04 \x01(\x0b\x32\x16.tfquiver.v1.EvictTaskH\x00\x42\x06\n\x04work\"\x95\x01\n\x08ScanTask\x12\x0f\n\x07node_id\x18\x01 \x01(\t\x12\x0c\n\x04name\x18\x02 \x01(\t\x12\x0f\n\x07sources\x18\x03 \x03(\t\x12\x13\n\x0b\x63redentials\x18\x04 \x01(\t\x12\x18\n\x10\x62\x65\x66ore_digest_id\x18\x05 \x01(\x0c\x12*\n\x06\x66ormat\x18\x06 \x01(\x0e\x32\x1a.tfquiver.v1.DatasetFormat\"\x1d\n\x08WarmTask\x12\x11\n\tdigest_id\x18\x01 \x01(\x0c\"2\n\tEvictTask\x12\x12\n\ndigest_ids\x18\x01 \x03(\x0c\x12\x11\n\tabandoned\x18\x02 \x01(\x08\"T\n\x0bNamedDigest\x12\x11\n\tdigest_id\x18\x01 \x01(\x0c\x12\x13\n\x0b\x63redentials\x18\x02 \x01(\t\x12\x0c\n\x04name\x18\x03 \x01(\t\x12\x0f\n\x07\x65victed\x18\x04 \x01(\t\"\xa4\x01\n\x11ReportTaskRequest\x12\x0f\n\x07node_id\x18\x01 \x01(\t\x12\x0f\n\x07task_id\x18\x02 \x01(\t\x12\x12\n\ndone_bytes\x18\x03 \x01(\x04\x12\x13\n\x0btotal_bytes\x18\x04 \x01(\x04\x12\x0f\n\x07trouble\x18\x05 \x01(\t\x12\x0c\n\x04over\x18\x06 \x01(\x08\x12\x12\n\nerror_code\x18\x07 \x01(\r\x12\x11\n\tdigest_id\x18\x08 \x01(\x0c\"8\n\x12ReportStaleRequest\x12\x11\n\tdigest_id\x18\x01 \x01(\x0c\x12\x0f\n\x07trouble\x18\x02 \x01(\t\"\x12\n\x10ReportStaleReply\" \n\x0fReportTaskReply\x12\r\n\x05known\x18\x01 \x01(\x08\x32\xe4\x05\n\rNamedDatasets\x12=\n\x06\x43reate\x12\x18.tfquiver.v1.DatasetSpec\x1a\x19.tfquiver.v1.NamedDataset\x12R\n\x04List\x12%.tfquiver.v1.ListNamedDatasetsRequest\x1a#.tfquiver.v1.ListNamedDatasetsReply\x12\x45\n\x03Get\x12#.tfquiver.v1.GetNamedDatasetRequest\x1a\x19.tfquiver.v1.NamedDataset\x12G\n\x08Prefetch\x12 .tfquiver.v1.NamedDatasetRequest\x1a\x19.tfquiver.v1.NamedDataset\x12@\n\x03Pin\x12\x1e.tfquiver.v1.PinDatasetRequest\x1a\x19.tfquiver.v1.NamedDataset\x12\x44\n\x05\x45vict\x12 .tfquiver.v1.NamedDatasetRequest\x1a\x19.tfquiver.v1.NamedDataset\x12\x45\n\x06\x44\x65lete\x12 .tfquiver.v1.NamedDatasetRequest\x1a\x19.tfquiver.v1.NamedDataset\x12\x46\n\x07Refresh\x12 .tfquiver.v1.NamedDatasetRequest\x1a\x19.tfquiver.v1.NamedDataset\x12J\n\nReportTask\x12\x1e.tfquiver.v1.ReportTaskRequest\x1a\x1c.tfquiver.v1.ReportTaskReply\x12M\n\x0bReportStale\x12\x1f.tfquiver.v1.ReportStaleRequest\x1a\x1d.tfquiver.v1.ReportStaleReplyb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -25,37 +25,37 @@ if _descriptor._USE_C_DESCRIPTORS == False:
   _globals['_DATASETSPEC']._serialized_start=105
   _globals['_DATASETSPEC']._serialized_end=293
   _globals['_NAMEDDATASET']._serialized_start=296
-  _globals['_NAMEDDATASET']._serialized_end=859
-  _globals['_NAMEDDATASET_STATE']._serialized_start=668
-  _globals['_NAMEDDATASET_STATE']._serialized_end=829
-  _globals['_NAMEDDATASETREQUEST']._serialized_start=861
-  _globals['_NAMEDDATASETREQUEST']._serialized_end=911
-  _globals['_PINDATASETREQUEST']._serialized_start=913
-  _globals['_PINDATASETREQUEST']._serialized_end=962
-  _globals['_GETNAMEDDATASETREQUEST']._serialized_start=964
-  _globals['_GETNAMEDDATASETREQUEST']._serialized_end=1051
-  _globals['_LISTNAMEDDATASETSREQUEST']._serialized_start=1053
-  _globals['_LISTNAMEDDATASETSREQUEST']._serialized_end=1079
-  _globals['_LISTNAMEDDATASETSREPLY']._serialized_start=1081
-  _globals['_LISTNAMEDDATASETSREPLY']._serialized_end=1150
-  _globals['_DATASETTASK']._serialized_start=1153
-  _globals['_DATASETTASK']._serialized_end=1310
-  _globals['_SCANTASK']._serialized_start=1313
-  _globals['_SCANTASK']._serialized_end=1462
-  _globals['_WARMTASK']._serialized_start=1464
-  _globals['_WARMTASK']._serialized_end=1493
-  _globals['_EVICTTASK']._serialized_start=1495
-  _globals['_EVICTTASK']._serialized_end=1545
-  _globals['_NAMEDDIGEST']._serialized_start=1547
-  _globals['_NAMEDDIGEST']._serialized_end=1631
-  _globals['_REPORTTASKREQUEST']._serialized_start=1634
-  _globals['_REPORTTASKREQUEST']._serialized_end=1798
-  _globals['_REPORTSTALEREQUEST']._serialized_start=1800
-  _globals['_REPORTSTALEREQUEST']._serialized_end=1856
-  _globals['_REPORTSTALEREPLY']._serialized_start=1858
-  _globals['_REPORTSTALEREPLY']._serialized_end=1876
-  _globals['_REPORTTASKREPLY']._serialized_start=1878
-  _globals['_REPORTTASKREPLY']._serialized_end=1910
-  _globals['_NAMEDDATASETS']._serialized_start=1913
-  _globals['_NAMEDDATASETS']._serialized_end=2653
+  _globals['_NAMEDDATASET']._serialized_end=891
+  _globals['_NAMEDDATASET_STATE']._serialized_start=689
+  _globals['_NAMEDDATASET_STATE']._serialized_end=850
+  _globals['_NAMEDDATASETREQUEST']._serialized_start=893
+  _globals['_NAMEDDATASETREQUEST']._serialized_end=943
+  _globals['_PINDATASETREQUEST']._serialized_start=945
+  _globals['_PINDATASETREQUEST']._serialized_end=994
+  _globals['_GETNAMEDDATASETREQUEST']._serialized_start=996
+  _globals['_GETNAMEDDATASETREQUEST']._serialized_end=1083
+  _globals['_LISTNAMEDDATASETSREQUEST']._serialized_start=1085
+  _globals['_LISTNAMEDDATASETSREQUEST']._serialized_end=1111
+  _globals['_LISTNAMEDDATASETSREPLY']._serialized_start=1113
+  _globals['_LISTNAMEDDATASETSREPLY']._serialized_end=1182
+  _globals['_DATASETTASK']._serialized_start=1185
+  _globals['_DATASETTASK']._serialized_end=1342
+  _globals['_SCANTASK']._serialized_start=1345
+  _globals['_SCANTASK']._serialized_end=1494
+  _globals['_WARMTASK']._serialized_start=1496
+  _globals['_WARMTASK']._serialized_end=1525
+  _globals['_EVICTTASK']._serialized_start=1527
+  _globals['_EVICTTASK']._serialized_end=1577
+  _globals['_NAMEDDIGEST']._serialized_start=1579
+  _globals['_NAMEDDIGEST']._serialized_end=1663
+  _globals['_REPORTTASKREQUEST']._serialized_start=1666
+  _globals['_REPORTTASKREQUEST']._serialized_end=1830
+  _globals['_REPORTSTALEREQUEST']._serialized_start=1832
+  _globals['_REPORTSTALEREQUEST']._serialized_end=1888
+  _globals['_REPORTSTALEREPLY']._serialized_start=1890
+  _globals['_REPORTSTALEREPLY']._serialized_end=1908
+  _globals['_REPORTTASKREPLY']._serialized_start=1910
+  _globals['_REPORTTASKREPLY']._serialized_end=1942
+  _globals['_NAMEDDATASETS']._serialized_start=1945
+  _globals['_NAMEDDATASETS']._serialized_end=2685
 # @@protoc_insertion_point(module_scope)

@@ -130,6 +130,7 @@ class NamedDataset(_message.Message):
     RESIDENT_BYTES_FIELD_NUMBER: _builtins.int
     PINNED_FIELD_NUMBER: _builtins.int
     REASON_S_FIELD_NUMBER: _builtins.int
+    PLACED_FIELD_NUMBER: _builtins.int
     state: Global___NamedDataset.State.ValueType
     reason: _builtins.str
     """for people: what is in the way, or what was not done; empty: nothing"""
@@ -157,6 +158,8 @@ class NamedDataset(_message.Message):
     """
     reason_s: _builtins.int
     """since when `reason` is what was not done, Unix time; 0: it is of now, or not known"""
+    placed: _builtins.bool
+    """As `pinned`, of spec.placement: another name of the same content may be kept otherwise."""
     @_builtins.property
     def spec(self) -> Global___DatasetSpec: ...
     @_builtins.property
@@ -181,17 +184,22 @@ class NamedDataset(_message.Message):
         resident_bytes: _builtins.int | None = ...,
         pinned: _builtins.bool | None = ...,
         reason_s: _builtins.int = ...,
+        placed: _builtins.bool | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["_pinned", b"_pinned", "_resident_bytes", b"_resident_bytes", "dataset", b"dataset", "pinned", b"pinned", "resident_bytes", b"resident_bytes", "spec", b"spec"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_pinned", b"_pinned", "_placed", b"_placed", "_resident_bytes", b"_resident_bytes", "dataset", b"dataset", "pinned", b"pinned", "placed", b"placed", "resident_bytes", b"resident_bytes", "spec", b"spec"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_pinned", b"_pinned", "_resident_bytes", b"_resident_bytes", "created_s", b"created_s", "dataset", b"dataset", "done_bytes", b"done_bytes", "old_versions", b"old_versions", "owner", b"owner", "pinned", b"pinned", "reason", b"reason", "reason_s", b"reason_s", "resident_bytes", b"resident_bytes", "seen", b"seen", "spec", b"spec", "state", b"state", "total_bytes", b"total_bytes", "used_s", b"used_s", "version", b"version"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_pinned", b"_pinned", "_placed", b"_placed", "_resident_bytes", b"_resident_bytes", "created_s", b"created_s", "dataset", b"dataset", "done_bytes", b"done_bytes", "old_versions", b"old_versions", "owner", b"owner", "pinned", b"pinned", "placed", b"placed", "reason", b"reason", "reason_s", b"reason_s", "resident_bytes", b"resident_bytes", "seen", b"seen", "spec", b"spec", "state", b"state", "total_bytes", b"total_bytes", "used_s", b"used_s", "version", b"version"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__pinned: _TypeAlias = _typing.Literal["pinned"]  # noqa: Y015
     _WhichOneofArgType__pinned: _TypeAlias = _typing.Literal["_pinned", b"_pinned"]  # noqa: Y015
+    _WhichOneofReturnType__placed: _TypeAlias = _typing.Literal["placed"]  # noqa: Y015
+    _WhichOneofArgType__placed: _TypeAlias = _typing.Literal["_placed", b"_placed"]  # noqa: Y015
     _WhichOneofReturnType__resident_bytes: _TypeAlias = _typing.Literal["resident_bytes"]  # noqa: Y015
     _WhichOneofArgType__resident_bytes: _TypeAlias = _typing.Literal["_resident_bytes", b"_resident_bytes"]  # noqa: Y015
     @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__pinned) -> _WhichOneofReturnType__pinned | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__placed) -> _WhichOneofReturnType__placed | None: ...
     @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__resident_bytes) -> _WhichOneofReturnType__resident_bytes | None: ...
 

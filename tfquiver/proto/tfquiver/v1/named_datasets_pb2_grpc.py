@@ -71,7 +71,8 @@ class NamedDatasetsServicer(object):
 
     def Create(self, request, context):
         """A data set of this name is there from now on; a node scans its source. The same request again changes nothing.
-        Errors: FAILED_PRECONDITION (the name is taken, by a data set that was made otherwise, or one that is being deleted),
+        Errors: FAILED_PRECONDITION (the name is taken, by a data set that was made otherwise, or one that is being deleted;
+        digest_id is another name's, too, and that is kept otherwise than `placement` says),
         INVALID_ARGUMENT, NOT_FOUND (unknown digest_id), PERMISSION_DENIED (sources are for admins: nodes read them with
         credentials that are not the caller's).
         """

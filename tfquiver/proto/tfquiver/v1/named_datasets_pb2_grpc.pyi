@@ -38,7 +38,8 @@ class NamedDatasetsStub:
     def __new__(cls, channel: _aio.Channel) -> NamedDatasetsAsyncStub: ...
     Create: _grpc.UnaryUnaryMultiCallable[_named_datasets_pb2.DatasetSpec, _named_datasets_pb2.NamedDataset]
     """A data set of this name is there from now on; a node scans its source. The same request again changes nothing.
-    Errors: FAILED_PRECONDITION (the name is taken, by a data set that was made otherwise, or one that is being deleted),
+    Errors: FAILED_PRECONDITION (the name is taken, by a data set that was made otherwise, or one that is being deleted;
+    digest_id is another name's, too, and that is kept otherwise than `placement` says),
     INVALID_ARGUMENT, NOT_FOUND (unknown digest_id), PERMISSION_DENIED (sources are for admins: nodes read them with
     credentials that are not the caller's).
     """
@@ -79,7 +80,8 @@ class NamedDatasetsAsyncStub(NamedDatasetsStub):
     def __init__(self, channel: _aio.Channel) -> None: ...
     Create: _aio.UnaryUnaryMultiCallable[_named_datasets_pb2.DatasetSpec, _named_datasets_pb2.NamedDataset]  # type: ignore[assignment]
     """A data set of this name is there from now on; a node scans its source. The same request again changes nothing.
-    Errors: FAILED_PRECONDITION (the name is taken, by a data set that was made otherwise, or one that is being deleted),
+    Errors: FAILED_PRECONDITION (the name is taken, by a data set that was made otherwise, or one that is being deleted;
+    digest_id is another name's, too, and that is kept otherwise than `placement` says),
     INVALID_ARGUMENT, NOT_FOUND (unknown digest_id), PERMISSION_DENIED (sources are for admins: nodes read them with
     credentials that are not the caller's).
     """
@@ -123,7 +125,8 @@ class NamedDatasetsServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_named_datasets_pb2.NamedDataset, _abc.Awaitable[_named_datasets_pb2.NamedDataset]]:
         """A data set of this name is there from now on; a node scans its source. The same request again changes nothing.
-        Errors: FAILED_PRECONDITION (the name is taken, by a data set that was made otherwise, or one that is being deleted),
+        Errors: FAILED_PRECONDITION (the name is taken, by a data set that was made otherwise, or one that is being deleted;
+        digest_id is another name's, too, and that is kept otherwise than `placement` says),
         INVALID_ARGUMENT, NOT_FOUND (unknown digest_id), PERMISSION_DENIED (sources are for admins: nodes read them with
         credentials that are not the caller's).
         """
