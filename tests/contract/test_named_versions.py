@@ -77,6 +77,22 @@ async def test_a_job_between_two_epochs_keeps_its_data_set_from_being_deleted(tm
 
 
 @on_loop
+async def test_when_a_job_has_read_before_a_restart_nobody_pretends_to_know(tmp_path: Path) -> None:
+    clock = ManualClock()
+    async with started(tmp_path, clock=clock) as coordinator:
+        await coordinator.named.create(EVERYBODY, of("train"))
+        await until_done(coordinator, "train")
+        assert await read_first(coordinator, "reader", job="run") == LeaseState.LEASED
+        coordinator.sessions.node_lost("n")
+        coordinator.sessions.restored()  # the log has been read again
+        clock.advance(17.0)
+        beat(coordinator)
+        said = r"job run \(read it before the coordinator was started 17 s ago\) may be between two epochs of train"
+        with pytest.raises(errors.InUseError, match=said):
+            await coordinator.named.delete(EVERYBODY, "train", force=False)
+
+
+@on_loop
 async def test_a_mount_keeps_its_version_and_its_data_set_from_being_deleted(tmp_path: Path) -> None:
     """It has no session: its node tells of it."""
     clock, hour_s = ManualClock(), CoordinatorOptions().session_ended_s

@@ -58,6 +58,12 @@ def plan_while_it_reads(cluster: Cluster, paths: list[Path], capsys: pytest.Capt
     wait_until(planned, "it is known what the job reads")
     told: dict[str, Any] = json.loads(capsys.readouterr().out.splitlines()[-1])
     assert len(told["points"]) == 5
+    assert told["policy"] == "benefit"
+    assert main(["policy", "lru", "--service", cluster.coordinator.address]) == 0
+    capsys.readouterr()
+    wait_until(planned, "the job reads on")
+    assert json.loads(capsys.readouterr().out.splitlines()[-1])["policy"] == "lru", "that decides there now"
+    assert main(["policy", "benefit", "--service", cluster.coordinator.address]) == 0
     return told
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from rich.filesize import decimal
@@ -25,7 +25,8 @@ get their own back when they have to wait. A job that is yet to come has it then
 
 def add_parser(subparsers: Any) -> None:
     parser = subparsers.add_parser("limit", description=_ABOUT)
-    parser.add_argument("job", metavar="JOB", help="its name, as `tfquiver status` shows it")
+    parser.add_argument("job", metavar="JOB", help="its name, as `tfquiver status` shows it; without what "
+                        "its token puts before it where no other one has that name")  # fmt: skip
     parser.add_argument("rate", metavar="RATE", help=f"a second, for example 50MB or 1GiB; {_NONE}: it has no rate")
     calls.add_where(parser)
     parser.set_defaults(run=_run)
@@ -38,12 +39,12 @@ def _run(arguments: argparse.Namespace) -> int:
         stub: Any = coordinator_pb2_grpc.CoordinatorStub(channel)
         token, whom = calls.token(arguments), f"coordinator {address}"
         known = _known(stub, token, whom)
-        meant = {job for job, shown in known.items() if shown == arguments.job}
-        name = meant.pop() if len(meant) == 1 and arguments.job not in known else arguments.job
+        name = named(arguments.job, known)
         request = coordinator_pb2.AllocateRemoteIORequest(job=name, bytes_per_s=bytes_per_s)
         calls.ask(stub.AllocateRemoteIO, request, token, whom)
     rate = f"at most {decimal(bytes_per_s)}/s" if bytes_per_s else "as much as it can"
-    print(f"job {plain_text.plain(arguments.job)} reads {rate} from the object store")
+    called = arguments.job if known.get(name) == arguments.job else name
+    print(f"job {plain_text.plain(called)} reads {rate} from the object store")
     if name not in known:
         print(f"tfquiver: {plain_text.plain(_unknown(known.values(), bytes_per_s))}", file=sys.stderr)
     return 0
@@ -55,6 +56,23 @@ def _known(stub: Any, token: str, whom: str) -> dict[str, str]:
         lambda page: calls.ask(stub.ListSessions, page, token, whom), coordinator_pb2.ListSessionsRequest()
     )
     return {info.job: words.job({"job": info.job, "session_key": info.session_key}) for info in sessions}
+
+
+def named(job: str, known: Mapping[str, str]) -> str:
+    """As the coordinator calls a job, whose name may begin with its token's: as `tfquiver explain` finds it. Of one
+    that nobody knows, as it was typed: it may be yet to come. `known`: as `_known` gives it.
+
+    Raises InvalidArgumentError: it may be one of several.
+    """
+    if job in known:
+        return job
+    meant = sorted(
+        name for name, shown in known.items() if shown == job or any(one.endswith(f"/{job}") for one in (name, shown))
+    )
+    if len(meant) > 1:
+        some = ", ".join(map(repr, meant[:_MOST_NAMES])) + (", ..." if len(meant) > _MOST_NAMES else "")
+        raise errors.InvalidArgumentError(f"JOB: {job!r} may be one of {some}: say which")
+    return meant[0] if meant else job
 
 
 def _unknown(known: Iterable[str], bytes_per_s: int) -> str:

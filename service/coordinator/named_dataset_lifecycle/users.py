@@ -19,6 +19,7 @@ class Users:
 
     readers: int
     between: tuple[tuple[str, float], ...]
+    restored: frozenset[str] = frozenset()  # of those: read before the coordinator was started, and not since
 
     @staticmethod
     def of(sessions: Iterable[Session]) -> Users:
@@ -29,7 +30,9 @@ class Users:
         for session in its:
             if session.job and session.job not in reading:
                 last[session.job] = max(session.last_used, last.get(session.job, session.last_used))
-        return Users(sum(len(session.readers) for session in its), tuple(sorted(last.items())))
+        since = {session.job for session in its if session.last_used != session.restored_at}
+        readers = sum(len(session.readers) for session in its)
+        return Users(readers, tuple(sorted(last.items())), frozenset(last.keys() - since))
 
     def said(self, called: str, now: float) -> str:
         """Who they are, as a sentence about the data set that is called so; "": there are none."""
@@ -37,7 +40,12 @@ class Users:
             return f"{many(self.readers, 'reader reads', 'readers read')} {called}"
         if not self.between:
             return ""
-        jobs = [f"{job} (read it {now - last:.0f} s ago)" for job, last in self.between[:_NAMED]]
+        jobs = [f"{job} (read it {self._when(job, now - last)})" for job, last in self.between[:_NAMED]]
         more = f" and {len(self.between) - len(jobs)} more" if len(self.between) > len(jobs) else ""
         which = "jobs" if len(self.between) > 1 else "job"
         return f"{which} {', '.join(jobs)}{more} may be between two epochs of {called}"
+
+    def _when(self, job: str, ago_s: float) -> str:
+        if job in self.restored:
+            return f"before the coordinator was started {ago_s:.0f} s ago"
+        return f"{ago_s:.0f} s ago"

@@ -48,12 +48,12 @@ def two_chunks_bytes(dataset: DatasetView) -> int:
     return min(dataset.cooperative_bytes, dataset.size_bytes)
 
 
-PINNED = "pinned: set by a person"
+PINNED = "set by a person (`tfquiver dataset set-cache` or `pin`); `set-cache NAME auto` gives it back to the policy"
 
 
 def pin_reasons(view: ClusterView) -> dict[str, str]:
     people = dict.fromkeys(pinned(view), PINNED)
     return people | dict.fromkeys(
         remote_pins(view),
-        "what it may read from the store is pinned: set with `tfquiver limit`, or by an outside scheduler",
+        "what it may read from the store is set with `tfquiver limit`, or by an outside scheduler",
     )

@@ -172,7 +172,7 @@ class Sessions:
         """The log has been read: from now on readers have their grace to come back and say what they hold."""
         now = self._decisions.now()
         for session in self._book:
-            session.last_used = now
+            session.last_used, session.restored_at = now, now
             for reader in session.readers.values():
                 reader.leases_unknown = True
                 reader.deadline = now + self._decisions.limits.grace_s

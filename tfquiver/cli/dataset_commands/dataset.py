@@ -22,6 +22,10 @@ from tfquiver.proto.tfquiver.v1 import coordinator_pb2, coordinator_pb2_grpc, na
 
 _LEAST_DIGITS = 6
 _UNSET = ("auto", "unset")
+_AUTO = (
+    "The policy decides about it from its next plan on, within seconds. What would evict what others read has to pay "
+    "in four plans in a row, 40 s or more, before it is done: `tfquiver explain` says what is waited for."
+)
 _SET_S = 60.0  # striping millions of shards takes a while
 
 Ask = Callable[..., Any]
@@ -151,6 +155,8 @@ def _set_cache(arguments: argparse.Namespace) -> int:
         fixed = ask(stub.SetCache, request, _SET_S)
     given = {"name": arguments.name} if sought != arguments.name else {}
     _print(calls.plain(dataset) | given | {"cache": cache_setting.plain(fixed)}, arguments.json)
+    if arguments.setting in _UNSET and not arguments.json:
+        print(_AUTO)
     return 0
 
 

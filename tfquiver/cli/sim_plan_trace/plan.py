@@ -16,6 +16,7 @@ from tfquiver import errors, sizes
 from tfquiver.cli import calls
 from tfquiver.cli.sim_plan_trace import plan_now, plan_view, sim, sim_view
 from tfquiver.cli.sim_plan_trace.plan_view import Point
+from tfquiver.cli.sim_plan_trace.progressing import Progressing
 from tfquiver.service.coordinator.job_schedulers import registry as schedulers
 from tfquiver.service.coordinator.policies.views_and_plans.check import MOST_BYTES, MOST_BYTES_PER_S
 from tfquiver.service.sim.jobs_as_flows.outcome import bound, check_end
@@ -54,7 +55,7 @@ def add_parser(subparsers: Any) -> None:
     calls.add_where(parser)
     parser.add_argument("--epochs", type=plan_now.epochs, metavar="N", help="that each job of a cluster still reads; "
                         f"default: {plan_now.EPOCHS:g}")  # fmt: skip
-    parser.add_argument("--policy", metavar="NAME", help="in place of the scenario's first")
+    parser.add_argument("--policy", metavar="NAME", help="in place of the scenario's first, or the cluster's")
     parser.add_argument(
         "--cache", action="append", metavar="SIZE", help="may be repeated; default: a quarter to four times as much"
     )
@@ -73,7 +74,8 @@ def add_parser(subparsers: Any) -> None:
 def _run(arguments: argparse.Namespace) -> int:
     where, assumed = plan_now.meant(arguments), ""
     if where:
-        scenario, workload, assumed = plan_now.ask(where, calls.token(arguments), arguments.epochs or plan_now.EPOCHS)
+        epochs = arguments.epochs or plan_now.EPOCHS
+        scenario, workload, assumed = plan_now.ask(where, calls.token(arguments), epochs, arguments.policy or "")
         seed = None
     elif arguments.epochs:
         raise errors.InvalidArgumentError("--epochs: a file says itself what its jobs read")
@@ -91,15 +93,17 @@ def _run(arguments: argparse.Namespace) -> int:
     Shipping(policy)  # there is one, before minutes go by
     points = []
     check_end(workload, replace(own, remote_bytes_per_s=min(rates)))
-    with sim.progress() as bar:
+    with Progressing(len(workload.jobs)) as bar:
         for rate, cache_bytes in product(rates, caches):
             cluster = replace(own, cache_bytes=int(cache_bytes), remote_bytes_per_s=rate)
-            task = bar.add_task(f"{decimal(cluster.cache_bytes)}, {plan_view.rate(rate)}", total=len(workload.jobs))
             shipping = Shipping(policy)
+            least_s = bound(workload, cluster).makespan_s
+            title = f"{decimal(cluster.cache_bytes)}, {plan_view.rate(rate)}"
+            bar.begin(title, lambda shipping=shipping: shipping.at_s, least_s)  # type: ignore[misc]
             outcome = simulate(
                 workload, cluster, shipping, schedulers.make(scenario.schedulers[0]),
                 replan_s=scenario.replan_s, least_gap_s=scenario.least_gap_s, sight=SIGHTS[scenario.sees],
-                progress=lambda done, task=task: bar.update(task, completed=done),  # type: ignore[misc]
+                progress=bar.ended,
             )  # fmt: skip
             sim.warn(shipping)
             pace = outcome.store_bytes / outcome.makespan_s

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import sys
 import time
 from math import inf
 from pathlib import Path
@@ -16,16 +17,17 @@ from tfquiver.cli import calls
 from tfquiver.cli.sim_plan_trace import reading_jobs
 from tfquiver.cluster_address.service_name import coordinator_address
 from tfquiver.grpc_plumbing import addresses
-from tfquiver.plain_text import shortened
-from tfquiver.proto.tfquiver.v1 import coordinator_pb2_grpc
+from tfquiver.plain_text import plain, shortened
+from tfquiver.proto.tfquiver.v1 import coordinator_pb2, coordinator_pb2_grpc
 from tfquiver.service.coordinator.measuring.meters import GONE_S
+from tfquiver.service.coordinator.policies import registry
 from tfquiver.service.sim.recordings.recorded import accelerators, as_now
 from tfquiver.service.sim.recordings.recording import REPLAN_S
 from tfquiver.service.sim.workloads.files import Scenario
 from tfquiver.service.sim.workloads.workload import Cluster, Workload
 
 EPOCHS = 10.0
-_POLICY = "benefit"
+_DEFAULT = "benefit"
 _WATCHED_S = 5.0
 
 
@@ -61,12 +63,14 @@ def _is_directory(path: Path) -> bool:
         return False
 
 
-def ask(where: str, token: str, each_epochs: float) -> tuple[Scenario, Workload, str]:
-    """Raises TfquiverError: it does not answer, or nobody reads there."""
+def ask(where: str, token: str, each_epochs: float, policy: str = "") -> tuple[Scenario, Workload, str]:
+    """`policy`: in place of the one that decides there. Raises TfquiverError: it does not answer, or nobody reads
+    there."""
     address = coordinator_address(where)
     with calls.channel(address) as channel:
         stub: Any = coordinator_pb2_grpc.CoordinatorStub(channel)
         cluster = reading_jobs.Asking(stub, token, f"coordinator {address}").ask(GONE_S)
+        policy = policy or _decides(stub, token, f"coordinator {address}")
     workload, store = as_now(cluster.seen, each_epochs), _store_bytes_per_s(cluster, token)
     epochs = int(each_epochs) if each_epochs == int(each_epochs) else each_epochs
     assumed = f"assumed: {many(epochs, 'epoch')} each from now on, an empty cache; " + (
@@ -75,7 +79,19 @@ def ask(where: str, token: str, each_epochs: float) -> tuple[Scenario, Workload,
         else "a store without limit, for no job waits for it now (--store says otherwise)"
     )
     own = Cluster(accelerators(workload), cluster.cache_bytes, store)
-    return Scenario(own, (_POLICY,), ("fifo",), REPLAN_S, 0.0, "measured", workload, None), workload, assumed
+    return Scenario(own, (policy,), ("fifo",), REPLAN_S, 0.0, "measured", workload, None), workload, assumed
+
+
+def _decides(stub: Any, token: str, whom: str) -> str:
+    """The policy of the cluster; the default where persons decide alone (--policy=off), and where this machine does not
+    have that policy's package, or may not ask."""
+    try:
+        policy = str(calls.ask(stub.SetPolicy, coordinator_pb2.SetPolicyRequest(), token, whom).policy)
+        registry.check(policy)
+    except errors.TfquiverError as error:
+        print(f"tfquiver: simulated with policy {_DEFAULT}: {plain(error)}", file=sys.stderr)
+        return _DEFAULT
+    return policy
 
 
 def _store_bytes_per_s(cluster: reading_jobs.Cluster, token: str) -> float:

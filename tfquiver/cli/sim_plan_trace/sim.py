@@ -10,12 +10,11 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
-
 from tfquiver import errors
 from tfquiver.amounts import many
 from tfquiver.cli import calls
 from tfquiver.cli.sim_plan_trace import sim_view
+from tfquiver.cli.sim_plan_trace.progressing import Progressing
 from tfquiver.cli.sim_plan_trace.sim_view import Run
 from tfquiver.plain_text import plain, shortened
 from tfquiver.service.coordinator.job_schedulers import registry as schedulers
@@ -112,13 +111,14 @@ def _simulated(scenario: Scenario, workload: Workload) -> Iterator[Run]:
         for policy in scenario.policies
     ]
     check_end(workload, scenario.cluster)
-    with progress() as bar:
+    least_s = bound(workload, scenario.cluster).makespan_s
+    with Progressing(len(workload.jobs)) as bar:
         for name, policy_name, scheduler, policy in pairs:
-            task = bar.add_task(f"{name}, {policy_name}", total=len(workload.jobs))
+            bar.begin(f"{name}, {policy_name}", lambda policy=policy: policy.at_s, least_s)  # type: ignore[misc]
             outcome = simulate(
                 workload, scenario.cluster, policy, scheduler,
                 replan_s=scenario.replan_s, least_gap_s=scenario.least_gap_s, sight=SIGHTS[scenario.sees],
-                progress=lambda done, task=task: bar.update(task, completed=done),  # type: ignore[misc]
+                progress=bar.ended,
             )  # fmt: skip
             warn(policy)
             yield Run(name, policy_name, outcome)
@@ -131,13 +131,6 @@ def warn(policy: Shipping) -> None:
             f"tfquiver: {plain(policy.failure)} ({many(policy.failures, 'time')}; the plan before stayed)",
             file=sys.stderr,
         )
-
-
-def progress() -> Progress:
-    return Progress(
-        TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TextColumn("jobs"), TimeElapsedColumn(),
-        console=calls.console(stderr=True), transient=True, disable=not sys.stderr.isatty(),
-    )  # fmt: skip
 
 
 def _named(path: Path, parse: Any, data: object) -> Any:
