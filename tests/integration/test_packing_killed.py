@@ -162,6 +162,20 @@ def test_a_pack_that_was_refused_goes_on_when_the_cause_is_mended(tmp_path: Path
         packed(source, out, part_bytes)
 
 
+def test_what_was_made_with_other_labels_is_made_again(tmp_path: Path) -> None:
+    """A label is the number of its folder among all: one folder less, and it is another one."""
+    source, out = images(tmp_path / "in", 3), tmp_path / "out"
+    whole = (source / "cat" / "2.png").read_bytes()
+    (source / "cat" / "2.png").write_bytes(b"no image")
+    with pytest.raises(errors.DataLossError):
+        packed(source, out, 1)
+    assert len(list(out.glob("*.tfrecord"))) >= 2
+    (source / "ant" / "0.png").rename(source / "cat" / "0.png")
+    (source / "ant").rmdir()
+    (source / "cat" / "2.png").write_bytes(whole)
+    assert packed(source, out, 1) == packed(source, tmp_path / "at once", 1)
+
+
 def test_of_an_unfinished_pack_nothing_is_mixed_with_another_source(tmp_path: Path) -> None:
     source, out = images(tmp_path / "in"), tmp_path / "out"
     (source / "cat" / "8.png").write_bytes(b"no image")
