@@ -97,10 +97,10 @@ def test_the_name_that_hangs_among_many_is_told(tmp_path: Path, monkeypatch: pyt
     stuck, store = threading.Event(), local.LocalStore()
     look = store._listed
 
-    def hangs(pattern: str) -> list[ObjectInfo]:
+    def hangs(pattern: str, until_s: float) -> list[ObjectInfo]:
         if pattern.endswith("b"):
             stuck.wait()
-        return look(pattern)
+        return look(pattern, until_s)
 
     monkeypatch.setattr(local, "_LIST_DEADLINE_S", 0.05)
     monkeypatch.setattr(store, "_listed", hangs)

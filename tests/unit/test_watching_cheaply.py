@@ -102,7 +102,7 @@ def test_a_terminals_page_is_laid_out_again_where_something_is_different() -> No
     status = told("job-a") | {"going_on": [], "coordinator_up_ms": 1, "store": None, "mounts": []}
     first = page(lambda: status)
     assert page(lambda: None) == first
-    assert page(lambda: None, 120) != first
+    assert page(lambda: None, 60) != first
     assert page(refuse) == ["! away"]
     assert page(lambda: status) == first
 

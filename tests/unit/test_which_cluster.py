@@ -86,7 +86,7 @@ def test_of_several_nodes_of_one_cluster_none_is_stopped_unnamed(
     here.append(node(tmp_path / "b", NOBODY))
     assert main(["stop"]) == 1
     told = capsys.readouterr()
-    assert f"which of the 2 nodes of this machine? --service={here[0]}, or --service={here[1]}" in told.err
+    assert f"which of this machine's 2 nodes? --service={here[0]}, or --service={here[1]}" in told.err
     assert main(["stop", str(here[1])]) == 0
 
 

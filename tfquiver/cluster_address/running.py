@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from tfquiver import errors
+from tfquiver.amounts import many
 from tfquiver.cluster_address import service_name
 from tfquiver.node_daemon import running_nodes
 from tfquiver.plain_text import plain
@@ -42,7 +43,7 @@ def one_node_named_or_running(given: str | os.PathLike[str] | None) -> str:
     nodes = [] if service_name.chosen(given) else running_nodes.directories()
     if nodes[1:]:
         known = ", or ".join(_as_typed("--service=", str(node)) for node in nodes)
-        raise errors.InvalidArgumentError(f"which of the {len(nodes)} nodes of this machine? {known}")
+        raise errors.InvalidArgumentError(f"which of this machine's {many(len(nodes), 'node')}? {known}")
     return one_named_or_running(given)
 
 

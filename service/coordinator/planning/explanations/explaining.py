@@ -187,9 +187,9 @@ class Explaining:
 
 
 def _with_limit(reason: str, limit: Mapping[str, Any]) -> str:
-    rate, datasets = of_rate(limit["bytes_per_s"]), limit["datasets"]
+    rate, datasets = of_rate(limit["bytes_per_s"]), many(limit["datasets"], "data set")
     said = (
-        f"its limit of the store, {rate}, is for its {datasets} data sets together: of this one a part is told, and "
+        f"its limit of the store, {rate}, is for its {datasets} together: of this one a part is told, and "
         "what one leaves unused the others have"
     )
     return f"{reason}; {said}" if reason else said
