@@ -58,6 +58,7 @@ def world() -> Iterator[World]:
     made.stores.close()
 
 
+@pytest.mark.slow
 def test_each_data_set_is_read_with_its_own_clients_credentials(world: World, servers: list[S3Server]) -> None:
     (server,) = servers
     right = way(server, server.key, server.secret)
@@ -102,6 +103,7 @@ def test_temporary_credentials_are_not_used_after_their_time(world: World, serve
     assert world.read(MINE) == b"content"
 
 
+@pytest.mark.slow
 def test_scans_go_out_with_the_askers_credentials(world: World, servers: list[S3Server]) -> None:
     (server,) = servers
     world.stores.use("a", [way(server, server.key, server.secret)], [], 60)

@@ -45,6 +45,7 @@ class Late(LocalStore):
         return super().read(uri, offset, length, generation, deadline_s)
 
 
+@pytest.mark.slow
 @on_loop
 async def test_however_many_are_given_up_the_loop_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """With something on its way, and something that others have taken: all of it is looked for in a thread."""
@@ -290,6 +291,7 @@ async def test_a_warm_up_of_what_was_removed_ends(tmp_path: Path) -> None:
         assert len(node.disk) == 0
 
 
+@pytest.mark.slow
 @on_loop
 async def test_a_warm_up_says_what_was_given_up_again_meanwhile(tmp_path: Path) -> None:
     """As by `tfquiver clear`. It said that it was over, and of what was not there nothing."""

@@ -64,6 +64,7 @@ def test_the_check_finds_mistakes() -> None:
         kubernetes_validate.validate(broken, SCHEMAS[-1], strict=True)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("overlay", OVERLAYS)
 def test_every_command_line_is_one_of_ours(overlay: str) -> None:
     """Each server parses its own, every probe and every command too."""

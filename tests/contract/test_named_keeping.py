@@ -344,6 +344,7 @@ async def test_a_look_goes_after_those_only_about_which_something_is_to_be_done(
         assert set(looked_after) == {"busy"}
 
 
+@pytest.mark.slow
 @on_loop
 async def test_what_makes_room_is_chosen_in_parts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Others are served meanwhile, however many data sets there are."""

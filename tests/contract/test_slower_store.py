@@ -88,6 +88,7 @@ async def test_when_the_store_slows_down_who_did_not_wait_for_it_becomes_worth_c
         await coordinator.stop()
 
 
+@pytest.mark.slow
 @on_loop
 async def test_whose_chunks_are_loaded_just_ahead_of_it_is_measured_at_once_and_for_nothing(tmp_path: Path) -> None:
     """Its data set has a fiftieth of the room that it takes; all it reads are hits. To miss would read it all twice."""
@@ -116,6 +117,7 @@ async def test_whose_chunks_are_loaded_just_ahead_of_it_is_measured_at_once_and_
         await coordinator.stop()
 
 
+@pytest.mark.slow
 @on_loop
 async def test_the_misses_of_a_probe_are_no_change_of_the_store(tmp_path: Path) -> None:
     """One job always reads it, as fast as it may; that another one joins it to be measured makes both slower."""

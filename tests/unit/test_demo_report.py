@@ -62,6 +62,7 @@ def drawn(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
+@pytest.mark.slow
 def test_the_picture_is_written_or_the_place_is_named(drawn: Path, tmp_path: Path) -> None:
     assert drawn.read_bytes().startswith(b"\x89PNG")
     with pytest.raises(errors.NotFoundError, match="missing"):

@@ -140,6 +140,7 @@ def test_lru_with_room_for_all_is_filled_in_the_first_epoch(sight: str) -> None:
     assert made.jct_s[0] == pytest.approx(4 * EPOCH_S, rel=FOLLOWED)
 
 
+@pytest.mark.slow
 def test_lru_of_samples_with_replacement_keeps_its_share() -> None:
     """No epochs, so no thrashing (SiloD section 7.4): what is in the cache is as likely to come next as what is not."""
     job = SimJob("paced", "data", SPEED, 20 * SIZE, pacing=Pacing(1.0, 1.0, SIZE))

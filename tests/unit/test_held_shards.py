@@ -37,6 +37,7 @@ def test_no_more_than_the_data_set_has(frames: list[range], said: str) -> None:
         held(*frames).take(of_shards=8)
 
 
+@pytest.mark.slow
 def test_who_never_opens_does_not_fill_the_memory() -> None:
     holds, frame = HeldShards(), tuple(range(1 << 20, (1 << 20) + MAX_INDEXES))
     tracemalloc.start()

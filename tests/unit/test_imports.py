@@ -14,6 +14,7 @@ ROOT = Path(__file__).resolve().parents[2]
 pytest.importorskip("importlinter")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "module",
     [

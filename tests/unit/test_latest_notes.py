@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+import pytest
+
 from tests.unit.test_dispatchers_restart import UNIX_S
 from tfquiver.clock import ManualClock
 from tfquiver.proto.tfquiver.v1 import commit_log_pb2 as log_pb2
@@ -36,6 +38,7 @@ def lost(records: Iterable[CommitRecord]) -> list[tuple[str, list[str], int]]:
     return sorted((one.address, sorted(one.workers), one.heard_s) for one in still)
 
 
+@pytest.mark.slow
 def test_a_dispatcher_that_is_silent_and_back_for_a_day_while_the_disk_is_full_leaves_one_record() -> None:
     log, told, clock = Log(), list[CommitRecord](), ManualClock()
 
@@ -94,6 +97,7 @@ def test_what_is_told_after_the_disk_has_room_comes_behind_what_waited() -> None
     assert log.records == [first, second]
 
 
+@pytest.mark.slow
 def test_a_thousand_nodes_that_come_and_go_while_the_disk_is_full_wait_once_each() -> None:
     log, clock = Log(), ManualClock()
     log.full = True

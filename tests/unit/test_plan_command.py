@@ -82,6 +82,7 @@ def test_what_no_cache_saves_is_said(scenario: str, capsys: pytest.CaptureFixtur
     assert told["first_read_bytes"] == 2 << 30 <= told["points"][0]["store_bytes"]
 
 
+@pytest.mark.slow
 def test_what_probes_read_is_told_apart(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -6,6 +6,7 @@ import random
 import tracemalloc
 
 import numpy as np
+import pytest
 
 from tests.support.steps import steps
 from tests.unit.rotation_world import TIMEOUT_S
@@ -16,6 +17,7 @@ from tfquiver.service.coordinator.chunk_rotation.relevance import Relevance
 from tfquiver.service.coordinator.shard_order.chunk_layout import ChunkLayout
 
 
+@pytest.mark.slow
 def test_a_decision_does_not_go_through_what_each_session_needs_of_each_chunk() -> None:
     """Of a thousand sessions and thousands of chunks that took 10 ms, several times for each epoch of each session."""
     chunks, sessions = 2000, 300

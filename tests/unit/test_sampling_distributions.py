@@ -73,6 +73,7 @@ def shares_of_files(of: Population, weights: Sequence[float]) -> Floats:
     return np.array(weights)[of.file_of]
 
 
+@pytest.mark.slow
 def test_chance_is_uniform_and_the_same_in_every_version() -> None:
     from scipy import stats
 
@@ -87,6 +88,7 @@ def test_chance_is_uniform_and_the_same_in_every_version() -> None:
     assert abs(apart) < 4 / np.sqrt(5000)
 
 
+@pytest.mark.slow
 def test_weighted_draws_as_the_weights_say() -> None:
     counts = counted(Weighted(files=FILES), EVEN, 3000)
     shares = shares_of_files(EVEN, WEIGHTS)
@@ -95,6 +97,7 @@ def test_weighted_draws_as_the_weights_say() -> None:
     assert power(counts.sum(), shares, off) > POWER
 
 
+@pytest.mark.slow
 def test_weighted_draws_that_are_wrong_by_a_tenth_are_refused() -> None:
     files = [[pattern, weight * (1.1 if place == 1 else 1.0)] for place, (pattern, weight) in enumerate(FILES)]
     assert p_value(counted(Weighted(files=files), EVEN, 3000), shares_of_files(EVEN, WEIGHTS)) < ALPHA

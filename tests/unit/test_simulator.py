@@ -83,6 +83,7 @@ def test_who_waits_for_a_slower_one_does_not_read_past_the_cache() -> None:
         assert run(out_of_step(3, drawn_with), "cyclic", drawn_with, epochs=2).loads < 1.05
 
 
+@pytest.mark.slow
 def test_a_slow_one_holds_cyclic_back_by_at_most_its_timeout_a_chunk(seed: int) -> None:
     timeout_epochs = 0.02
     outcome = run(one_slow(seed), "cyclic", seed, epochs=2, timeout_epochs=timeout_epochs)
