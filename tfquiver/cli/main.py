@@ -13,7 +13,6 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NoReturn
 
 from tfquiver import errors, plain_text
-from tfquiver.cli.status_tables.as_typed import as_typed
 from tfquiver.cluster_address.service_name import VARIABLE
 from tfquiver.roles_and_tokens import own_token
 from tfquiver.version import VERSION
@@ -179,6 +178,8 @@ def main(argv: list[str] | None = None) -> int:
     try:
         return int(arguments.run(arguments))
     except errors.TfquiverError as error:
+        from tfquiver.cli.status_tables.as_typed import as_typed  # help needs none of it
+
         said = as_typed(plain_text.of_error(error, _LONGEST), arguments.shown)
         as_json = getattr(arguments, "json", False) is True
         print(json.dumps({"error": said}) if as_json else f"tfquiver: {said}", file=sys.stderr)
