@@ -31,7 +31,7 @@ _COLUMNS = (
 _LEGEND = (
     "The first row is measured: cached is what is on the nodes' disks, the others are of the last ten seconds or so. "
     "The other rows are expected, once that much has been read into the cache: once full by the plan in force, those "
-    "with more by another one, in which a data set may have less of a larger cache. Of several nodes' quotas a "
+    "below by another one, in which a data set may have less of a larger cache. Of several nodes' quotas a "
     "twentieth is not shared out: shards do not spread evenly over them. cooperative: chunks rotate for all jobs "
     "together; first: what comes first is kept, up to that; >=: not known, for it has only been seen to wait; at least "
     f"what it reads now. {_COLUMNS}"
