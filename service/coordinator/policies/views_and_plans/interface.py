@@ -51,6 +51,18 @@ class Computed:
 
 @dataclass(frozen=True, slots=True)
 class DatasetView:
+    """One data set that is read or pinned.
+
+    Attributes:
+      name: by which a plan names it.
+      size_bytes: what all of it takes on the nodes' disks; more cache than that is of no use to it.
+      cooperative_bytes: the least with which `cooperative` works: two chunks. A plan that gives less is refused.
+      now: what is in force; what is really there is `resident_bytes`.
+      pin: what a person has set. A plan has to repeat it as it is; what pins take is not left for others.
+      resident_bytes: cached now, on all nodes: also what was kept before, until somebody needs the room.
+      computed: what computing a derived data set took; None: it is none, or that is not measured.
+    """
+
     name: str  # of the registry, or any key that is one data set's only
     size_bytes: int  # what all of it takes on the disks
     cooperative_bytes: int  # the least that `cooperative` needs: two chunks
@@ -62,6 +74,22 @@ class DatasetView:
 
 @dataclass(frozen=True, slots=True)
 class JobView:
+    """One job that reads one data set; one that reads several is one for each. None: not measured yet.
+
+    Attributes:
+      name: by which a plan names it.
+      dataset: the name of its DatasetView.
+      ideal_bytes_per_s: what it reads where data is never waited for.
+      hit_bytes_per_s, miss_bytes_per_s: what it read while it was probed, all from the cache or all from the store.
+      accelerators: that it keeps busy, as it says; 1 where it says nothing.
+      remaining_bytes: until it ends. Only the simulator knows; in a cluster always None.
+      irregular: it does not read each record once an epoch (sampled orders): what it gains by a cache nobody can say.
+      remote_pin_bytes_per_s: its limit that was set (`tfquiver limit`). A plan has to repeat it.
+      cooperative_bytes_per_s: what it read while its data set was cached so.
+      hit_ratio, reads_bytes_per_s: of the last seconds.
+      ideal_guessed: `ideal_bytes_per_s` is more than was ever seen, to try: it has only been seen to wait.
+    """
+
     name: str
     dataset: str
     ideal_bytes_per_s: float | None = None  # f*: what it reads where data is never waited for; None: not known yet
@@ -107,6 +135,17 @@ class ViewColumns:
 
 @dataclass(frozen=True, slots=True)
 class ClusterView:
+    """All that is planned for.
+
+    Attributes:
+      cache_bytes: what all live nodes can keep, pins included; of several nodes a twentieth less than their quotas, for
+        shards do not spread evenly.
+      remote_bytes_per_s: what the store gives to all together (`--store_bytes_per_s`); None: no limit is known.
+      datasets: those that are read or pinned. jobs: those that read.
+      accelerators: idle ones, too; None: those of the jobs are all there are.
+      columns: the same as arrays, for those who plan for thousands; may be None.
+    """
+
     cache_bytes: int  # of all live nodes
     remote_bytes_per_s: float | None  # what the store gives all together; None: no limit is known
     datasets: Sequence[DatasetView]
