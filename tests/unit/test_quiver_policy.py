@@ -31,7 +31,8 @@ def test_the_papers_decisions(cache_gb: int) -> None:
 def test_a_reason_tells_what_was_measured_and_what_was_refused() -> None:
     reasons = QuiverPolicy().plan(figure_6(203), 0.0).reasons
     assert reasons["ImageNet"] == (
-        "quiver: whole: t_miss/t_hit 3.88 on 16 accelerators (4 of 4 jobs probed), gains 46.1 accelerators for 154 GB"
+        "quiver: whole: 3.88 times as fast from the cache as from the store, on 16 accelerators (4 of 4 jobs probed), "
+        "worth 46.1 accelerators more, for 154 GB"
     )
     assert reasons["OpenImages"].endswith("; refused: whole: takes 501 GB more, 1 GB were left")
 

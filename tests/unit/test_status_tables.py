@@ -408,5 +408,7 @@ def test_the_store_is_told_as_far_as_it_is_known() -> None:
     told = {"bytes_per_s": 3e6, "most_bytes_per_s": 4e6, "s_per_byte": 2.5e-7, "request_s_per_byte": 4e-6}
     # Nobody knows what it could give.
     rates = "store: gave 3.0 MB/s over the last ten seconds, the most in the last hour was 4.0 MB/s"
-    assert words.store(told) == f"{rates}; a MB takes 250 ms (4,000 ms of requests)"
+    assert words.store(told) == (
+        f"{rates}; while anybody reads a MB comes every 250 ms, by 16 requests at a time that take 4,000 ms for one"
+    )
     assert words.store({"limit_bytes_per_s": 2e8}) == "store: --store_bytes_per_s: 200 MB/s"

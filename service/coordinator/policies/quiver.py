@@ -64,7 +64,7 @@ class QuiverPolicy:
                 tried = f"; refused: {refusal.told(_name(options, row, refusal.option), rival)}"
             jobs = np.flatnonzero(columns.dataset_of == wanted[row])
             cost_bytes, gain = int(options.cost_bytes[row, option]), float(options.gain[row, option])
-            gained = f", gains {gain:.3g} accelerators for {of_bytes(cost_bytes)}" if cost_bytes else ""
+            gained = f", worth {gain:.3g} accelerators more, for {of_bytes(cost_bytes)}" if cost_bytes else ""
             what = _measured(columns.accelerators[jobs], benefits[jobs], int(measured[jobs].sum()))
             return f"quiver: {_name(options, row, option)}: {what}{gained}{tried}"
 
@@ -126,6 +126,5 @@ def _measured(accelerators: Ints, benefits: Floats, probed: int) -> str:
     least, most = float(benefits.min()), float(benefits.max())
     spread = f"{least:.2f}" if least == most else f"{least:.2f} to {most:.2f}"
     all_of_them = int(accelerators.sum())
-    return (
-        f"t_miss/t_hit {spread} on {many(all_of_them, 'accelerator')} ({probed} of {many(len(benefits), 'job')} probed)"
-    )
+    how = f"{probed} of {many(len(benefits), 'job')} probed" if probed else "a guess: no job is probed yet"
+    return f"{spread} times as fast from the cache as from the store, on {many(all_of_them, 'accelerator')} ({how})"

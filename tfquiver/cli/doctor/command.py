@@ -15,6 +15,7 @@ from tfquiver import errors
 from tfquiver.cache_directory.node_endpoint import read_endpoint
 from tfquiver.cli import calls
 from tfquiver.cli.doctor import cluster, disk, machine, store
+from tfquiver.cli.doctor.doing import Doing
 from tfquiver.cli.doctor.finding import Finding, Verdict, fail, skip
 from tfquiver.cluster_address import running, service_name
 from tfquiver.cluster_address.service_name import coordinator_address
@@ -45,13 +46,14 @@ def add_parser(subparsers: Any) -> None:
 def _run(arguments: argparse.Namespace) -> int:
     objects = _of_store(arguments)
     where, token = _where(arguments), calls.token(arguments)
-    found = _findings(where, token, objects, not arguments.no_op)
-    if arguments.json:
-        about = list(found)
-        print(json.dumps([asdict(one) | ({"cluster": its} if where[1:] and its else {}) for its, one in about]))
-        seen = [one for _, one in about]
-    else:
-        seen = _told(found, headings=len(where) > 1)
+    with Doing() as doing:
+        found = _findings(where, token, objects, not arguments.no_op, doing)
+        if arguments.json:
+            about = list(found)
+            print(json.dumps([asdict(one) | ({"cluster": its} if where[1:] and its else {}) for its, one in about]))
+            seen = [one for _, one in about]
+        else:
+            seen = _told(found, headings=len(where) > 1)
     return int(any(one.verdict is Verdict.FAIL for one in seen))
 
 
@@ -88,18 +90,24 @@ def _told(found: Iterable[tuple[str, Finding]], headings: bool) -> list[Finding]
     return seen
 
 
-def _findings(named: list[str], token: str, objects: list[str], with_op: bool) -> Iterator[tuple[str, Finding]]:
+def _findings(
+    named: list[str], token: str, objects: list[str], with_op: bool, doing: Doing
+) -> Iterator[tuple[str, Finding]]:
     """With the cluster that each is of; "": of none. What takes longest comes last, and by itself: a disk's speed is
     not measured while something else reads from it."""
+    doing.looks_at("this machine")
     for one in machine.findings():
         yield "", one
     for where in named:
+        doing.looks_at(where)
         for one in _of_cluster(where, token):
             yield where, one
     if objects:
+        doing.looks_at(f"the store of {objects[0]}")
         for one in store.findings(objects):
             yield "", one
     if with_op:
+        doing.looks_at("TensorFlow and the op")
         yield "", machine.op()
 
 

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from tfquiver import plain_text
+from tfquiver.amounts import many
 from tfquiver.grpc_plumbing import addresses
 
 COMING_BACK_MS = 20_000  # a node asks again every five seconds, and longer where the machine is busy
@@ -59,7 +60,10 @@ def store(told: Mapping[str, Any]) -> str:
         parts.append(f"gave {rate}/s over the last ten seconds, the most in the last hour was {most}/s")
     if "s_per_byte" in known:
         busy, request = (_ms(known.get(name, 0.0) * 1e9) for name in ("s_per_byte", "request_s_per_byte"))
-        parts.append(f"a MB takes {busy} ms ({request} ms of requests)")
+        at_once = max(1, round(known.get("request_s_per_byte", 0.0) / known["s_per_byte"]))
+        take = "that take" if at_once > 1 else "that takes"
+        each = f", by {many(at_once, 'request')} at a time {take} {request} ms for one"
+        parts.append(f"while anybody reads a MB comes every {busy} ms{each if 'request_s_per_byte' in known else ''}")
     if "limit_bytes_per_s" in known:
         parts.append(f"--store_bytes_per_s: {size(round(known['limit_bytes_per_s']))}/s")
     return f"store: {'; '.join(parts)}" if parts else ""
