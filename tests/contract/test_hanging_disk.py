@@ -69,6 +69,30 @@ async def test_who_comes_with_a_shard_waits_for_a_while_and_the_next_ones_do_not
 
 
 @on_loop
+async def test_more_than_there_are_threads_for_give_up_and_leave_nothing_behind(tmp_path: Path) -> None:
+    """The first that had no thread yet held the lock for ever, and with it whoever asked what is coming."""
+    disk = DiskCache(tmp_path, 1 << 20)
+    here, many = PlacedHere(disk, patience_s=0.5), [shard(number) for number in range(30)]
+    began = threading.Barrier(len(many))
+
+    def give_up(one: VerifiedShard) -> None:
+        began.wait(60)
+        with pytest.raises(errors.ResourceExhaustedError, match="the disk takes"):
+            here.insert(one, Why.PASSES)
+
+    with hanging(disk) as answers:
+        threads = [threading.Thread(target=give_up, args=(one,), daemon=True) for one in many]
+        for thread in threads:
+            thread.start()
+        await asyncio.to_thread(wait_until, lambda: not any(thread.is_alive() for thread in threads), "all gave up", 30)
+        assert 0 < len(here.coming()) <= 24, "those that have no thread are not waited for"
+        answers.set()
+        await here.still([one.hash for one in many])
+    wait_until(lambda: not here.coming(), "it is over")
+    here.close()
+
+
+@on_loop
 async def test_a_disk_that_does_not_answer_is_trouble_and_nothing_more_is_begun(tmp_path: Path) -> None:
     clock = ManualClock()
     disk = DiskCache(tmp_path, 1 << 20, clock=clock)

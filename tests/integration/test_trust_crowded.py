@@ -135,6 +135,20 @@ async def test_what_there_is_no_room_for_is_refused_before_it_is_sent(tmp_path: 
 
 
 @on_loop
+async def test_who_sends_more_than_was_announced_is_refused(tmp_path: Path, digest: Digest) -> None:
+    """Others had been let in by what it said: announced as one byte it took the room of the whole."""
+    data = digest.to_bytes()
+    async with Apart(tmp_path) as apart:
+        for size_bytes in (1, len(data) - 1):
+            requests = [pb.RegisterDatasetRequest(size_bytes=size_bytes), pb.RegisterDatasetRequest(part=data)]
+            with pytest.raises(grpc.RpcError, match=f"more than the {size_bytes} bytes that size_bytes says"):
+                await apart.call("green", "RegisterDataset", iter(requests))
+        assert not apart.coming_bytes
+        exactly = [pb.RegisterDatasetRequest(size_bytes=len(data), part=data)]
+        assert (await apart.call("green", "RegisterDataset", iter(exactly))).digest_id == digest.digest_id
+
+
+@on_loop
 async def test_no_job_fills_the_registry_alone(tmp_path: Path, digest: Digest, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(dataset_calls, "MAX_OWNED", 1)
     other = build(write_files(tmp_path / "other", files=1, records_each=60), POLICY)

@@ -118,7 +118,8 @@ class Registry(DatasetTable):
           size_bytes: that are coming, as their sender says; 0: it does not.
 
         Raises:
-          InvalidArgumentError: the listing key is not that of the digest's files under these terms.
+          InvalidArgumentError: the listing key is not that of the digest's files under these terms, or more comes than
+            was said.
           CorruptDigestError: a damaged digest.
           ResourceExhaustedError: larger than the limit, disk full, too many data sets.
           UnavailableError: too many are coming at once.
@@ -158,6 +159,10 @@ class Registry(DatasetTable):
             take(announced_bytes)
             async for part in parts:
                 data += part
+                if len(data) > announced_bytes > 0:  # others were let in by what it has said
+                    raise errors.InvalidArgumentError(
+                        f"part: more than the {announced_bytes} bytes that size_bytes says are coming"
+                    )
                 take(len(data))
         finally:
             self._coming_bytes -= taken_bytes

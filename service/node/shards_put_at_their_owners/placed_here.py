@@ -40,9 +40,10 @@ class PlacedHere:
         try:
             running.result(self._patience_s)
         except TimeoutError as error:
-            with self._lock:
-                if running in self._under_way and not running.cancel():
-                    self._late.add(running)
+            if not running.cancel():  # where it has not begun, that calls `_over`, which takes the lock
+                with self._lock:
+                    if running in self._under_way:
+                        self._late.add(running)
             raise errors.ResourceExhaustedError(
                 f"the disk takes longer than {self._patience_s:g} s to keep a shard"
             ) from error
