@@ -11,7 +11,9 @@ from tests.support.aio import on_loop
 from tests.support.coordinator_here import DIGEST, beat, started
 from tests.support.coordinator_served import served
 from tests.support.named_here import of, until_done
+from tests.support.planning import beat as beat_with_disk
 from tfquiver.cli.main import main
+from tfquiver.clock import ManualClock
 from tfquiver.proto.tfquiver.v1 import named_datasets_pb2 as pb
 from tfquiver.roles_and_tokens.identity import EVERYBODY
 from tfquiver.service.coordinator.coordinator import Coordinator
@@ -69,3 +71,24 @@ async def test_a_creation_whose_pin_finds_no_room_says_so_by_its_exit_code(tmp_p
         assert (code, said) == (0, "train: Ready, pinned\n")
         assert (await command(*made, "--wait"))[0] == 0
         assert "pinned:     yes" in (await command("show", "train"))[1]
+
+
+@on_loop
+async def test_figures_that_change_with_each_heartbeat_are_not_journaled_each_time(tmp_path: Path) -> None:
+    """The message names what disks have room for, which others change all the time: each pin that waited was a record
+    every ten seconds."""
+    clock = ManualClock()
+    async with started(tmp_path, node_timeout_s=1e9, clock=clock) as coordinator:
+        beat_with_disk(coordinator, "n", 1 << 40, disk_room_bytes=1000)
+        await coordinator.named.create(EVERYBODY, of("train", pin=True))
+        assert "disks have room for 1000 " in (await until_done(coordinator, "train")).reason
+        before = coordinator._log.appended
+        for tried in range(20):
+            clock.advance(11.0)
+            beat_with_disk(coordinator, "n", 1 << 40, disk_room_bytes=2000 + tried)
+            await coordinator.named.look()
+        assert coordinator._log.appended == before
+        beat_with_disk(coordinator, "n", 1)
+        clock.advance(11.0)
+        await coordinator.named.look()
+        assert "the live nodes' quotas are 1," in (await until_done(coordinator, "train")).reason, "another reason"

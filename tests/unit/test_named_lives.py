@@ -322,3 +322,11 @@ def test_nodes_that_were_away_are_told_of_an_evict_until_it_was_read_or_pinned_s
     assert scanning.evicted == task
     assert lifecycle.scanned(scanning, scanning.digest_id, "n").evicted == task
     assert not lifecycle.scanned(scanning, b"another".ljust(32), "n").evicted
+
+
+def test_a_pin_that_waits_is_told_with_newer_figures_after_a_while() -> None:
+    life = lifecycle.pinned(lifecycle.pin(ready(), True), False, "not pinned: room for 10 of 20")
+    life = lifecycle.since(life, None, 1000)
+    assert lifecycle.pinned(life, False, "not pinned: room for 11 of 20", 1299) is life
+    assert lifecycle.pinned(life, False, "not pinned: quotas are 10", 1001).trouble == "not pinned: quotas are 10"
+    assert lifecycle.pinned(life, False, "not pinned: room for 11 of 20", 1300).trouble.endswith("11 of 20")

@@ -13,6 +13,8 @@ task that nodes are given, so that what they say of an earlier one counts for no
 
 from __future__ import annotations
 
+import re
+
 from tfquiver import errors
 from tfquiver.plain_text import plain
 from tfquiver.proto.tfquiver.v1 import named_datasets_pb2 as pb2
@@ -23,6 +25,7 @@ SCANNING, READY, WARMING = Life.PHASE_SCANNING, Life.PHASE_READY, Life.PHASE_WAR
 EVICTING, DELETING, FAILED = Life.PHASE_EVICTING, Life.PHASE_DELETING, Life.PHASE_FAILED
 MAX_TROUBLE = 1000
 NOT_PINNED, NOT_PLACED = "not pinned: ", "not placed: "
+_FIGURES_S = 300
 
 
 def made(spec: pb2.DatasetSpec, life: str, owner: str, by_job: bool, now_s: int) -> Life:
@@ -192,9 +195,15 @@ def unplaced(life: Life) -> Life:
     return _with(life, placed=False) if life.placed else life
 
 
-def pinned(life: Life, is_so: bool, trouble: str = "") -> Life:
-    """Its newest version has the setting that `spec.pin` asks for, or none any more."""
+def pinned(life: Life, is_so: bool, trouble: str = "", now_s: int = 0) -> Life:
+    """Its newest version has the setting that `spec.pin` asks for, or none any more.
+
+    `now_s`: with figures of the moment, such as what disks have room for, the same trouble is another one only after a
+    while: with each heartbeat of a node each pin that waits would be a record.
+    """
     if life.pinned == is_so and (not trouble or life.trouble == _said(trouble)):
+        return life
+    if life.pinned == is_so and now_s - life.trouble_s < _FIGURES_S and _is_same(life.trouble, _said(trouble)):
         return life
     before = "" if is_so and life.trouble.startswith(NOT_PINNED) else life.trouble
     return _with(life, pinned=is_so, trouble=_said(trouble) or before)
@@ -269,3 +278,8 @@ def _with(life: Life, **fields: object) -> Life:
 
 def _said(why: str) -> str:
     return plain(why, MAX_TROUBLE)
+
+
+def _is_same(one: str, other: str) -> bool:
+    """But for their figures."""
+    return re.sub(r"\d+", "", one) == re.sub(r"\d+", "", other)

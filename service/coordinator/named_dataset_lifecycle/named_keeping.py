@@ -296,7 +296,8 @@ class NamedKeeping:
             await self._give_room_back(life.digest_id, life.spec.name)
         now = self._table.get(life.spec.name)  # as it is after the wait
         if now is not None and (now.life, now.digest_id) == (life.life, life.digest_id):
-            self._becomes(lifecycle.pinned(now, pinned and not trouble, trouble if now.spec.pin else ""))
+            said = trouble if now.spec.pin else ""
+            self._becomes(lifecycle.pinned(now, pinned and not trouble, said, int(time.time())))
 
     async def _give_room_back(self, digest_id: bytes, whose: str = "") -> None:
         """Unless it is to be pinned for another data set, perhaps since this one has waited for its turn."""
