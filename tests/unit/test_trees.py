@@ -116,6 +116,27 @@ def test_a_directory_that_each_of_many_links_to_is_in_each(tmp_path: Path) -> No
     assert len(stores.for_uri("/").list(f"{tmp_path}/**")) == 2 * trees.MOST_WAYS + 1
 
 
+def test_so_it_is_behind_a_link_to_all_of_them(tmp_path: Path) -> None:
+    """`current -> v3` was refused where more than 256 directories of v3 link to one."""
+    (tmp_path / "v3" / "common").mkdir(parents=True)
+    (tmp_path / "v3" / "common" / "file").touch()
+    for number in range(trees.MOST_WAYS + 1):
+        (tmp_path / "v3" / f"class{number}").mkdir()
+        (tmp_path / "v3" / f"class{number}" / "assets").symlink_to("../common")
+    (tmp_path / "current").symlink_to("v3")
+    assert len(stores.for_uri("/").list(f"{tmp_path}/**")) == 2 * (trees.MOST_WAYS + 2)
+
+
+def test_links_each_of_many_times_many_ways_are_refused(tmp_path: Path) -> None:
+    """Three directories in a row, without which there would be 300 times 300 trees."""
+    for one, other in (("a", "b"), ("b", "c"), ("c", "")):
+        (tmp_path / one).mkdir()
+        for number in range(trees.MOST_WAYS + 1 if other else 0):
+            (tmp_path / one / f"{number}").symlink_to(tmp_path / other)
+    with pytest.raises(errors.InvalidArgumentError, match=f"to the directory {tmp_path}/c, the last one"):
+        stores.for_uri("/").list(f"{tmp_path}/a/**")
+
+
 def test_a_list_ends_when_nobody_waits_for_it(tmp_path: Path) -> None:
     """Its thread went through the whole tree all the same."""
     (tmp_path / "a").mkdir()

@@ -4,8 +4,9 @@ A link to a directory that it is in itself is a tree without an end: `glob` goes
 there forty times; of two such links no list comes to its end.
 
 Directories that link to one another in many ways are no circle: ten of them are millions of trees, each file in all. A
-directory is gone through once for each link to it, by whatever names; by names with several links on their way only so
-many times, and then the pattern is refused.
+directory is gone through once for each link to it, by whatever names; behind another link only if those links are met
+in so many ways, and else the pattern is refused. All links in the tree that one link leads to are one way: else
+`current -> v3` would be refused where many directories of v3 link to one.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ import glob
 import itertools
 import os
 import time
-from collections import Counter, deque
+from collections import defaultdict, deque
 from collections.abc import Iterable, Iterator
 
 from absl import logging
@@ -26,7 +27,7 @@ from tfquiver.rare_lines import every_n_seconds
 _SAID_EVERY_S = 10.0  # of trees in a circle there may be thousands
 _MOST_SAID = 1024
 _SECOND_LINK = 2  # places, where the next link is one
-MOST_WAYS = 256  # to one directory, through two links and more
+MOST_WAYS = 256  # to one directory: links whose trees have links to it
 
 
 def matching(pattern: str, hidden: bool, until_s: float = float("inf")) -> Iterable[str]:
@@ -70,11 +71,12 @@ def _tree(root: str, hidden: bool, until_s: float) -> Iterator[tuple[str, list[s
     """Each directory in and under one, and all else that is in it. What cannot be looked into is left out, as by
     `glob`. Raises as `matching`."""
     targets = _Targets(root)
-    # And whence links lead to it, its own place last. What is near comes first: names with forty links on their way, as
-    # many as the kernel follows, take long, and most of them would be seen before one directory too often.
-    left = deque[tuple[str, tuple[str, ...]]]([(root, (os.path.realpath(root),))])
+    # And whence links lead to it, its own place last, and the last link on its way. What is near comes first: names
+    # with forty links on their way, as many as the kernel follows, take long, and most of them would be seen before one
+    # directory too often.
+    left = deque[tuple[str, tuple[str, ...], str]]([(root, (os.path.realpath(root),), "")])
     while left:
-        directory, places = left.popleft()
+        directory, places, link = left.popleft()
         files: list[str] = []
         if time.monotonic() > until_s:
             raise errors.UnavailableError(
@@ -88,7 +90,7 @@ def _tree(root: str, hidden: bool, until_s: float) -> Iterator[tuple[str, list[s
                     if not _is_directory(entry):
                         files.append(entry.path)
                     elif not entry.is_symlink():
-                        left.append((entry.path, (*places[:-1], f"{places[-1].rstrip('/')}/{entry.name}")))
+                        left.append((entry.path, (*places[:-1], f"{places[-1].rstrip('/')}/{entry.name}"), link))
                     elif any(_is_in(place, target := targets.of(entry)) for place in places):
                         every_n_seconds(
                             logging.WARNING, "%s: left out: a link to %s, which it is in", _SAID_EVERY_S,
@@ -96,8 +98,8 @@ def _tree(root: str, hidden: bool, until_s: float) -> Iterator[tuple[str, list[s
                         )  # fmt: skip
                     else:
                         if len(places) >= _SECOND_LINK:
-                            targets.count(entry)
-                        left.append((entry.path, (*places, target)))
+                            targets.count(entry, link)
+                        left.append((entry.path, (*places, target), entry.path))
         except OSError:
             continue
         yield directory, files
@@ -109,7 +111,7 @@ class _Targets:
     def __init__(self, root: str) -> None:
         self._root = root
         self._paths: dict[tuple[int, int], str] = {}
-        self._ways = Counter[tuple[int, int]]()
+        self._ways = defaultdict[tuple[int, int], set[str]](set)
 
     def of(self, link: os.DirEntry[str]) -> str:
         """Its real path. To find it takes long, behind many links: it is found once."""
@@ -119,11 +121,12 @@ class _Targets:
             self._paths[key] = os.path.realpath(link.path)
         return self._paths[key]
 
-    def count(self, link: os.DirEntry[str]) -> None:
+    def count(self, link: os.DirEntry[str], way: str) -> None:
+        """`way`: the link before."""
         found = link.stat()
-        key = found.st_dev, found.st_ino
-        self._ways[key] += 1
-        if self._ways[key] > MOST_WAYS:
+        ways = self._ways[found.st_dev, found.st_ino]
+        ways.add(way)
+        if len(ways) > MOST_WAYS:
             raise errors.InvalidArgumentError(
                 f"{plain(self._root, _MOST_SAID)}: more than {MOST_WAYS} ways lead through symbolic links to the "
                 f"directory {plain(self.of(link), _MOST_SAID)}, the last one {plain(link.path, _MOST_SAID)}: name the "
