@@ -5,9 +5,11 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from concurrent.futures import Executor, Future
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -134,6 +136,28 @@ def test_one_call_that_hangs_costs_the_next_ones_no_time() -> None:
     with pytest.raises(TimeoutError, match="its own"):
         thread.run(_raises, TimeoutError("its own"))
     thread.close()
+
+
+class _AtThatMoment(Executor):
+    """What it is given is done just when patience ends."""
+
+    def submit(self, call: Callable[..., Any], /, *arguments: Any, **named: Any) -> Future[Any]:
+        class Done(Future[Any]):
+            def result(self, timeout: float | None = None) -> Any:
+                if timeout is None:
+                    return super().result()
+                self.set_result(call(*arguments))
+                raise TimeoutError
+
+        return Done()
+
+
+def test_what_is_done_the_moment_that_patience_ends_is_no_error() -> None:
+    """It was a TimeoutError that nobody expects: the scan failed."""
+    thread = PatientThread("test", 0.05)
+    thread._pool.shutdown()
+    thread._pool = _AtThatMoment()  # type: ignore[assignment]  # an executor, too
+    assert thread.run(int, "7") == 7
 
 
 def _answers(thread: PatientThread) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence, Set
+from collections.abc import Iterator, Sequence, Set
 from typing import Protocol
 
 from tfquiver import errors
@@ -51,7 +51,10 @@ class LettingGo:
         False: the disk did not let go of all of it; ask again.
         """
         self._handing_over.forget(hashes)
-        return await self._on_disk(self._evicted, hashes)
+        whole = True
+        for some in in_parts(hashes):
+            whole = await self._on_disk(self._evicted, some) and whole
+        return whole
 
     def _evicted(self, hashes: Sequence[bytes]) -> bool:
         whole = self._disk.evict(hashes)
@@ -73,7 +76,10 @@ class LettingGo:
             await self._inserts.still(coming)
         if taken := self._handing_over.all_known():  # of millions it would hold the loop up for half a second
             await self._handing_over.give_up(await asyncio.to_thread(among, taken, hashes))
-        if stay := await self._on_disk(self._given_up, hashes):
+        stay = 0
+        for some in in_parts(hashes):
+            stay += await self._on_disk(self._given_up, some)
+        if stay:
             raise errors.ResourceExhaustedError(
                 f"node {self._node_id}: its disk does not let go of {many(stay, 'shard')}: is it read-only? Its log "
                 "says why"
@@ -96,4 +102,10 @@ class LettingGo:
 def among(some: Set[bytes], hashes: Sequence[bytes]) -> set[bytes]:
     """Those of `some` that are in `hashes`, of which there may be millions: for a thread, and the interpreter is not
     held for all of them at once."""
-    return {hash for at in range(0, len(hashes), _AT_ONCE) for hash in some & frozenset(hashes[at : at + _AT_ONCE])}
+    return {hash for part in in_parts(hashes) for hash in some & frozenset(part)}
+
+
+def in_parts(hashes: Sequence[bytes]) -> Iterator[Sequence[bytes]]:
+    """Between which others have their turn on the disk's few threads: to delete a million entries takes a minute."""
+    for at in range(0, len(hashes), _AT_ONCE):
+        yield hashes[at : at + _AT_ONCE]

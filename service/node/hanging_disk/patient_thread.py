@@ -30,8 +30,8 @@ class PatientThread:
         try:
             return running.result(self._patience_s)
         except TimeoutError as error:
-            if running.done():  # it is the call's own
-                raise
+            if running.done():  # it is the call's own, or came this very moment
+                return running.result()
             if not running.cancel():
                 with self._lock:
                     self._late = running
