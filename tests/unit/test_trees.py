@@ -9,7 +9,7 @@ import time
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from tfquiver import errors, rare_lines, stores
@@ -20,6 +20,7 @@ _PATHS = st.lists(st.lists(_NAMES, min_size=1, max_size=4), max_size=12)
 _PATTERNS = st.lists(st.sampled_from(["**", "*", "a", "[ab]", ".*", "**", "[[]x]"]), min_size=1, max_size=4)
 
 
+@example([["a"]], [], ["a", "**"], False)
 @given(_PATHS, st.lists(st.tuples(_NAMES, _NAMES), max_size=2), _PATTERNS, st.booleans())
 def test_it_is_what_glob_finds(
     paths: list[list[str]], links: list[tuple[str, str]], pattern: list[str], hidden: bool
@@ -35,8 +36,11 @@ def test_it_is_what_glob_finds(
                 link.symlink_to(Path(elsewhere, to))
         where = os.path.join(glob.escape(folder), *pattern)  # noqa: PTH118
         expected = glob.glob(where, recursive=True, include_hidden=hidden)  # noqa: PTH207
-        assert {name for name in trees.matching(where, hidden) if Path(name).is_file()} == {
-            name for name in expected if Path(name).is_file()
+        # As the kernel says: of `file/**` some versions of glob make `file/`, which is nothing.
+        assert {name for name in trees.matching(where, hidden) if os.path.isfile(name)} == {  # noqa: PTH113
+            name
+            for name in expected
+            if os.path.isfile(name)  # noqa: PTH113
         }
 
 
