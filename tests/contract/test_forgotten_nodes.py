@@ -1,7 +1,4 @@
-"""A node that is lost counts for alerts; neither a spot node does, nor one that is said to be gone for good.
-
-Of a coordinator without a port.
-"""
+"""A node that is lost counts for alerts; neither a spot node does, nor one that is said to be gone for good."""
 
 from __future__ import annotations
 
@@ -10,15 +7,19 @@ import errno
 import os
 import shutil
 import threading
+from concurrent import futures
 from pathlib import Path
 
+import grpc
 import pytest
 
 from tests.support.aio import on_loop
 from tests.support.coordinator_here import beat, started
 from tfquiver import errors
+from tfquiver.cli.main import main
 from tfquiver.clock import ManualClock
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2 as pb
+from tfquiver.proto.tfquiver.v1 import coordinator_pb2_grpc
 from tfquiver.proto.tfquiver.v1.coordinator_pb2 import DispatcherInfo
 from tfquiver.service.coordinator.coordinator import Coordinator
 from tfquiver.service.metrics import coordinator_metrics
@@ -124,3 +125,20 @@ async def test_it_is_durable_too_where_the_disk_has_room_again_just_then(
         beat(coordinator)
         coordinator.membership.expire()
         assert await counted(coordinator) == (0, 0, 0)
+
+
+def test_a_coordinator_that_is_older_than_the_command_is_told_of(capsys: pytest.CaptureFixture[str]) -> None:
+    class Older(coordinator_pb2_grpc.CoordinatorServicer):
+        def ListNodes(self, request: pb.ListNodesRequest, context: object) -> pb.ListNodesReply:
+            return pb.ListNodesReply()
+
+    with futures.ThreadPoolExecutor(2) as pool:
+        server = grpc.server(pool)
+        coordinator_pb2_grpc.add_CoordinatorServicer_to_server(Older(), server)
+        address = f"localhost:{server.add_insecure_port('localhost:0')}"
+        server.start()
+        try:
+            assert main(["forget", "--all_lost", "--service", address]) == 1
+        finally:
+            server.stop(None).wait()
+    assert f"coordinator {address} is older than this command: lost nodes are forgotten " in capsys.readouterr().err

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import json
 import os
 import subprocess
@@ -24,7 +25,6 @@ from tfquiver.cli.doctor import cluster as doctor_cluster
 from tfquiver.cli.doctor import command, finding, machine
 from tfquiver.grpc_plumbing import rpc
 from tfquiver.node_daemon import running_nodes
-from tfquiver.ops.library import tensorflows
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2, coordinator_pb2_grpc, node_pb2, node_pb2_grpc, types_pb2
 
 _MANY = 8
@@ -307,16 +307,23 @@ def test_as_a_person_sees_it_with_the_op(tmp_path: Path) -> None:
     assert "Traceback" not in done.stderr
 
 
-def test_the_op_is_loaded_without_tensorflows_python_where_servers_do_without_it() -> None:
-    """That took eight of the nine seconds of CPU that the command took."""
-    if not tensorflows.can_be_without_python(metadata.version("tensorflow")):
-        pytest.skip("servers import it, too")
-    loaded = f"{machine._LOAD}\nimport sys\nprint(json.dumps('tensorflow.python.framework.ops' in sys.modules))"
-    done = subprocess.run([sys.executable, "-c", loaded], capture_output=True, text=True, timeout=100, check=True)
-    said, has_python = map(json.loads, done.stdout.strip().splitlines()[-2:])
-    assert said["tensorflow"] == metadata.version("tensorflow")
-    assert Path(said["library"]).name == tensorflows.library_name(said["tensorflow"])
-    assert not has_python
+def test_a_tensorflow_that_cannot_be_imported_is_not_well_though_servers_can_do_without_its_python(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    there = Path(importlib.util.find_spec("tensorflow").submodule_search_locations[0])  # type: ignore[union-attr, index]
+    broken = tmp_path / "tensorflow"
+    broken.mkdir()
+    for path in there.iterdir():
+        if path.name != "__init__.py":
+            (broken / path.name).symlink_to(path)
+    (broken / "__init__.py").write_text("raise RuntimeError('of another NumPy')\n")
+    [about] = there.parent.glob(f"tensorflow-{metadata.version('tensorflow')}.dist-info")
+    (tmp_path / about.name).symlink_to(about)
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(tmp_path), *sys.path[1:]]))
+    found = machine.op()
+    assert (found.verdict, found.what) == ("fail", "TensorFlow and the op")
+    assert found.why == "TensorFlow cannot be imported, as trainers do: RuntimeError: of another NumPy"
+    assert "import tensorflow" in found.do
 
 
 COMPILES = """

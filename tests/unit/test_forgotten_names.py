@@ -32,6 +32,11 @@ def test_a_lost_node_by_its_id_the_beginning_of_that_or_its_address(name: str) -
     assert meant(name) == (["node-aaaa2222"], [])
 
 
+def test_a_whole_id_means_its_node_though_anothers_begins_with_it() -> None:
+    both = pb.ListNodesReply(lost=[pb.LostNode(node=NodeInfo(node_id=name)) for name in ("node-12", "node-1")])
+    assert list(wanted(["node-1"], both, DISPATCHERS).node_ids) == ["node-1"]
+
+
 def test_several_and_dispatchers_by_their_addresses() -> None:
     assert meant("e:1", "c:1", "aaaa22") == (["node-aaaa2333", "node-aaaa2222"], ["e:1"])
 

@@ -40,7 +40,12 @@ def _run(arguments: argparse.Namespace) -> int:
         dispatchers = calls.ask_if_known(stub.ListDispatchers, asked, token, whom)
         request = wanted(arguments.names, nodes, dispatchers or coordinator_pb2.ListDispatchersReply())
         request.all_lost = arguments.all_lost
-        told = calls.ask(stub.Forget, request, token, whom)
+        told = calls.ask_if_known(stub.Forget, request, token, whom)
+    if told is None:
+        raise errors.InvalidArgumentError(
+            f"{whom} is older than this command: lost nodes are forgotten by themselves after an hour, dispatchers "
+            "after a day"
+        )
     at = {one.node.node_id: one.node.control_address for one in nodes.lost}
     for node_id in told.node_ids:
         where = f" at {at[node_id]}" if at.get(node_id) else ""
@@ -66,6 +71,9 @@ def wanted(
             request.dispatchers.append(name)
             continue
         for known in (at, alive):
+            if name in known:
+                found = [name]  # another's may begin with it
+                break
             if found := [node_id for node_id, address in known.items() if _means(name, node_id, address)]:
                 break
         else:

@@ -38,7 +38,7 @@ def add_parser(subparsers: Any) -> None:
         "--store", nargs="+", default=[], metavar="GLOB",
         help="list and read this, as 'gs://bucket/train-*'; or files, as the shell makes them of a pattern",
     )  # fmt: skip
-    parser.add_argument("--no_op", action="store_true", help="do not load TensorFlow and the op")
+    parser.add_argument("--no_op", action="store_true", help="do not load TensorFlow and the op, which takes seconds")
     parser.add_argument("--json", action="store_true", help="a JSON list instead of lines")
     parser.set_defaults(run=_run)
 

@@ -19,17 +19,23 @@ _LEAST_DESCRIPTORS = 4096
 _LEAST_MEMORY_BYTES = 1 << 30
 _LOAD_S = 1200.0  # it may have to be compiled
 _SAY_EVERY_S = 5.0
-# In a process of its own: TensorFlow logs as it likes, and may end the process. As servers load it: its C++ libraries
-# and the op, without TensorFlow's Python where that is known to do, which takes eight of nine seconds.
+# In a process of its own: TensorFlow logs as it likes, and may end the process. First as servers load it, who say best
+# what is missing; then as trainers do, whose import may fail where the C++ libraries are well: of a NumPy that does not
+# fit, perhaps.
 _LOAD = """
 import json
 from tfquiver import errors
+from tfquiver.service.common_to_servers.tensorflow_servers import tensorflow_runtime
+from tfquiver.service.common_to_servers.tensorflow_servers.without_keras import without_keras
 try:
-    from tfquiver.service.common_to_servers.tensorflow_servers import tensorflow_runtime
     runtime = tensorflow_runtime.load()
     found = {"tensorflow": runtime.version, "library": str(runtime.library.path)}
+    with without_keras():
+        import tensorflow
 except errors.TfquiverError as error:
     found = {"error": str(error)}
+except Exception as error:
+    found = {"import": f"{type(error).__name__}: {error}"}
 print("\\n" + json.dumps(found))
 """
 
@@ -41,7 +47,7 @@ def findings() -> Iterator[Finding]:
 
 
 def op() -> Finding:
-    """It takes a second; where TensorFlow's Python is needed for it, many seconds on a machine that is busy."""
+    """It takes as long as `import tensorflow` without Keras: many seconds on a machine that is busy."""
     what = "TensorFlow and the op"
     with subprocess.Popen(
         [sys.executable, "-c", _LOAD], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, errors="replace"
@@ -59,6 +65,9 @@ def op() -> Finding:
         return fail(what, f"the process that loads them ended: {words}", "try `python -c 'import tensorflow'`")
     if error := found.get("error"):
         return fail(what, "not here, or not together", error)
+    if error := found.get("import"):
+        do = "see all of it with `python -c 'import tensorflow'`; a package that it needs may be of another version"
+        return fail(what, f"TensorFlow cannot be imported, as trainers do: {error}", do)
     return ok(what, f"TensorFlow {found['tensorflow']}, {Path(found['library']).name}")
 
 
