@@ -123,7 +123,7 @@ async def test_a_refusal_names_only_what_whoever_asks_may_see(tmp_path: Path) ->
         request = coordinator_pb2.HeartbeatRequest(incarnation="1", inventory=inventory)
         request.node.node_id, request.node.quota_bytes = "n", 4096
         coordinator.heartbeats.take(request)
-        with pytest.raises(errors.ResourceExhaustedError, match=r"evict some of 1 that you may not see$"):
+        with pytest.raises(errors.ResourceExhaustedError, match=r"evict some of 1 that you may not see; even all of"):
             await named.prefetch(job, "wanted")
         with pytest.raises(errors.ResourceExhaustedError, match=r"evict some of secret \("):
             await named.prefetch(EVERYBODY, "wanted")

@@ -24,6 +24,7 @@ from tfquiver.grpc_plumbing import rpc
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2 as pb
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2_grpc
 from tfquiver.service.coordinator.coordinator import Coordinator
+from tfquiver.service.coordinator.dataset_caching.resident_share import ResidentShare
 
 SHARDS, SHARD_BYTES = 10, 100
 
@@ -98,6 +99,21 @@ async def test_what_was_found_stands_for_a_while(tmp_path: Path, monkeypatch: py
         assert there.asked.calls == [[given[0]["digest_id"]]]
         monkeypatch.setattr(unfollowed_module, "_STANDS_S", 0.0)
         assert (await there.known(unfollowed, given))[0]["resident_bytes"] == 0
+
+
+@on_loop
+async def test_what_is_remembered_of_the_last_reader_is_looked_at_too(tmp_path: Path) -> None:
+    """Others had taken the room since: of 60 MB of disks 97 were told to be in use."""
+    digest = numbered_digest(SHARDS, "read")
+    async with place(tmp_path, [digest]) as there:
+        all_of_it = ResidentShare(SHARDS * SHARD_BYTES, SHARDS * SHARD_BYTES, SHARDS, 0, 0)
+        caching = there.coordinator.caching
+        caching._last.remember(digest.digest_id, all_of_it, caching._clock.now() - 240.0)
+        there.hold()  # nothing any more
+        given = await there.listed()
+        assert given[0]["resident_age_ms"] >= 240_000
+        [known] = await there.known(Unfollowed(), given)
+        assert (known["resident_bytes"], known["resident_age_ms"]) == (0, 0)
 
 
 @on_loop

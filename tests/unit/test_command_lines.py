@@ -229,6 +229,7 @@ def test_the_usage_of_the_command_is_shown_that_got_too_much(
         (["prefetch"], "there is no command 'prefetch': did you mean `tfquiver dataset prefetch`?"),
         (["statsu"], "there is no command 'statsu': did you mean `tfquiver status`?"),
         (["dataset", "lst"], "there is no command 'lst': did you mean `tfquiver dataset list`?"),
+        (["dataset", "rename"], "there is no command 'rename': of the same source another name is made, for which"),
         (["xyzzy"], "there is no command 'xyzzy': `tfquiver --help` lists them all"),
         (
             ["dataset", "create", "mine", "/data/x-*"],

@@ -281,6 +281,23 @@ def test_what_does_not_fit_is_refused_or_the_oldest_data_sets_go_whole() -> None
         to_evict("dataset_lru", 150, [empty])
 
 
+def test_where_all_that_may_go_is_too_little_that_is_said_and_what_holds_the_rest() -> None:
+    """It was told to evict 5 MB, of 54 that were lacking."""
+    room = ToEvict("manual", "x", 250, 100)
+    room.show("small", 60)
+    assert room.lacks_bytes() == 90
+    assert room.lacks_bytes(1) == 0, "of another one nothing is known yet"
+    said = "evict some of small (60 bytes); even all of that is 90 bytes too little: red (80 bytes) cannot go: pinned"
+    with pytest.raises(errors.ResourceExhaustedError) as refused:
+        room.names(0, [("red", 80)])
+    assert said in str(refused.value)
+    with pytest.raises(errors.ResourceExhaustedError, match=r"small \(60 bytes\); and up to 1 more$"):
+        room.names(1, [("red", 80)])
+    room.show("old", 90)
+    with pytest.raises(errors.ResourceExhaustedError, match=r"old \(90 bytes\)$"):
+        room.names(0, [("red", 80)])
+
+
 def test_what_may_not_be_seen_is_counted() -> None:
     room = ToEvict("manual", "x", 150, 100)
     for name in ("a", "secret", "b", "hidden"):

@@ -57,6 +57,11 @@ _COMMANDS = {
     "trace": ("tfquiver.cli.sim_plan_trace.trace", "record what the jobs of a cluster read, to simulate it"),
     "token": ("tfquiver.cli.token", "tokens: who may call the coordinator and the nodes"),
 }
+_RENAMES = ("rename", "mv", "move")
+_RENAMED = (
+    "of the same source another name is made, for which nothing is read again (tfquiver dataset create NEW --source "
+    "URI), then the old one is taken away (tfquiver dataset delete OLD)"
+)
 _LONGEST = 6000  # a path may have 4096 characters
 
 
@@ -71,6 +76,8 @@ class _Parser(argparse.ArgumentParser):
         if not isinstance(action, argparse._SubParsersAction) or value in action.choices:
             super()._check_value(action, value)
             return
+        if self.prog.endswith(" dataset") and value in _RENAMES:
+            raise argparse.ArgumentError(None, f"there is no command {value!r}: {_RENAMED}")
         near = " or ".join(f"`{self.prog} {command}`" for command in _near(self, str(value)))
         hint = f"did you mean {near}?" if near else f"`{self.prog} --help` lists them all"
         raise argparse.ArgumentError(None, f"there is no command {value!r}: {hint}")

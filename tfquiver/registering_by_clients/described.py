@@ -47,6 +47,10 @@ def describe(source: Source, first_use: FirstUse, in_order: bool) -> tuple[Regis
         )
     try:
         files, accesses = listed(source, in_order)
+    except errors.NotFoundError as error:
+        if not isinstance(only, str) or not may_be_name(name := only.rstrip("/")):
+            raise
+        raise errors.NotFoundError(f"{error}; a data set that has a name is given without a slash: {name!r}") from error
     except TypeError as error:
         raise errors.InvalidArgumentError(f"source={source!r}: must be a path or a sequence of paths") from error
     terms = ListingTerms(first_use.cut or CutPolicy(), place_of(accesses))

@@ -170,9 +170,10 @@ class Caching:
         quotas_bytes: Sequence[int],
         policy: str = "",
         rooms_bytes: Sequence[int] | None = None,
+        copies: int = 1,
     ) -> tuple[types_pb2.CacheSetting, ChunkPlan | None]:
         """What is to be journaled, and what `set` wants beside it. In a thread. Args and errors as Placement.fix."""
-        fixed = self.placement.fix(digest, asked, quotas_bytes, policy, rooms_bytes)
+        fixed = self.placement.fix(digest, asked, quotas_bytes, policy, rooms_bytes, copies)
         resident = None
         with contextlib.suppress(KeyError):  # nobody reads it, or no longer
             resident = self.residency.table(digest.digest_id).resident

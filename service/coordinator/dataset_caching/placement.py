@@ -38,6 +38,7 @@ class Placement:
         quotas_bytes: Sequence[int],
         policy: str = "",
         rooms_bytes: Sequence[int] | None = None,
+        copies: int = 1,
     ) -> types_pb2.CacheSetting:
         """What is to be set where `asked` leaves things open. Takes a while for millions of shards.
 
@@ -46,6 +47,7 @@ class Placement:
           policy: which one asks; its plan fits as a whole, and says how many bytes. Empty: a person, for whom what
             policies have decided makes way.
           rooms_bytes: what their disks have room for, within these quotas; None: that is not known.
+          copies: how often the nodes keep each shard: where all of it is to be kept, that takes as many times the room.
 
         Raises:
           InvalidArgumentError: a field that cannot be right.
@@ -64,9 +66,13 @@ class Placement:
         if asked.mode == NONE:
             fixed.allocation_bytes = 0
         elif not policy:
-            self._fix_allocation(digest.digest_id, fixed, quotas_bytes, rooms_bytes)
-            if asked.mode == UNIFORM:  # more than all of it keeps no more, and would be taken from the others
-                fixed.allocation_bytes = min(fixed.allocation_bytes, self.whole_bytes(digest))
+            whole_bytes = self.whole_bytes(digest)
+            is_whole = asked.mode == UNIFORM and asked.allocation_bytes >= whole_bytes
+            if is_whole:
+                fixed.allocation_bytes = max(asked.allocation_bytes, whole_bytes * copies)
+            self._fix_allocation(digest.digest_id, fixed, quotas_bytes, rooms_bytes, copies if is_whole else 1)
+            if is_whole:  # more than all of it keeps no more, and would be taken from the others
+                fixed.allocation_bytes = whole_bytes * copies
         if asked.mode == COOPERATIVE:
             _fix_chunks(fixed, asked, digest)
         return fixed
@@ -118,6 +124,7 @@ class Placement:
         fixed: types_pb2.CacheSetting,
         quotas_bytes: Sequence[int],
         rooms_bytes: Sequence[int] | None,
+        copies: int,
     ) -> None:
         by_quotas_bytes = sum(quotas_bytes)
         there_bytes = by_quotas_bytes if rooms_bytes is None else min(by_quotas_bytes, sum(rooms_bytes))
@@ -137,9 +144,10 @@ class Placement:
             there = f"the live nodes' quotas are {there_bytes}"
             if there_bytes < by_quotas_bytes:
                 there = f"the live nodes' disks have room for {there_bytes} (their quotas are {by_quotas_bytes})"
+            each = f" ({copies} of each shard)" if copies > 1 else ""
             raise errors.ResourceExhaustedError(
-                f"setting.allocation_bytes: {fixed.allocation_bytes} bytes are more than the {free_bytes} that are "
-                f"left: {there}, of which other data sets have {taken_bytes}"
+                f"setting.allocation_bytes: {fixed.allocation_bytes} bytes{each} are more than the {free_bytes} that "
+                f"are left: {there}, of which other data sets have {taken_bytes}"
             )
 
 

@@ -78,6 +78,14 @@ class Placed:
         self._names.put(digest_id, places)
         return places
 
+    def copies(self, digest_id: bytes) -> int:
+        """How often each shard is kept where all of it is: by chunks it has one copy, whatever the rule says."""
+        rule = self.rules.find(digest_id)
+        if rule is None:
+            return 1
+        groups = self.rules.groups(digest_id, self._membership.labelled)
+        return max(1, sum(min(max(1, rule.replicas), len(names)) for _, names in groups))
+
     def _computed(
         self, digest_id: bytes, rule: types_pb2.PlacementRule, nodes: Labels, flat: bool, groups: Groups | None
     ) -> Places:

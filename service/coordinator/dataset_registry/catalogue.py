@@ -205,7 +205,10 @@ class Catalogue:
             self._registry.find(digest_id)
             keepers = self._keepers(digest_id)
             quotas_bytes, rooms_bytes = [node.quota_bytes for node in keepers], [most_bytes(node) for node in keepers]
-            fixed, plan = await asyncio.to_thread(self._caching.fix, digest, asked, quotas_bytes, "", rooms_bytes)
+            copies = self._caching.placed.copies(digest_id)
+            fixed, plan = await asyncio.to_thread(
+                self._caching.fix, digest, asked, quotas_bytes, "", rooms_bytes, copies
+            )
             resized = self._caching.resized(digest_id, fixed, "") if keep_chunks else None
             fixed = resized or fixed
             check()

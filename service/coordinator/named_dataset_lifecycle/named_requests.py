@@ -89,10 +89,28 @@ class NamedRequests(NamedKeeping):
             if other is not None and self._may_go(other):
                 resident_bytes = await self.resident_bytes(other.digest_id) or 0
                 room.show(other.spec.name, resident_bytes, self._sees(who, other))
-        for name in room.names(len(left)):
+        held = await self._stays(who, life) if room.lacks_bytes(len(left)) else []
+        for name in room.names(len(left), held):
             if (other_now := self._table.get(name)) is not None and self._may_go(other_now):
                 logging.info("data set %s makes room for %s", name, life.spec.name, extra=about(dataset=name))
                 self._becomes(lifecycle.evict(other_now))
+
+    async def _stays(self, who: Identity, life: Life) -> list[tuple[str, int]]:
+        """What is pinned or read, and what it has, the most first; as far as they may know of it. Of what neither is
+        followed nor has a name nothing is known."""
+        placement, residency = self._caching.placement, self._caching.residency
+        names = {digest_id: self._registry.called(digest_id) for digest_id in residency.tables()}
+        for one in self._table:
+            if placement.is_pinned(one.digest_id) or one.digest_id in names:
+                names[one.digest_id] = one.spec.name
+        held, parts = list[tuple[str, int]](), InParts()
+        for digest_id, name in names.items():
+            await parts.rest()
+            may_see = digest_id in self._registry and self._ownership.may_read(who, digest_id)
+            stays = self._is_read(digest_id) or placement.is_pinned(digest_id)
+            if digest_id != life.digest_id and may_see and stays:
+                held.append((name, await self.resident_bytes(digest_id) or 0))
+        return sorted((one for one in held if one[1]), key=lambda one: (-one[1], one[0]))
 
     def _may_go(self, other: Life) -> bool:
         """Evicting what is another name's, too, would free nothing."""

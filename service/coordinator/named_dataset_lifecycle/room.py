@@ -42,8 +42,18 @@ class ToEvict:
             self._shown.append((name, resident_bytes))
             self._left_bytes -= resident_bytes if self._evicts else 0
 
-    def names(self, not_shown: int = 0) -> list[str]:
+    def lacks_bytes(self, not_shown: int = 0) -> int:
+        """How much too little there is when all that may go has gone; 0: it is enough, or not all was looked at."""
+        if not_shown or self._left_bytes <= 0:
+            return 0
+        gone_bytes = 0 if self._evicts else sum(size_bytes for _, size_bytes in self._shown)
+        return max(0, self._left_bytes - gone_bytes)
+
+    def names(self, not_shown: int = 0, held: Sequence[tuple[str, int]] = ()) -> list[str]:
         """Of those that go whole; none where it fits, or where only what fits is wanted.
+
+        Args:
+          held: by what may not go, as far as whoever asks may know of it: name and bytes.
 
         Raises ResourceExhaustedError, which says what to evict and what each would free.
         """
@@ -55,6 +65,10 @@ class ToEvict:
         left = len(self._shown[_SAID:]) + not_shown
         more = f"; and {'up to ' if not_shown else ''}{left} more" if left else ""
         what = f"evict some of {could}{more}" if could else "nothing can be evicted: all else is pinned, or read"
+        if could and (lacks_bytes := self.lacks_bytes(not_shown)):
+            rest = ", ".join(f"{name} ({decimal(size_bytes)})" for name, size_bytes in held[:_SAID])
+            what += f"; even all of that is {decimal(lacks_bytes)} too little"
+            what += f": {rest} cannot go: pinned, or read" if rest else ""
         raise errors.ResourceExhaustedError(
             f"name: {self._name} needs {decimal(self._wanted_bytes)} and {decimal(self._free_bytes)} are free on all "
             f"nodes: {what}"

@@ -17,6 +17,7 @@ from tfquiver.amounts import many
 from tfquiver.cli import calls
 from tfquiver.cli.dataset_commands import cache_setting, names, placing, states
 from tfquiver.cli.dataset_commands import commands as named
+from tfquiver.cli.status_tables import words
 from tfquiver.cluster_address.service_name import coordinator_address
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2, coordinator_pb2_grpc, named_datasets_pb2, types_pb2
 
@@ -121,6 +122,8 @@ def _show(arguments: argparse.Namespace) -> int:
                 return _show_named(arguments, one)
     with _service(arguments) as (ask, stub):
         dataset = _named(_all(ask, stub), one.dataset.digest_id.hex() if one else arguments.name)
+        if not one:  # of one that has a name that was told with it
+            dataset = _looked_at(ask, stub, dataset)
         told = _with_cache(ask, stub, dataset) | its | ({"name": one.spec.name} if one else {})
         with contextlib.suppress(errors.PermissionError_):  # orders are told to nodes and admins
             for orders in ask(stub.Orders, coordinator_pb2.OrdersRequest()).orders:
@@ -267,6 +270,13 @@ def _all(ask: Ask, stub: Any) -> list[types_pb2.Dataset]:
     return list(ask(stub.ListDatasets, coordinator_pb2.ListDatasetsRequest()).datasets)
 
 
+def _looked_at(ask: Ask, stub: Any, dataset: types_pb2.Dataset) -> types_pb2.Dataset:
+    """With what is there of it now, as far as nodes have told."""
+    request = coordinator_pb2.ListDatasetsRequest(looked_at=[dataset.digest_id])
+    found = (one for one in ask(stub.ListDatasets, request).datasets if one.digest_id == dataset.digest_id)
+    return next(found, dataset)
+
+
 def _named(datasets: list[types_pb2.Dataset], name: str) -> types_pb2.Dataset:
     """Raises NotFoundError, or InvalidArgumentError when several have that name."""
     found = [dataset for dataset in datasets if dataset.name == name]
@@ -311,6 +321,8 @@ def _print(told: dict[str, Any], as_json: bool, more: Mapping[str, str] | None =
         "size": f"{decimal(told['size_bytes'])} in {many(told['shards'], 'shard')}{records}",
         "cache": _meaning(cache),
     }
+    if more is not None and "cached" not in more and "resident_bytes" in told:
+        lines["cached"] = words.size(told["resident_bytes"])
     if "allocation_bytes" in cache:
         share = cache["allocation_bytes"] / max(told["size_bytes"], 1)
         part = "more than its size" if share > 1 else f"about {share:.0%} of its size"

@@ -124,14 +124,16 @@ def _is_old(one: dict[str, Any], left: Counter[str]) -> bool:
 
 def with_residents(ask: Ask, stub: Any, told: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
     """Of those that have names and of which the coordinator follows nothing, because nobody has read them since its
-    start, what is there: of the first `_LOOKED_AT`, for it takes the coordinator a look at each shard."""
-    unknown = [one for one in told if "state" in one and "digest_id" in one and "resident_bytes" not in one]
+    start, or for a while, what is there: of the first `_LOOKED_AT`, for it takes the coordinator a look at each shard.
+    So it is under each name of that content."""
+    unfollowed = (one for one in told if "resident_bytes" not in one or one.get("resident_age_ms"))
+    unknown = [one for one in unfollowed if "state" in one and "digest_id" in one]
     there = {}
     for one in unknown[:_LOOKED_AT]:
         found = find(ask, stub, one["name"])
         if found and found.HasField("resident_bytes") and found.dataset.digest_id.hex() == one["digest_id"]:
-            there[one["name"]] = found.resident_bytes
-    return [one | {"resident_bytes": there[one["name"]]} if one.get("name") in there else one for one in told]
+            there[one["digest_id"]] = {"resident_bytes": found.resident_bytes, "resident_age_ms": 0}
+    return [one | there.get(one.get("digest_id", ""), {}) for one in told]
 
 
 def table(told: Sequence[dict[str, Any]]) -> Table:

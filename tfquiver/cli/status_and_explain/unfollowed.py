@@ -1,4 +1,5 @@
-"""How much is cached of data sets that the coordinator does not follow, as nobody has read them since its start."""
+"""How much is cached of data sets that the coordinator does not follow, as nobody has read them since its start, or
+not for a while: others may have taken the room of what was there."""
 
 from __future__ import annotations
 
@@ -28,7 +29,7 @@ class Unfollowed:
     def known(self, channel: Any, datasets: Sequence[dict[str, Any]], token: str, whom: str) -> list[dict[str, Any]]:
         """`datasets`, those that are not followed with `resident_bytes`, where that is known. Raises nothing."""
         now = time.monotonic()
-        unfollowed = [one for one in datasets if "resident_bytes" not in one]
+        unfollowed = [one for one in datasets if "resident_bytes" not in one or one.get("resident_age_ms")]
         self._forget(unfollowed, now)
         due = [one for one in unfollowed if one["digest_id"] not in self._tried]
         if due:
@@ -60,11 +61,14 @@ class Unfollowed:
                 request.looked_at.append(bytes.fromhex(one["digest_id"]))
         if request.looked_at:
             for found in calls.ask(stub.ListDatasets, request, token, whom).datasets:
-                if found.HasField("resident_bytes"):
-                    self._found[found.digest_id.hex()] = (now, found.resident_bytes)
+                if found.HasField("resident_bytes"):  # an older coordinator says again what it remembers
+                    self._found[found.digest_id.hex()] = (now - found.resident_age_ms / 1000, found.resident_bytes)
 
     def _with(self, one: dict[str, Any], now: float) -> dict[str, Any]:
-        if "resident_bytes" in one or one["digest_id"] not in self._found:
+        if one["digest_id"] not in self._found:
             return one
         at, resident_bytes = self._found[one["digest_id"]]
-        return one | {"resident_bytes": resident_bytes, "resident_age_ms": round(1000 * (now - at))}
+        age_ms = round(1000 * (now - at))
+        if "resident_bytes" in one and one.get("resident_age_ms", 0) <= age_ms:
+            return one
+        return one | {"resident_bytes": resident_bytes, "resident_age_ms": age_ms}

@@ -104,10 +104,12 @@ class DatasetCalls(Callers):
                 one.resident_age_ms = int(1000 * share.age_s)
             self._coordinator.caching.placed.tell(one)
         for one in reply.datasets:
-            if looked_at and not one.HasField("resident_bytes"):
+            if looked_at and (one.resident_age_ms or not one.HasField("resident_bytes")):
                 # It has just been removed, or is damaged: of the others it is known all the same.
                 with contextlib.suppress(errors.NotFoundError, errors.CorruptDigestError):
                     if (resident_bytes := await self._coordinator.named.resident_bytes(one.digest_id)) is not None:
+                        for field in ("resident_age_ms", "resident_shards", "chunks", "resident_chunks"):
+                            one.ClearField(field)
                         one.resident_bytes = resident_bytes
         return reply
 
