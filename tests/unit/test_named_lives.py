@@ -258,6 +258,13 @@ def test_one_whose_turn_has_not_come_says_so() -> None:
     assert told(life, progress, None, ["a"], 6.0).reason == "no node was asked yet: others are scanned first"
 
 
+def test_nodes_that_come_back_after_a_restart_are_not_said_to_be_missing() -> None:
+    life = lifecycle.made(spec(), "life", "", False, 1)
+    assert told(life, None, None, [], 6.0).reason == "no node that keeps anything (--quota) is there"
+    said = "no node has come back yet since the coordinator was started"
+    assert told(life, None, None, [], 6.0, met=False).reason == said
+
+
 def to_evict(when_full: str, wanted_bytes: int, oldest: list[tuple[str, int]]) -> tuple[list[str], int]:
     """And how many of these were looked at."""
     room, looked_at = ToEvict(when_full, "x", wanted_bytes, free_bytes=100), 0

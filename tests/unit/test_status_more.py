@@ -214,6 +214,23 @@ def test_sessions_of_one_job_stand_together() -> None:
     assert [(row[0], row[2]) for row in rows] == [("a", "7"), ("a", "6"), ("b", "3"), ("b", "2")]
 
 
+def test_epochs_that_have_ended_well_do_not_hide_those_that_are_read() -> None:
+    """Of each one that is read there were twenty or thirty of `ended 100% 100%`."""
+    (info,) = told("one")["sessions"]
+    ended, well = {"state": "ended", "ended": True}, {"shortfall": 0, "reread": 0}
+    newest_first = [
+        info | well | {"epoch": 9, "state": "open"}, *(info | well | ended | {"epoch": epoch} for epoch in (8, 7, 6)),
+        info | ended | {"epoch": 5, "shortfall": 1, "reread": 0}, info | well | ended | {"epoch": 3, "job": "b"},
+    ]  # fmt: skip
+    assert [one["epoch"] for one in sessions_view.worth_a_row(newest_first)] == [9, 8, 5, 3]
+    assert sessions_view.left_out(newest_first).startswith("and 2 epochs before that ended well: ")
+    assert sessions_view.left_out(newest_first[:2]) == ""
+    out = io.StringIO()
+    one = told("one") | {"sessions": newest_first}
+    status_view.show_all(["a"], [one], calls.console(file=out, width=120), legends=False)
+    assert "\nand 2 epochs before that ended well: `tfquiver status --json` has them\n" in out.getvalue()
+
+
 def test_a_node_of_this_user_is_found_by_the_lock_that_it_holds(tmp_path: Path) -> None:
     """A process that calls itself a node, and one that only has a file of that name open."""
     program = (

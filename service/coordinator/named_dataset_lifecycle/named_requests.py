@@ -258,6 +258,6 @@ class NamedRequests(NamedKeeping):
     def _told(self, life: Life) -> pb2.NamedDataset:
         dataset = self._registry.find(life.digest_id) if life.digest_id in self._registry else None
         progress = self._overview.find_progress(life)
-        reply = told(life, progress, dataset, self._membership.storing, self._clock.now())
+        reply = told(life, progress, dataset, self._membership.storing, self._clock.now(), self._caching.met)
         reply.seen = self._seen
         return reply

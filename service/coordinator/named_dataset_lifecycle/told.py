@@ -18,6 +18,8 @@ _STATES = {
     Life.PHASE_FAILED: pb2.NamedDataset.STATE_FAILED,
 }
 
+_NONE = "no node that keeps anything (--quota) is there"
+_COMING_BACK = "no node has come back yet since the coordinator was started"
 LIST_BYTES = 6 << 20  # a reply; gRPC takes 8 MiB
 
 
@@ -40,9 +42,15 @@ def fitting(datasets: Mapping[str, tuple[pb2.NamedDataset, int]]) -> list[pb2.Na
 
 
 def told(
-    life: Life, progress: TaskProgress | None, dataset: types_pb2.Dataset | None, nodes: Collection[str], now: float
+    life: Life,
+    progress: TaskProgress | None,
+    dataset: types_pb2.Dataset | None,
+    nodes: Collection[str],
+    now: float,
+    met: bool = True,
 ) -> pb2.NamedDataset:
-    """`dataset`: its newest version, if there is one; `nodes`: those that can do something."""
+    """`dataset`: its newest version, if there is one; `nodes`: those that can do something. `met`: those that there
+    were before a restart have come back, or will not."""
     told = pb2.NamedDataset(
         spec=life.spec,
         state=_STATES.get(life.phase, pb2.NamedDataset.STATE_UNSPECIFIED),
@@ -68,7 +76,7 @@ def told(
             waits = progress.waits(nodes, life.phase == Life.PHASE_SCANNING, now, empties)
             told.reason = progress.trouble or waits or told.reason
         if not nodes:
-            told.reason = "no node that keeps anything (--quota) is there"
+            told.reason = _NONE if met else _COMING_BACK
         if told.reason != life.trouble:
             told.reason_s = 0
     return told

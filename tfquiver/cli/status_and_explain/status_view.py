@@ -229,6 +229,8 @@ def show(status: Mapping[str, Any], console: Console, legends: bool = False, exp
     reading = named_rows(heads, names, rows, console.width)
     tell(reading, _JOBS_LEGEND + (_STEPS_LEGEND if steps else ""), jobs)
     tell(sessions_view.sessions(status["sessions"], console.width), sessions_view.LEGEND, status["sessions"])
+    if said := sessions_view.left_out(status["sessions"]):
+        console.print(said)
     remote_io = table("job", "from store", "now", "used", "set by")
     for one in status["remote_io"]:
         rates = (f"{size(round(one[f'{name}_bytes_per_s']))}/s" for name in ("allocated", "effective", "used"))

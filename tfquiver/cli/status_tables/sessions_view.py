@@ -7,6 +7,7 @@ from typing import Any
 
 from rich.table import Table
 
+from tfquiver.amounts import many
 from tfquiver.cli.calls import cut
 from tfquiver.cli.status_tables import words
 from tfquiver.cli.status_tables.names import named_rows
@@ -21,11 +22,33 @@ LEGEND = (
 )
 
 
+def worth_a_row(told: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+    """Without epochs that have ended well, but the newest such of each job and data set: of a job that has run for a
+    day there are dozens, which hid those that are read. `told`: the newest first."""
+    seen, found = set[tuple[str, str]](), []
+    for info in told:
+        whose = words.job(info), str(info["digest_id"])
+        if info["state"] != "ended" or info["shortfall"] or info["reread"]:
+            found.append(info)
+        elif whose not in seen:
+            seen.add(whose)
+            found.append(info)
+    return found
+
+
+def left_out(told: Sequence[Mapping[str, Any]]) -> str:
+    """What a line below the table says of those that have no row; "": all have one."""
+    count = len(told) - len(worth_a_row(told))
+    return f"and {many(count, 'epoch', 'epochs')} before that ended well: `tfquiver status --json` has them" * bool(
+        count
+    )
+
+
 def sessions(told: Sequence[Mapping[str, Any]], width: int) -> Table:
     """Those of one job stand together, in the order in which they come here. Names have the room that the figures
     leave; columns of failures are there where something failed."""
     jobs = {words.job(info): at for at, info in reversed(list(enumerate(told)))}
-    told = sorted(told, key=lambda info: jobs[words.job(info)])
+    told = sorted(worth_a_row(told), key=lambda info: jobs[words.job(info)])
     failures = {"unread": "shortfall", "again": "reread"}
     shown = [head for head, key in failures.items() if any(info[key] for info in told)]
     heads = ("epoch", "state", "read", "sure", "readers", "disk", *shown)
