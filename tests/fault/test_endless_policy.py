@@ -6,7 +6,6 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-import grpc
 import pytest
 
 from tests.support import other_package
@@ -49,16 +48,24 @@ def test_it_stops_in_time_and_another_takes_its_place(packages: Path, tmp_path: 
     env = {"PYTHONPATH": str(packages)}
     module = "tfquiver.service.coordinator.main"
     first = Server(module, [*arguments, "--policy=endless"], tmp_path / "first.log", env).start()
-    with rpc.channel(first.address) as channel:
-        node = types_pb2.NodeInfo(node_id="node", quota_bytes=1 << 20)
-        stub = coordinator_pb2_grpc.CoordinatorStub(channel)
-        stub.Heartbeat(pb.HeartbeatRequest(node=node, incarnation="1"), timeout=CALL_S)
-        wait_until((packages / "asked").exists, "the policy is asked")
-        with pytest.raises(grpc.RpcError, match="policy endless has not answered"):
-            stub.SetPolicy(pb.SetPolicyRequest(policy="none"), timeout=CALL_S)
-    assert first.stop(STOPS_S) == 0
-    second = Server(module, [*arguments, "--policy=none"], tmp_path / "second.log", env).start()
-    second.stop()
+    asked = packages / "asked"
+    for incarnation in "12":
+        with rpc.channel(first.address) as channel:
+            node = types_pb2.NodeInfo(node_id="node", quota_bytes=1 << 20)
+            stub = coordinator_pb2_grpc.CoordinatorStub(channel)
+            stub.Heartbeat(pb.HeartbeatRequest(node=node, incarnation=incarnation), timeout=CALL_S)
+            wait_until(asked.exists, "the policy is asked")
+            if incarnation == "2":
+                assert stub.SetPolicy(pb.SetPolicyRequest(policy="none"), timeout=CALL_S).policy == "none"
+        assert first.stop(STOPS_S) == 0, "its thread is left alone, and still there"
+        if incarnation == "1":
+            asked.unlink()
+            first.start()
+    second = Server(module, [*arguments, "--policy=endless"], tmp_path / "second.log", env).start()
+    with rpc.channel(second.address) as channel:
+        asked = coordinator_pb2_grpc.CoordinatorStub(channel).SetPolicy(pb.SetPolicyRequest(), timeout=CALL_S)
+        assert asked.policy == "none", "what was chosen outlives it"
+    assert second.stop(STOPS_S) == 0
 
 
 def test_it_starts_though_its_policy_is_never_imported(

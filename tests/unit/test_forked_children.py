@@ -58,16 +58,18 @@ def test_a_lock_that_a_thread_held_is_free(module: SimpleNamespace, run: Callabl
 
 
 def test_the_way_to_a_node_is_the_parents_to_close(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What its thread waits on is the same pipe in both."""
+    """What its thread waits on is the same pipe in both; the child gives up only its own ends."""
 
     def closed(wait: bool = True) -> None:
         raise AssertionError("closed by the child")
 
-    kept = SimpleNamespace(close=closed)
+    left: list[int] = []
+    kept = SimpleNamespace(close=closed, leave_to_parent=lambda: left.append(os.getpid()))
     monkeypatch.setattr(endpoints, "_kept", {"name": (kept, 1)})
 
     def leaves() -> None:
+        assert left == [os.getpid()], "as soon as it is there"
         endpoints.release("name")
         endpoints.close_all()
 
-    assert _in_child(leaves) == 0
+    assert _in_child(leaves) == 0 and not left
