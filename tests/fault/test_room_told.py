@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from tests.support import node_calls, numbered
@@ -19,9 +20,9 @@ READY = pb.NamedDataset.STATE_READY
 SLACK_BYTES = 4 << 20  # digests, notes, what the file system keeps of files
 
 
-@needs_disks
-def test_a_node_can_keep_as_much_when_it_has_just_been_started_or_emptied(tmp_path: Path) -> None:
-    """Plans were made with all of its quota, and with what was left on it; `set-cache lru` gave that for good."""
+@contextlib.contextmanager
+def on_a_small_disk(tmp_path: Path) -> Iterator[tuple[Place, Callable[[], types_pb2.NodeInfo], Path]]:
+    """A node with a quota that is more than its disk has; what it tells of itself, and its cache directory."""
     with ext4(tmp_path, 96 << 20) as disk:
         (tmp_path / "cluster").mkdir()
         (tmp_path / "cluster" / "cache0").symlink_to(disk.path / "cache")
@@ -33,51 +34,49 @@ def test_a_node_can_keep_as_much_when_it_has_just_been_started_or_emptied(tmp_pa
             return node
 
         try:
-            empty_bytes = most_bytes(told())
-            assert 64 << 20 < empty_bytes < 96 << 20, "with its first heartbeat"
-            numbered.write(tmp_path / "goes", 4, 400, 20_000)
-            place.call("Create", pb.DatasetSpec(name="goes", sources=[f"{tmp_path / 'goes'}/"]))
-            place.until("goes", READY)
-            assert told().used_bytes > 30 << 20
-            place.call("Evict", name("goes"))
-            place.until("goes", READY)
-            assert not told().used_bytes
-            assert abs(most_bytes(told()) - empty_bytes) < SLACK_BYTES
+            yield place, told, disk.path / "cache"
         finally:
             place.stop()
+
+
+@needs_disks
+def test_a_node_can_keep_as_much_when_it_has_just_been_started_or_emptied(tmp_path: Path) -> None:
+    """Plans were made with all of its quota, and with what was left on it; `set-cache lru` gave that for good."""
+    with on_a_small_disk(tmp_path) as (place, told, _):
+        empty_bytes = most_bytes(told())
+        assert 64 << 20 < empty_bytes < 96 << 20, "with its first heartbeat"
+        numbered.write(tmp_path / "goes", 4, 400, 20_000)
+        place.call("Create", pb.DatasetSpec(name="goes", sources=[f"{tmp_path / 'goes'}/"]))
+        place.until("goes", READY)
+        assert told().used_bytes > 30 << 20
+        place.call("Evict", name("goes"))
+        place.until("goes", READY)
+        assert not told().used_bytes
+        assert abs(most_bytes(told()) - empty_bytes) < SLACK_BYTES
 
 
 @needs_disks
 def test_what_a_reader_holds_open_of_what_is_evicted_makes_no_node_smaller(tmp_path: Path) -> None:
     """Its space is free when it closes it: until then plans were made for a smaller disk."""
-    with ext4(tmp_path, 96 << 20) as disk:
-        (tmp_path / "cluster").mkdir()
-        (tmp_path / "cluster" / "cache0").symlink_to(disk.path / "cache")
-        (disk.path / "cache").mkdir(mode=0o700)
-        place = Place(tmp_path / "cluster", nodes=1, quota="1GiB")
-
-        def told() -> types_pb2.NodeInfo:
-            (node,) = node_calls.nodes(place.coordinator.address)
-            return node
-
-        try:
-            before_bytes = most_bytes(told())
-            numbered.write(tmp_path / "goes", 4, 400, 20_000)
-            place.call("Create", pb.DatasetSpec(name="goes", sources=[f"{tmp_path / 'goes'}/"]))
+    with on_a_small_disk(tmp_path) as (place, told, cache):
+        before_bytes = most_bytes(told())
+        numbered.write(tmp_path / "goes", 4, 400, 20_000)
+        place.call("Create", pb.DatasetSpec(name="goes", sources=[f"{tmp_path / 'goes'}/"]))
+        place.until("goes", READY)
+        size_bytes = 0
+        with contextlib.ExitStack() as held:
+            for path in (cache / "objects").rglob("*"):
+                if path.is_file():
+                    held.enter_context(path.open("rb"))
+                    size_bytes += path.stat().st_size
+            assert size_bytes > 2 * SLACK_BYTES, "what is held would be seen"
+            place.call("Evict", name("goes"))
             place.until("goes", READY)
-            with contextlib.ExitStack() as held:
-                for path in (disk.path / "cache" / "objects").rglob("*"):
-                    if path.is_file():
-                        held.enter_context(path.open("rb"))
-                place.call("Evict", name("goes"))
-                place.until("goes", READY)
-                assert not told().used_bytes
-                until_s = time.monotonic() + 5.0  # some heartbeats
+            assert not told().used_bytes
+            until_s = time.monotonic() + 5.0  # some heartbeats
 
-                def is_smaller() -> bool:
-                    return abs(most_bytes(told()) - before_bytes) >= SLACK_BYTES
+            def is_smaller() -> bool:
+                return abs(most_bytes(told()) - before_bytes) >= SLACK_BYTES
 
-                wait_until(lambda: is_smaller() or time.monotonic() > until_s, "it would be seen by now")
-                assert not is_smaller()
-        finally:
-            place.stop()
+            wait_until(lambda: is_smaller() or time.monotonic() > until_s, "it would be seen by now")
+            assert not is_smaller()

@@ -41,8 +41,8 @@ MOST_CALLS, _MOST_WAITING = 10_000, 9_000
 _OWN_FROM = 1 << 48
 _MOST_LAST = 4096
 _NOWHERE = (0, -1, 0, 0)
-# As gcsfuse and mountpoint-s3 have them: that nothing is written the kernel sees to (`ro`), and what is copied with its
-# modes (cp -a, rsync -a, tar) is its owner's to write to, and to delete.
+# That nothing is written the kernel sees to (`ro`), and what is copied with its modes (cp -a, rsync -a, tar) is its
+# owner's to write to, and to delete.
 _DIRECTORY_MODE, _FILE_MODE = 0o755, 0o644
 # Of one read. Whatever else a call raises ends the mount for all; there may be neither memory nor threads for a moment.
 _TROUBLE = (errors.TfquiverError, OSError, MemoryError, RuntimeError)
