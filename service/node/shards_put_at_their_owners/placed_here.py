@@ -11,9 +11,9 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from tfquiver import errors
 from tfquiver.service.node.checked_shards_in_memory.verified import VerifiedShard
 from tfquiver.service.node.disk.disk_cache import DiskCache
+from tfquiver.service.node.hanging_disk.patient_thread import PATIENCE_S
 from tfquiver.service.node.quota_and_eviction.rules import Why
 
-PATIENCE_S = 10.0
 _THREADS = 24  # as many as come with shards at the same time: the threads of scans and of passes
 
 
