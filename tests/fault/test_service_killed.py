@@ -44,7 +44,7 @@ def paths(tmp_path: Path) -> list[Path]:
     return numbered.write(tmp_path / "data", FILES, RECORDS_A_FILE, RECORD_BYTES)
 
 
-def distributed(cluster: Cluster, paths: list[Path], **arguments: Any) -> tf.data.Dataset:
+def distributed(cluster: Cluster, paths: list[Path], pool: int = POOL, **arguments: Any) -> tf.data.Dataset:
     """A FIFO pipeline on the workers: batches made in the source, nothing reordered behind it."""
     assert cluster.dispatcher is not None
     read = tfquiver.dataset(
@@ -53,7 +53,7 @@ def distributed(cluster: Cluster, paths: list[Path], **arguments: Any) -> tf.dat
         first_use=tfquiver.FirstUse(cut=CUT),
         batch_size=BATCH,
         reading=tfquiver.Reading(readahead_bytes=READAHEAD, hold_back=HOLD_BACK),
-        order=tfquiver.Shuffled(shuffle_bytes=POOL),
+        order=tfquiver.Shuffled(shuffle_bytes=pool),
         **arguments,
     )
     return read.apply(tfquiver.distribute(cluster.dispatcher.address, compression=None))
@@ -163,6 +163,23 @@ def test_no_epoch_ends_short_when_every_worker_is_lost(cluster: Cluster, paths: 
         reader.result(deadline_s=6)
     cluster.add_worker().start()
     assert_nothing_lost(reader.result(), 2 * UNACKED_RECORDS, "both workers killed, another joined")
+
+
+def test_a_trainer_that_reads_in_bursts_has_no_more_buffered_than_it_counted(
+    cluster: Cluster, paths: list[Path]
+) -> None:
+    reader = numbered.EpochReader(distributed(cluster, paths, pool=0), allowed=40)  # shards leave whole
+    for burst in range(1, 6):  # each empties what was read ahead in the pause: TensorFlow's own prefetch would double
+        reader.reached(burst * 40 * BATCH)
+        time.sleep(1.0)
+        reader.allow(40)
+    reader.reached(6 * 40 * BATCH)
+    time.sleep(1.0)
+    for worker in cluster.workers:
+        worker.kill()
+    cluster.add_worker().start()
+    reader.allow()
+    assert_nothing_lost(reader.result(), 2 * UNACKED_RECORDS, "both workers killed in a pause")
 
 
 def test_the_coordinator(cluster: Cluster, paths: list[Path]) -> None:

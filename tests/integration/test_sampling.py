@@ -207,11 +207,8 @@ def test_exactly_once_is_of_records_that_come_once(cluster: Cluster, paths: list
 def test_resume_goes_on_with_what_was_drawn(cluster: Cluster, paths: list[Path]) -> None:
     order = tfquiver.WithReplacement(epoch_share=2.0, shuffle_bytes=0)
     reading = tfquiver.Reading(hold_back=100, readahead_bytes=1)
-    options = tf.data.Options()
-    # TensorFlow's own prefetch grows where the machine is slow, to more than what is held back here.
-    options.experimental_optimization.inject_prefetch = False
     first = read(cluster, paths, order, job="resumed", reading=reading)
-    iterator = iter(first.with_options(options))
+    iterator = iter(first)
     before = numbered.read(next(iterator).numpy() for _ in range(3000))
     del iterator
     after = numbered.read(read(cluster, paths, order, job="resumed", resume=True))

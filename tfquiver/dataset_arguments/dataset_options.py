@@ -45,9 +45,14 @@ class SourceOptions:
     joins: bool = False  # the epochs of a stream, which others read, too
     sampling: str = ""  # names the scheme and what it was asked for
 
+    @property
+    def hold_back_given(self) -> bool:
+        """False: it is still to be taken from the data (`of_data`)."""
+        return self.hold_back != _UNSET
+
     def of_data(self, records: int, size_bytes: int) -> SourceOptions:
         """For a data set of so many records and bytes: what was not given and depends on it."""
-        if self.hold_back != _UNSET:
+        if self.hold_back_given:
             return self
         return replace(self, hold_back=default_hold_back(self.batch_size, records, size_bytes))
 

@@ -38,8 +38,9 @@ class Reading(OptionGroup):
         batches and prefetches, in elements of this source. Records become "read" only when so many more elements have
         been emitted, so that a killed tf.data worker (with `resume`: a killed trainer) loses none; what it costs is
         that these come again then. None: as many as 4 GiB of records, but from 64 to 1024 batches with `batch_size`,
-        else from 16384 to 262144 records. Nothing bounds `prefetch(tf.data.AUTOTUNE)` but memory: before `distribute`
-        give it a number where pauses of the trainer are more than 1000 steps apart.
+        else from 16384 to 262144 records. With a number TensorFlow adds
+        no prefetch of its own, which nobody has counted. Nothing bounds `prefetch(tf.data.AUTOTUNE)` but memory: before
+        `distribute` give it a number where pauses of the trainer are more than 1000 steps apart.
 
       parse_threads: threads that work on a batch with `parse`, 1 to 256; None: as many as the machine has cores, up to
         16.

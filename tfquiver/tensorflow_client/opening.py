@@ -127,6 +127,7 @@ def opened(
 
             resumable = resumption.Resumable(options.job, registered.digest_id, session_key, coordinator, token)
             resumption.resume(resumable)
+        buffers_counted = options.hold_back_given
         options = options.of_data(registered.records, registered.size_bytes)
         made = _make(registered, session_key, options, endpoint_name, way.library, parsing)
     except BaseException:
@@ -147,7 +148,7 @@ def opened(
         watched_servers.watch(Watched(service, "coordinator", _WITHOUT_COORDINATOR), made)
     if parsing is not None:
         made = parsing.put_together(made, options.with_position)
-    whole = _without_autoshard(made)
+    whole = made.with_options(_options(buffers_counted))
     whole._tfquiver_resumable = resumable
     whole._tfquiver_origin = Origin(registered, options, endpoint_name, made, opening.resume, session_key, parsing)
     whole._tfquiver_opening = opening
@@ -186,10 +187,14 @@ def _make(
     return QuiverSource(variant, options.batch_size, options.drop_remainder, options.with_position, parsing)
 
 
-def _without_autoshard(made: tf.data.Dataset) -> tf.data.Dataset:
-    """Under tf.distribute, AUTO would give every replica every n-th record of its own random order: wrong data."""
+def _options(buffers_counted: bool) -> tf.data.Options:
+    """`buffers_counted`: the caller said how many elements there are behind the source (`hold_back`)."""
     import tensorflow as tf
 
     options = tf.data.Options()
+    # Under tf.distribute, AUTO would give every replica every n-th record of its own random order: wrong data.
     options.experimental_distribute.auto_shard_policy = tf.data.experimental.AutoShardPolicy.OFF
-    return made.with_options(options)
+    if buffers_counted:
+        # TensorFlow's own prefetch grows in a trainer's pauses, past any number, and a kill takes what is in it along.
+        options.experimental_optimization.inject_prefetch = False
+    return options
