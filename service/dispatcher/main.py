@@ -30,7 +30,7 @@ from tfquiver.service.common_to_servers.tensorflow_servers.tensorflow_runtime im
 from tfquiver.service.common_to_servers.tensorflow_servers.tf_server import default_signals, until_stopped
 from tfquiver.service.dispatcher import work_dir_id
 from tfquiver.service.dispatcher.journal_and_graphs import journal_repair
-from tfquiver.service.dispatcher.reaper import Reaper, Timeouts
+from tfquiver.service.dispatcher.lost_workers.reaper import Reaper, Timeouts
 from tfquiver.service.dispatcher.repeated import RepeatedThread, attempt, running
 from tfquiver.service.dispatcher.session_news import CoordinatorNews
 from tfquiver.service.dispatcher.worker_reports import INTERVAL_S, WorkerReports

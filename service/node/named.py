@@ -14,6 +14,7 @@ from tfquiver.service.node.coordinator_link.coordinator_link import CoordinatorL
 from tfquiver.service.node.coordinator_orders.dataset_tasks import DatasetTasks
 from tfquiver.service.node.coordinator_orders.named_orders import NamedOrders, NamedWork
 from tfquiver.service.node.dataset_scans.asking import Asking
+from tfquiver.service.node.dataset_scans.first_use import DatasetScans
 from tfquiver.service.node.dataset_scans.helping import Helping
 from tfquiver.service.node.dataset_scans.named_sources import NamedSources
 from tfquiver.service.node.dataset_scans.scan import Scanner
@@ -23,7 +24,6 @@ from tfquiver.service.node.evicting_and_deleting_shards.other_digests import Oth
 from tfquiver.service.node.grpc_calls_warm_clear.warming import Warming
 from tfquiver.service.node.hanging_disk.hanging import Hanging
 from tfquiver.service.node.known_datasets.digest_cache import DigestCache
-from tfquiver.service.node.known_datasets.ensure import DatasetScans
 from tfquiver.service.node.moving_shards.moves import Moves
 from tfquiver.service.node.object_store.named_access import NamedAccess
 from tfquiver.service.node.peers.serving.incoming import Incoming
@@ -32,8 +32,8 @@ from tfquiver.service.node.removed_and_leftover_data.late_evictions import LateE
 from tfquiver.service.node.removed_and_leftover_data.leftovers import Leftovers
 from tfquiver.service.node.removed_and_leftover_data.placed_log import PlacedLog
 from tfquiver.service.node.removed_and_leftover_data.removals import Removals
-from tfquiver.service.node.shard_fetching.fetcher import Fetcher
-from tfquiver.service.node.shard_fetching.shard_source import ShardSource
+from tfquiver.service.node.shards_from_disk_peers_or_store.fetcher import Fetcher
+from tfquiver.service.node.shards_from_disk_peers_or_store.shard_source import ShardSource
 from tfquiver.service.node.shards_put_at_their_owners.placed_here import PlacedHere
 
 

@@ -25,6 +25,7 @@ from tfquiver.service.node.coordinator_orders.chunk_orders import ChunkOrders, O
 from tfquiver.service.node.counters.kept_totals import KeptTotals
 from tfquiver.service.node.counters.totals_file import Totals
 from tfquiver.service.node.dataset_scans import file_tables
+from tfquiver.service.node.dataset_scans.first_use import DatasetScans
 from tfquiver.service.node.dataset_scans.scan import Scanner
 from tfquiver.service.node.derived_shards.derived_shards import DerivedShards
 from tfquiver.service.node.disk.disk_cache import DiskCache
@@ -33,7 +34,6 @@ from tfquiver.service.node.grpc_calls_warm_clear.clear import clear
 from tfquiver.service.node.grpc_calls_warm_clear.servicer import NodeServicer
 from tfquiver.service.node.grpc_calls_warm_clear.warming import Warming
 from tfquiver.service.node.known_datasets.digest_cache import DigestCache
-from tfquiver.service.node.known_datasets.ensure import DatasetScans
 from tfquiver.service.node.moving_shards.moves import Moves
 from tfquiver.service.node.object_store.client_stores import ClientStores
 from tfquiver.service.node.object_store.named_access import NamedAccess
@@ -44,8 +44,8 @@ from tfquiver.service.node.peers.serving.data_port import DataPort
 from tfquiver.service.node.peers.serving.incoming import Incoming
 from tfquiver.service.node.rate_limits.metered_store import Meter
 from tfquiver.service.node.reader_sessions.reader_session import ReaderLimits
-from tfquiver.service.node.shard_fetching.fetcher import Fetcher
-from tfquiver.service.node.shard_fetching.shard_source import ShardSource
+from tfquiver.service.node.shards_from_disk_peers_or_store.fetcher import Fetcher
+from tfquiver.service.node.shards_from_disk_peers_or_store.shard_source import ShardSource
 from tfquiver.service.node.shards_put_at_their_owners.known_places import KnownPlaces
 from tfquiver.service.node.shards_put_at_their_owners.placer import Placer
 from tfquiver.service.node.shared_batches import spill_files

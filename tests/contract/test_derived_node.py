@@ -25,7 +25,7 @@ from tfquiver.service.node.derived_shards.elsewhere import Elsewhere
 from tfquiver.service.node.derived_shards.puts import MOST_BYTES, Puts
 from tfquiver.service.node.peers.frames_and_bodies import data_frames
 from tfquiver.service.node.rate_limits.metered_store import Meter
-from tfquiver.service.node.shard_fetching.fetcher import Fetcher
+from tfquiver.service.node.shards_from_disk_peers_or_store.fetcher import Fetcher
 
 BODY = b"derived" * 1000
 HASH = hashlib.sha256(BODY).digest()

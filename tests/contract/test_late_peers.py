@@ -21,8 +21,8 @@ from tfquiver.service.node.checked_shards_in_memory.ready_shard import ReadyShar
 from tfquiver.service.node.counters.stats import Stats
 from tfquiver.service.node.peers import peer_socket
 from tfquiver.service.node.peers.peers import PeerClient
-from tfquiver.service.node.shard_fetching.other_nodes import OtherNodes
-from tfquiver.service.node.shard_fetching.reach import ANYWHERE, STORE
+from tfquiver.service.node.shards_from_disk_peers_or_store.other_nodes import OtherNodes
+from tfquiver.service.node.shards_from_disk_peers_or_store.reach import ANYWHERE, STORE
 
 
 @pytest.fixture

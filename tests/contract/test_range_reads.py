@@ -27,7 +27,7 @@ from tfquiver.service.node.object_store.parallel_hedged_ranges.one_range import 
 from tfquiver.service.node.object_store.parallel_hedged_ranges.parallelism import FIRST
 from tfquiver.service.node.object_store.parallel_hedged_ranges.range_plan import RangePlan
 from tfquiver.service.node.rate_limits.metered_store import Meter
-from tfquiver.service.node.shard_fetching.fetcher import Fetcher
+from tfquiver.service.node.shards_from_disk_peers_or_store.fetcher import Fetcher
 from tfquiver.stores.gcs import GcsStore
 
 RECORDS, RECORD_BYTES = 12, 50_000

@@ -29,8 +29,8 @@ from tfquiver.service.node.disk.disk_cache import DiskCache
 from tfquiver.service.node.peers.peers import PeerClient
 from tfquiver.service.node.peers.serving.data_port import DataPort
 from tfquiver.service.node.rate_limits.metered_store import Meter
-from tfquiver.service.node.shard_fetching.fetcher import Compute, Fetcher
-from tfquiver.service.node.shard_fetching.shard_source import ShardSource
+from tfquiver.service.node.shards_from_disk_peers_or_store.fetcher import Compute, Fetcher
+from tfquiver.service.node.shards_from_disk_peers_or_store.shard_source import ShardSource
 from tfquiver.service.node.shards_put_at_their_owners.known_places import KnownPlaces
 from tfquiver.service.node.shards_put_at_their_owners.placer import Placer
 from tfquiver.stores import ObjectStore

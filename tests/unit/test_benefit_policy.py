@@ -18,7 +18,7 @@ from tfquiver.service.coordinator.policies.views_and_plans.interface import (
     DatasetView,
     JobView,
 )
-from tfquiver.service.coordinator.speed_model.demand import demands
+from tfquiver.service.coordinator.speed_model_and_weighted_shares.demand import demands
 
 
 def kept(view: ClusterView) -> dict[str, tuple[str, int]]:

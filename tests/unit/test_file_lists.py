@@ -14,7 +14,7 @@ from tfquiver.grpc_plumbing import rpc
 from tfquiver.listing.listing_terms import ListingTerms
 from tfquiver.proto.tfquiver.v1 import node_pb2
 from tfquiver.registering_by_clients.scans import file_parts
-from tfquiver.service.node.known_datasets import ensure
+from tfquiver.service.node.dataset_scans import first_use as ensure
 
 
 async def sent(files: list[FileEntry], times: int = 1) -> AsyncIterator[node_pb2.EnsureDatasetRequest]:

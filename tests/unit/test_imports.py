@@ -36,7 +36,7 @@ VIOLATIONS = [
     ("service/coordinator/sessions/sessions.py", "import time", "Pure parts"),
     ("service/coordinator/coordinator.py", "import tensorflow", "never import TensorFlow"),
     (
-        "service/node/shard_fetching/fetcher.py",
+        "service/node/shards_from_disk_peers_or_store/fetcher.py",
         "import tfquiver.service.coordinator.shard_order.sampler",
         "do not import one another",
     ),

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tfquiver.service.node.object_store.read_times import MOST_S, ReadTimes
+from tfquiver.service.node.counters.read_times import MOST_S, ReadTimes
 
 
 def test_two_at_the_same_time_count_twice_as_requests_and_once_as_time() -> None:

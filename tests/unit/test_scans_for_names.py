@@ -15,9 +15,9 @@ from tfquiver.digests.file_entry import FileEntry
 from tfquiver.listing.listing_terms import ListingTerms
 from tfquiver.proto.tfquiver.v1 import named_datasets_pb2 as pb
 from tfquiver.proto.tfquiver.v1 import node_pb2, types_pb2
+from tfquiver.service.node.dataset_scans.first_use import DatasetScans, Scan
 from tfquiver.service.node.dataset_scans.named_sources import NamedSources
 from tfquiver.service.node.grpc_calls_warm_clear.servicer import NodeServicer
-from tfquiver.service.node.known_datasets.ensure import DatasetScans, Scan
 from tfquiver.service.node.object_store.named_access import NamedAccess
 
 DIGEST = digest_of([b"1" * 32])

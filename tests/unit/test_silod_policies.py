@@ -18,7 +18,7 @@ from tfquiver.service.coordinator.policies.views_and_plans.interface import (
     DatasetView,
     JobView,
 )
-from tfquiver.service.coordinator.speed_model.demand import demands, expected_rates
+from tfquiver.service.coordinator.speed_model_and_weighted_shares.demand import demands, expected_rates
 
 MB = 1e6
 

@@ -17,9 +17,19 @@ from tfquiver.service.coordinator.policies.views_and_plans.interface import (
     DatasetView,
     JobView,
 )
-from tfquiver.service.coordinator.speed_model.closed_form import cache_efficiency, hit_ratio, remote_demand, throughput
-from tfquiver.service.coordinator.speed_model.demand import demands, expected_rates, lacking_now, share_remote
-from tfquiver.service.coordinator.speed_model.filling import fill, whole_sum
+from tfquiver.service.coordinator.speed_model_and_weighted_shares.closed_form import (
+    cache_efficiency,
+    hit_ratio,
+    remote_demand,
+    throughput,
+)
+from tfquiver.service.coordinator.speed_model_and_weighted_shares.demand import (
+    demands,
+    expected_rates,
+    lacking_now,
+    share_remote,
+)
+from tfquiver.service.coordinator.speed_model_and_weighted_shares.filling import fill, whole_sum
 
 MB = 1e6
 shares, rates = st.floats(0, 1), st.floats(1, 1e10)

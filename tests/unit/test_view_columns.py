@@ -19,14 +19,14 @@ from tfquiver.service.coordinator.policies.views_and_plans.columns import (
     columns_of,
 )
 from tfquiver.service.coordinator.policies.views_and_plans.interface import Allocation, ClusterView
-from tfquiver.service.coordinator.speed_model.closed_form import hit_ratio
-from tfquiver.service.coordinator.speed_model.demand import (
+from tfquiver.service.coordinator.speed_model_and_weighted_shares.closed_form import hit_ratio
+from tfquiver.service.coordinator.speed_model_and_weighted_shares.demand import (
     effective,
     hit_ratio_column,
     reading_rate_column,
     reading_rates,
 )
-from tfquiver.service.coordinator.speed_model.filling import fill, fill_column
+from tfquiver.service.coordinator.speed_model_and_weighted_shares.filling import fill, fill_column
 
 
 @given(views())

@@ -11,7 +11,7 @@ from tfquiver.service.coordinator.planning.decision_history import changes
 from tfquiver.service.coordinator.planning.moves import HOUR_S, Move, MoveBudget, move
 from tfquiver.service.coordinator.planning.worth import Valuing, worth_of
 from tfquiver.service.coordinator.policies.views_and_plans.interface import Allocation, ClusterView, Plan, Policy
-from tfquiver.service.coordinator.speed_model.demand import reading_rates
+from tfquiver.service.coordinator.speed_model_and_weighted_shares.demand import reading_rates
 
 Why = Literal["", "failed", "gain", "loading", "again", "budget"]
 

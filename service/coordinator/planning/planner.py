@@ -21,7 +21,7 @@ from tfquiver.service.coordinator.policies.views_and_plans.check import check_pl
 from tfquiver.service.coordinator.policies.views_and_plans.columns import ByName
 from tfquiver.service.coordinator.policies.views_and_plans.interface import Allocation, ClusterView, Plan, Policy
 from tfquiver.service.coordinator.policies.views_and_plans.reasons import Reasons
-from tfquiver.service.coordinator.speed_model.filling import fill
+from tfquiver.service.coordinator.speed_model_and_weighted_shares.filling import fill
 
 _FIRST, _SWITCHED = "the first plan", "another policy was chosen"
 _MOST_TOLD = 32  # refusals of different kinds, until data moves: who fails in new words each time fills no history

@@ -9,7 +9,7 @@ from typing import Protocol, runtime_checkable
 from tfquiver import errors
 from tfquiver.service.coordinator.policies.views_and_plans.columns import ByName
 from tfquiver.service.coordinator.policies.views_and_plans.interface import Allocation, ClusterView, Policy
-from tfquiver.service.coordinator.speed_model.demand import spared
+from tfquiver.service.coordinator.speed_model_and_weighted_shares.demand import spared
 
 
 @runtime_checkable

@@ -26,8 +26,8 @@ from tfquiver.service.coordinator.policies.views_and_plans.interface import (
     Plan,
 )
 from tfquiver.service.coordinator.policies.views_and_plans.reasons import Reasons, Sentences
-from tfquiver.service.coordinator.speed_model.closed_form import hit_ratio
-from tfquiver.service.coordinator.speed_model.demand import reading_rates
+from tfquiver.service.coordinator.speed_model_and_weighted_shares.closed_form import hit_ratio
+from tfquiver.service.coordinator.speed_model_and_weighted_shares.demand import reading_rates
 
 _GB, _MB = 1e9, 1e6
 # A job that was measured to be as fast without the cache: it still spares the store, but anything else comes first.

@@ -22,8 +22,12 @@ from tfquiver.service.coordinator.policies.views_and_plans.interface import (
     JobView,
     Plan,
 )
-from tfquiver.service.coordinator.speed_model.demand import lacking_now, remote_reasons, share_remote
-from tfquiver.service.coordinator.speed_model.filling import fill
+from tfquiver.service.coordinator.speed_model_and_weighted_shares.demand import (
+    lacking_now,
+    remote_reasons,
+    share_remote,
+)
+from tfquiver.service.coordinator.speed_model_and_weighted_shares.filling import fill
 
 
 def in_parts(view: ClusterView, plan_regular: Callable[[ClusterView], Plan]) -> Plan:

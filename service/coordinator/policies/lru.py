@@ -9,8 +9,8 @@ from tfquiver.service.coordinator.policies.pins import free_bytes, pin_reasons, 
 from tfquiver.service.coordinator.policies.views_and_plans.columns import AllocationColumns, columns_of, listed, picked
 from tfquiver.service.coordinator.policies.views_and_plans.interface import ClusterView, Plan
 from tfquiver.service.coordinator.policies.views_and_plans.reasons import Reasons, Sentences
-from tfquiver.service.coordinator.speed_model.demand import reading_rate_column
-from tfquiver.service.coordinator.speed_model.filling import fill_column, whole_bytes
+from tfquiver.service.coordinator.speed_model_and_weighted_shares.demand import reading_rate_column
+from tfquiver.service.coordinator.speed_model_and_weighted_shares.filling import fill_column, whole_bytes
 
 
 class LruPolicy:

@@ -34,9 +34,13 @@ from tfquiver.service.coordinator.policies.views_and_plans.interface import (
     Plan,
 )
 from tfquiver.service.coordinator.policies.views_and_plans.reasons import Reasons, Sentences
-from tfquiver.service.coordinator.speed_model.closed_form import hit_ratio
-from tfquiver.service.coordinator.speed_model.demand import hit_ratio_column, least_remote, reading_rate_column
-from tfquiver.service.coordinator.speed_model.filling import whole_bytes
+from tfquiver.service.coordinator.speed_model_and_weighted_shares.closed_form import hit_ratio
+from tfquiver.service.coordinator.speed_model_and_weighted_shares.demand import (
+    hit_ratio_column,
+    least_remote,
+    reading_rate_column,
+)
+from tfquiver.service.coordinator.speed_model_and_weighted_shares.filling import whole_bytes
 
 try:
     from scipy import optimize

@@ -14,8 +14,8 @@ from tfquiver.service.coordinator.policies.pins import (
     pinned,
 )
 from tfquiver.service.coordinator.policies.views_and_plans.interface import Allocation, ClusterView, Plan
-from tfquiver.service.coordinator.speed_model.closed_form import cache_efficiency
-from tfquiver.service.coordinator.speed_model.demand import (
+from tfquiver.service.coordinator.speed_model_and_weighted_shares.closed_form import cache_efficiency
+from tfquiver.service.coordinator.speed_model_and_weighted_shares.demand import (
     lacking_now,
     reading_rates,
     remote_reasons,

@@ -13,9 +13,9 @@ from tfquiver.listing.listing_terms import ListingTerms, format_name
 from tfquiver.proto.tfquiver.v1 import named_datasets_pb2, node_pb2
 from tfquiver.scanning.cutting import CutPolicy
 from tfquiver.scanning.file_scan import ScannedFile
+from tfquiver.service.node.dataset_scans.first_use import entry_of, total_bytes
 from tfquiver.service.node.dataset_scans.scan import Scanner
 from tfquiver.service.node.dataset_scans.tables import messages
-from tfquiver.service.node.known_datasets.ensure import entry_of, total_bytes
 from tfquiver.service.node.object_store.named_access import NamedAccess, Way
 from tfquiver.stores.local import path_of, whole_path
 

@@ -17,8 +17,8 @@ from tfquiver.listing.listing_terms import ListingTerms, format_name
 from tfquiver.proto.tfquiver.v1 import named_datasets_pb2 as pb
 from tfquiver.proto.tfquiver.v1 import types_pb2
 from tfquiver.scanning.cutting import CutPolicy
+from tfquiver.service.node.dataset_scans.first_use import MAX_FILES, DatasetScans
 from tfquiver.service.node.dataset_scans.scan import Scanner, ScanReport
-from tfquiver.service.node.known_datasets.ensure import MAX_FILES, DatasetScans
 from tfquiver.service.node.object_store.named_access import NamedAccess, Way
 from tfquiver.stores import ObjectStore
 

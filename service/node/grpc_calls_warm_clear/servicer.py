@@ -11,9 +11,9 @@ from tfquiver import errors
 from tfquiver.grpc_plumbing import rpc
 from tfquiver.proto.tfquiver.v1 import node_pb2 as pb
 from tfquiver.roles_and_tokens.identity import Role
+from tfquiver.service.node.dataset_scans.first_use import DatasetScans
 from tfquiver.service.node.derived_shards.derived_calls import DerivedCalls
 from tfquiver.service.node.derived_shards.derived_shards import DerivedShards
-from tfquiver.service.node.known_datasets.ensure import DatasetScans
 from tfquiver.service.node.object_store.client_stores import ClientStores
 from tfquiver.stores.credentials.resolved import Access
 

@@ -1,6 +1,5 @@
-"""Data sets as this node knows them: found or scanned on first use, their digests kept; which have names, as the
-coordinator tells it.
+"""Data sets as this node knows them: their digests kept; which have names, as the coordinator tells it.
 
-Called by clients through the `servicer`, by readers for a digest, and by `coordinator_orders` with the list of names.
+Called by `dataset_scans`, by readers for a digest, and by `coordinator_orders` with the list of names.
 Never decides how a data set is cached.
 """

@@ -6,7 +6,7 @@ import threading
 from collections.abc import Callable, Sequence
 
 from tfquiver.clock import Clock, SystemClock
-from tfquiver.service.node.object_store.read_times import ReadTimes, StoreReads
+from tfquiver.service.node.counters.read_times import ReadTimes, StoreReads
 from tfquiver.stores import ObjectInfo, ObjectStore
 
 

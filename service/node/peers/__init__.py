@@ -2,6 +2,6 @@
 how each proves that it holds the same token. What they ask is in `serving`; what travels, both ways, is in
 `frames_and_bodies`.
 
-Called by `shard_fetching` for what another owns, and by `shards_put_at_their_owners` for what belongs there. Never
-believes a byte that came: it is hashed before anybody reads it.
+Called by `shards_from_disk_peers_or_store` for what another owns, and by `shards_put_at_their_owners` for what belongs
+there. Never believes a byte that came: it is hashed before anybody reads it.
 """

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from tfquiver.digests.digest import ShardRef
 from tfquiver.materializing import derived_uris
-from tfquiver.service.node.shard_fetching.reach import STORE
+from tfquiver.service.node.shards_from_disk_peers_or_store.reach import STORE
 
 _DEEPEST = 4  # functions of functions of functions
 

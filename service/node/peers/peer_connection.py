@@ -20,7 +20,7 @@ from tfquiver.service.node.peers import peer_proof
 from tfquiver.service.node.peers.frames_and_bodies import data_frames as frames
 from tfquiver.service.node.peers.frames_and_bodies.peer_body import BodyIntake, DamagedBodyError, WrongBodyError
 from tfquiver.service.node.peers.peer_socket import PeerSocket
-from tfquiver.service.node.shard_fetching.reach import ANYWHERE
+from tfquiver.service.node.shards_from_disk_peers_or_store.reach import ANYWHERE
 
 ITEM_S = 150.0  # a peer answers sooner than that, if only to say that a shard cannot be had
 _CODES = {code.value[0]: code for code in grpc.StatusCode}

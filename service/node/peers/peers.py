@@ -26,7 +26,7 @@ from tfquiver.service.node.peers.frames_and_bodies.peer_body import DamagedBodyE
 from tfquiver.service.node.peers.lanes import Lane, Pools, lane_of
 from tfquiver.service.node.peers.peer_connection import LyingPeerError, OlderPeerError, Outcome, PeerConnection, Want
 from tfquiver.service.node.peers.peer_standing import DISTRUST_S, UNREACHABLE_S, Standing
-from tfquiver.service.node.shard_fetching.reach import ANYWHERE, STORE
+from tfquiver.service.node.shards_from_disk_peers_or_store.reach import ANYWHERE, STORE
 
 _CONNECTIONS = 2  # to one peer, that get, of each lane
 _BATCH_SHARDS = 32

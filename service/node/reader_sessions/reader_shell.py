@@ -24,7 +24,7 @@ from tfquiver.service.node.reader_sessions.reader_calls import Coordinator, Read
 from tfquiver.service.node.reader_sessions.reader_session import ReaderLimits, ReaderSession
 from tfquiver.service.node.reader_sessions.reader_stalls import ReaderStalls
 from tfquiver.service.node.reader_sessions.shard_fetches import ShardFetches
-from tfquiver.service.node.shard_fetching.shard_source import ShardSource
+from tfquiver.service.node.shards_from_disk_peers_or_store.shard_source import ShardSource
 from tfquiver.service.node.unix_socket_clients.frame_socket import FrameSocket, want_no_descriptors
 from tfquiver.service.tracing.shard_spans import ReaderSpans, ShardSpans
 from tfquiver.socket_frames import reader_frames as frames

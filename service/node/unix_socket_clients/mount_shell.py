@@ -17,7 +17,7 @@ from tfquiver.digests.digest import Digest
 from tfquiver.service.node.checked_shards_in_memory import sealed_memory
 from tfquiver.service.node.checked_shards_in_memory.ready_shard import ReadyShard
 from tfquiver.service.node.reader_sessions.numbered_shards import shard_name
-from tfquiver.service.node.shard_fetching.shard_source import ShardSource
+from tfquiver.service.node.shards_from_disk_peers_or_store.shard_source import ShardSource
 from tfquiver.service.node.unix_socket_clients.shell import Shell
 from tfquiver.service.node.unix_socket_clients.shown_by_mounts import ShownByMounts
 from tfquiver.socket_frames import mount_frames

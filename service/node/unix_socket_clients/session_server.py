@@ -17,7 +17,7 @@ from tfquiver.rare_lines import every_n_seconds
 from tfquiver.service.node.reader_sessions import reader_session
 from tfquiver.service.node.reader_sessions.reader_calls import Coordinator
 from tfquiver.service.node.reader_sessions.reader_shell import ReaderShell
-from tfquiver.service.node.shard_fetching.shard_source import ShardSource
+from tfquiver.service.node.shards_from_disk_peers_or_store.shard_source import ShardSource
 from tfquiver.service.node.shared_batches.stream_shell import StreamShell
 from tfquiver.service.node.shared_batches.streams import Streams
 from tfquiver.service.node.unix_socket_clients.delivery_shell import Deliveries

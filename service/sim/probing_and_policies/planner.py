@@ -9,7 +9,7 @@ import numpy as np
 from tfquiver import errors
 from tfquiver.service.coordinator.policies.views_and_plans.columns import AllocationColumns, RateColumns
 from tfquiver.service.coordinator.policies.views_and_plans.interface import MODES, ClusterView, Plan, Policy
-from tfquiver.service.coordinator.speed_model.filling import whole_sum
+from tfquiver.service.coordinator.speed_model_and_weighted_shares.filling import whole_sum
 from tfquiver.service.sim.cache_contents.contents import Contents
 from tfquiver.service.sim.job_queue.jobs import Jobs
 from tfquiver.service.sim.jobs_as_flows.rates import Rates

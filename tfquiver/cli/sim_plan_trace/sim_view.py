@@ -13,8 +13,8 @@ from rich.console import Console
 from rich.filesize import decimal
 
 from tfquiver import errors
-from tfquiver.cli import png
 from tfquiver.cli.calls import table
+from tfquiver.png_pictures import png
 from tfquiver.service.sim.jobs_as_flows.outcome import Bound, Outcome
 from tfquiver.service.sim.workloads.workload import Workload
 

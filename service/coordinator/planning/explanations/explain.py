@@ -21,8 +21,8 @@ from tfquiver.service.coordinator.policies.views_and_plans.interface import (
     DatasetView,
     JobView,
 )
-from tfquiver.service.coordinator.speed_model.closed_form import hit_ratio
-from tfquiver.service.coordinator.speed_model.demand import demands, expected_rates, reading_rates
+from tfquiver.service.coordinator.speed_model_and_weighted_shares.closed_form import hit_ratio
+from tfquiver.service.coordinator.speed_model_and_weighted_shares.demand import demands, expected_rates, reading_rates
 
 MORE = (1.5, 2.0)
 _MOST_HISTORY_BYTES = 2 << 20  # a message has 8 MiB

@@ -14,7 +14,7 @@ from tfquiver import errors
 from tfquiver.amounts import many
 from tfquiver.errors import ProtocolError, TfquiverError
 from tfquiver.service.node.disk import entry
-from tfquiver.service.node.shard_fetching import reach
+from tfquiver.service.node.shards_from_disk_peers_or_store import reach
 from tfquiver.socket_frames import frame_header
 from tfquiver.socket_frames.frame_fields import Fields, text
 from tfquiver.socket_frames.frame_fields import clipped as clipped

@@ -24,8 +24,8 @@ from tfquiver.service.node.peers.frames_and_bodies import data_frames as frames
 from tfquiver.service.node.peers.frames_and_bodies.body_receiver import BodyReceiver
 from tfquiver.service.node.peers.frames_and_bodies.body_sender import Body, BodySender
 from tfquiver.service.node.peers.serving.incoming import Incoming
-from tfquiver.service.node.shard_fetching import reach as reaches
-from tfquiver.service.node.shard_fetching.shard_source import ShardSource
+from tfquiver.service.node.shards_from_disk_peers_or_store import reach as reaches
+from tfquiver.service.node.shards_from_disk_peers_or_store.shard_source import ShardSource
 
 HELLO_S = 10.0
 WORKING_S = 1.0

@@ -21,7 +21,7 @@ from tfquiver.service.node.disk.disk_cache import DiskCache
 from tfquiver.service.node.peers.serving.connection_slots import to_give_way
 from tfquiver.service.node.peers.serving.data_connection import DataConnection, Services
 from tfquiver.service.node.peers.serving.incoming import Incoming
-from tfquiver.service.node.shard_fetching.shard_source import ShardSource
+from tfquiver.service.node.shards_from_disk_peers_or_store.shard_source import ShardSource
 
 MAX_CONNECTIONS = 512
 _THREADS = 8

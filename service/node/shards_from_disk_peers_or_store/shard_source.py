@@ -29,11 +29,11 @@ from tfquiver.service.node.disk.stored_body import StoredBody
 from tfquiver.service.node.evicting_and_deleting_shards.given_up import Getting, GivenUp
 from tfquiver.service.node.evicting_and_deleting_shards.letting_go import LettingGo
 from tfquiver.service.node.hanging_disk.disk_threads import DiskThreads, OnDisk
-from tfquiver.service.node.shard_fetching.fetcher import Fetcher
-from tfquiver.service.node.shard_fetching.flights import Flights
-from tfquiver.service.node.shard_fetching.other_nodes import OtherNodes, Owners, Peers
-from tfquiver.service.node.shard_fetching.reach import ON_DISK
-from tfquiver.service.node.shard_fetching.resident import bitmap
+from tfquiver.service.node.shards_from_disk_peers_or_store.fetcher import Fetcher
+from tfquiver.service.node.shards_from_disk_peers_or_store.flights import Flights
+from tfquiver.service.node.shards_from_disk_peers_or_store.other_nodes import OtherNodes, Owners, Peers
+from tfquiver.service.node.shards_from_disk_peers_or_store.reach import ON_DISK
+from tfquiver.service.node.shards_from_disk_peers_or_store.resident import bitmap
 from tfquiver.service.node.shards_put_at_their_owners.handing_over import HandingOver, StandIns
 
 _ITSELF = b"itself"

@@ -18,8 +18,8 @@ from tfquiver.service.node.checked_shards_in_memory.ready_shard import ReadyShar
 from tfquiver.service.node.checked_shards_in_memory.verified import VerifiedShard
 from tfquiver.service.node.counters.stats import Stats
 from tfquiver.service.node.object_store.parallel_hedged_ranges.hedging import Hedges
-from tfquiver.service.node.shard_fetching.first_answer import Ask, first_answer
-from tfquiver.service.node.shard_fetching.reach import ANYWHERE, ON_DISK, STORE
+from tfquiver.service.node.shards_from_disk_peers_or_store.first_answer import Ask, first_answer
+from tfquiver.service.node.shards_from_disk_peers_or_store.reach import ANYWHERE, ON_DISK, STORE
 
 _MAX_SUSPECTS = 4096
 _ASK_S = 15.0  # of another owner before the store: two that were told differently might wait for each other

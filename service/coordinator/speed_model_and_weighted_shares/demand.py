@@ -18,8 +18,12 @@ from tfquiver.service.coordinator.policies.views_and_plans.interface import (
     JobView,
     ViewColumns,
 )
-from tfquiver.service.coordinator.speed_model.closed_form import hit_ratio, remote_demand, throughput
-from tfquiver.service.coordinator.speed_model.filling import fill
+from tfquiver.service.coordinator.speed_model_and_weighted_shares.closed_form import (
+    hit_ratio,
+    remote_demand,
+    throughput,
+)
+from tfquiver.service.coordinator.speed_model_and_weighted_shares.filling import fill
 
 # Of the jobs when not one is measured yet: ResNet-50 on a V100 (SiloD, section 2.2). Only ratios matter then.
 UNMEASURED_BYTES_PER_S = 114e6

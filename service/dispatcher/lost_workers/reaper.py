@@ -21,12 +21,12 @@ from absl import logging
 
 from tfquiver.clock import Clock, SystemClock
 from tfquiver.grpc_plumbing.by_hand.service_rpc import ServiceRpc
-from tfquiver.service.dispatcher.departures import Departures
 from tfquiver.service.dispatcher.journal_and_graphs.graphs import Graphs
 from tfquiver.service.dispatcher.journal_and_graphs.journal_reader import JOURNAL_DIR, JournalFollower
+from tfquiver.service.dispatcher.lost_workers.departures import Departures
+from tfquiver.service.dispatcher.lost_workers.silences import Silences
+from tfquiver.service.dispatcher.lost_workers.task_table import TaskTable
 from tfquiver.service.dispatcher.session_news import SessionNews
-from tfquiver.service.dispatcher.silences import Silences
-from tfquiver.service.dispatcher.task_table import TaskTable
 from tfquiver.service.metrics.instruments import REAPED
 
 _LOOKS = 10  # at sessions that nobody reads, in the time that they may take

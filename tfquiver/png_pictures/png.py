@@ -1,7 +1,4 @@
-"""Pictures as PNG files, drawn with matplotlib where it is installed, also without a display.
-
-Called by the command line and the demo. Never imports matplotlib before something is drawn: it takes a second.
-"""
+"""Whether pictures can be drawn here, and one saved."""
 
 from __future__ import annotations
 
