@@ -120,6 +120,8 @@ class _Downs:
     def at_least(self, short_bytes: Ints) -> Floats:
         """What is lost by freeing so many bytes: by one step, or by two or more; and as little as if parts of steps
         could be taken back."""
+        if not self.steps:
+            return np.full(len(short_bytes), np.inf)
         some = self.cost_bytes > 0
         freed, lost = (np.concatenate(([0.0], np.cumsum(column[some]))) for column in (self.cost_bytes, self.gain))
         in_parts = np.interp(short_bytes, freed, lost, right=np.inf)
