@@ -50,7 +50,8 @@ SessionClient::SessionClient(SessionOptions options, std::function<std::string()
       on_opened_(std::move(on_opened)),
       on_turn_(std::move(on_turn)),
       node_(stop, wake, std::move(warn)),
-      protocol_(&options_) {}
+      protocol_(&options_),
+      silence_(options_.silence) {}
 
 void SessionClient::Stop() {
   stop_->store(true);
@@ -82,12 +83,13 @@ void SessionClient::RunOn() {
     if (status.ok()) {
       const auto opened_at = Clock::now();
       trouble_.clear();
+      away_for_ = Clock::duration::zero();
       if (Serve() == Turn::kDone) break;
       // A node that goes away as soon as it is asked does not get more time each time.
       const auto now = Clock::now();
       if (!lost_before || protocol_.shards_received() > 0 ||
           now - opened_at > std::chrono::seconds(1)) {
-        deadline = now + options_.reconnect;
+        deadline = now + std::max(options_.reconnect - away_for_, Clock::duration::zero());
         pause = kFirstPause;
       }
       lost_before = true;
@@ -145,7 +147,8 @@ Status SessionClient::Open(Clock::time_point deadline) {
   status = on_opened_(opened.epoch, &wanted);
   if (status.ok()) {
     protocol_.OnOpened(std::move(opened), wanted);
-    protocol_.AskForReports();
+    protocol_.Ask();
+    silence_.Connected(Clock::now());
   }
   return status;
 }
@@ -205,11 +208,42 @@ SessionClient::Turn SessionClient::Serve() {
       if (LoadOne() == Turn::kDone) return Turn::kDone;
       continue;
     }
+    if (!protocol_.ended() && LookWhetherSilent()) return Turn::kLost;
     const short events = protocol_.outgoing().empty() ? POLLIN : POLLIN | POLLOUT;
-    Wait(node_.socket().get(), events, wake_->get(),
-         std::min(now + std::chrono::minutes(1), protocol_.report_at()));
+    const auto next = std::min(protocol_.report_at(), silence_.look_at());
+    Wait(node_.socket().get(), events, wake_->get(), std::min(now + std::chrono::minutes(1), next));
   }
   return Turn::kDone;
+}
+
+// Whether the node has been silent for so long that it has gone.
+bool SessionClient::LookWhetherSilent() {
+  const auto seconds = [this] {
+    return std::to_string(
+               std::chrono::duration_cast<std::chrono::seconds>(silence_.silent_for()).count()) +
+           " s";
+  };
+  switch (silence_.Look(Clock::now())) {
+    case NodeSilence::Next::kWait:
+      return false;
+    case NodeSilence::Next::kAsk:
+      protocol_.Ask();
+      return false;
+    case NodeSilence::Next::kSay:
+      warn_("the tfquiver node at " + node_.path() + " has not answered for " + seconds() +
+            ": it is stopped, or hangs; waiting for it");
+      return false;
+    case NodeSilence::Next::kGiveUp:
+      break;
+  }
+  trouble_ = "the tfquiver node at " + node_.path() + " has not answered for " + seconds() +
+             ": it is stopped, or hangs (its log may say why)";
+  away_for_ = silence_.silent_for();
+  return true;
+}
+
+void SessionClient::Heard(bool answer) {
+  if (silence_.Heard(answer)) warn_("the tfquiver node at " + node_.path() + " answers again");
 }
 
 SessionClient::Turn SessionClient::ReceiveAll() {
@@ -234,6 +268,7 @@ SessionClient::Turn SessionClient::ReceiveAll() {
       return Fatal(Status(status.code(), "the tfquiver node at " + node_.path() +
                                              " broke the protocol: " + status.message()));
     }
+    Heard(std::holds_alternative<Pong>(frame));
     const Turn turn = Handle(std::move(frame), std::move(fd));
     if (turn != Turn::kOn) return turn;
   }

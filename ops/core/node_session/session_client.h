@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "ops/core/node_session/node_silence.h"
 #include "ops/core/node_session/session_protocol.h"
 #include "ops/core/node_socket/frame.h"
 #include "ops/core/node_socket/node_connection.h"
@@ -48,6 +49,8 @@ class SessionClient {
   Turn ReceiveAll();
   Turn Handle(NodeFrame frame, UniqueFd fd);
   Turn LoadOne();
+  bool LookWhetherSilent();
+  void Heard(bool answer);
   void Collect();
   void ReportNow(Clock::time_point now);
   bool Flush();
@@ -66,8 +69,10 @@ class SessionClient {
 
   NodeConnection node_;
   SessionProtocol protocol_;
+  NodeSilence silence_;
   std::string buffer_;
-  std::string trouble_;  // why this end gave the last connection up; empty: it did not
+  Clock::duration away_for_{0};  // the last connection's node was, before it was given up
+  std::string trouble_;          // why this end gave the last connection up; empty: it did not
 };
 
 }  // namespace tfquiver

@@ -110,7 +110,7 @@ void SessionProtocol::Tell(const std::vector<uint32_t>& acks, uint64_t credit_by
 void SessionProtocol::OnPong(const Pong& pong) {
   if (pong.report_ms == 0) return;
   report_every_ = std::max(std::chrono::milliseconds(pong.report_ms), kSoonestReport);
-  report_at_ = Clock::time_point{};
+  if (report_at_ == Clock::time_point::max()) report_at_ = Clock::time_point{};
 }
 
 void SessionProtocol::SayReport(const Report& report, Clock::time_point now) {

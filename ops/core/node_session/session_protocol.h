@@ -28,6 +28,7 @@ struct SessionOptions {
   std::string done_zlib;                      // compressed done bitmap of a checkpoint; empty: none
   std::chrono::milliseconds connect{10'000};  // to the node's WELCOME, at first
   std::chrono::milliseconds reconnect{60'000};  // the same, after the node went away; to OPENED
+  std::chrono::milliseconds silence{20'000};    // a node that hangs so long has gone away
 };
 
 // The reader's half of docs/protocol.md, from OPEN on: is told what the node said, what became of
@@ -64,8 +65,8 @@ class SessionProtocol {
   // What the pool has to say. `spent`: all that came has been emitted.
   void Tell(const std::vector<uint32_t>& acks, uint64_t credit_bytes, bool spent,
             Clock::time_point now);
-  // Asks the node whether it takes reports.
-  void AskForReports() { outgoing_.push_back(EncodePing()); }
+  // Asks the node whether it takes reports, and whether it is there.
+  void Ask() { outgoing_.push_back(EncodePing()); }
   void OnPong(const Pong& pong);
   // When the next report is due; none ever is where the node did not ask for them.
   Clock::time_point report_at() const { return report_at_; }

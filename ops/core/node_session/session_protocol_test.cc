@@ -200,7 +200,7 @@ TEST_F(SessionProtocolTest, SaysWhatItWantsWithEachConnection) {
 TEST_F(SessionProtocolTest, ReportsAsOftenAsTheNodeAsksWhereItAsks) {
   constexpr auto kNever = Clock::time_point::max();
   Opens();
-  protocol_.AskForReports();
+  protocol_.Ask();
   EXPECT_EQ(Sent(), Frames{EncodePing()});
   EXPECT_TRUE(protocol_.report_at() == kNever);
   protocol_.OnPong(Pong{0});
