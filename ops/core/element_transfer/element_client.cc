@@ -21,11 +21,13 @@ Status Cancelled() { return Status(Code::kCancelled, "the iterator was cancelled
 
 }  // namespace
 
-ElementClient::ElementClient(ElementPlace place, std::vector<std::string> keys, Crc32cExtend crc)
+ElementClient::ElementClient(ElementPlace place, std::vector<std::string> keys, Crc32cExtend crc,
+                             HostLookUp::System look_up)
     : place_(std::move(place)),
       keys_(std::move(keys)),
       crc_(crc),
-      id_(RandomBytes(kClientIdBytes)) {}
+      id_(RandomBytes(kClientIdBytes)),
+      look_up_(std::move(look_up)) {}
 
 Status ElementClient::Connect(Clock::time_point deadline) {
   {
@@ -54,10 +56,12 @@ Status ElementClient::Connect(Clock::time_point deadline) {
 Status ElementClient::Dial(Clock::time_point deadline, std::shared_ptr<StreamSocket>* socket) {
   UniqueFd fd;
   bool local = !place_.local.empty();
-  if (local) local = StreamSocket::Connect("@" + place_.local, deadline, &fd).ok();
+  if (local) local = StreamSocket::Connect("@" + place_.local, deadline, &fd, &cancel_).ok();
   if (!local) {
-    if (Status status = StreamSocket::Connect(place_.tcp, deadline, &fd); !status.ok())
-      return status;
+    const Status status = StreamSocket::Connect(place_.tcp, deadline, &fd, &cancel_, &look_up_);
+    std::lock_guard<std::mutex> lock(mu_);
+    if (cancelled_) return Cancelled();
+    if (!status.ok()) return status;
   }
   *socket = std::make_shared<StreamSocket>(std::move(fd), local);
   std::lock_guard<std::mutex> lock(mu_);
@@ -191,6 +195,7 @@ Status ElementClient::Lost(const char* why) {
 void ElementClient::Cancel() {
   std::lock_guard<std::mutex> lock(mu_);
   cancelled_ = true;
+  cancel_.Signal();
   if (dialled_ != nullptr) dialled_->ShutDown();
   if (socket_ == nullptr) return;
   const std::unique_lock<std::mutex> alone(sending_, std::try_to_lock);

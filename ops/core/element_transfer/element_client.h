@@ -10,9 +10,11 @@
 #include <vector>
 
 #include "ops/core/clock.h"
+#include "ops/core/element_transfer/host_look_up.h"
 #include "ops/core/element_transfer/received_memory.h"
 #include "ops/core/element_transfer/stream_socket.h"
 #include "ops/core/element_wire/messages.h"
+#include "ops/core/node_socket/unix_socket.h"
 
 namespace tfquiver {
 
@@ -26,8 +28,9 @@ struct ElementPlace {
 // The trainer's end: what one iterator asks one worker for, one element at a time.
 class ElementClient {
  public:
-  // `keys`: of this process's tokens.
-  ElementClient(ElementPlace place, std::vector<std::string> keys, Crc32cExtend crc);
+  // `keys`: of this process's tokens. `look_up`: of names; tests have their own.
+  ElementClient(ElementPlace place, std::vector<std::string> keys, Crc32cExtend crc,
+                HostLookUp::System look_up = {});
   ElementClient(ElementClient&&) = delete;
 
   // Connects where it is not connected. kUnavailable: it may answer later. kNotFound: nobody
@@ -60,6 +63,7 @@ class ElementClient {
   const std::string id_;
   const std::shared_ptr<BufferPool> buffers_ = std::make_shared<BufferPool>();
 
+  HostLookUp look_up_;
   int unanswered_ = 0;  // introductions in a row
 
   // Of the connection there is. Mappings of an earlier one live as long as their payloads.
@@ -73,6 +77,7 @@ class ElementClient {
   std::shared_ptr<StreamSocket> dialled_;  // until it has been greeted
   std::shared_ptr<StreamSocket> socket_;
   bool cancelled_ = false;
+  const WakeFd cancel_;  // is signalled then
 };
 
 }  // namespace tfquiver

@@ -180,6 +180,36 @@ TEST(ElementTransportPlacesTest, WhoseTaskHasEndedIsForgottenBeforeWhoIsOwedAnEl
   EXPECT_EQ(again.index, 0);
 }
 
+// As of a trainer that is killed and begun again, again and again.
+TEST(ElementTransportPlacesTest, OfThoseThatAreGoneSoMuchIsKeptAndTheLastOnes) {
+  constexpr size_t kBytes = 10000;
+  KnownElements source(1000, kBytes);
+  ServerLimits limits;
+  limits.kept_bytes = 3 * kBytes + 1000;
+  const auto server = Serve(&source, {}, 0, RandomBytes(kWorkerIdBytes), limits);
+  const auto first_of = [&](const std::string& id) {
+    const auto socket = LetIn(*server, id);
+    std::string message;
+    Element element;
+    if (socket == nullptr) return element;
+    AskForTheFirst(socket.get());
+    EXPECT_TRUE(socket->ReceiveMessage(kMostElementBytes, kCrc32c, &message));
+    EXPECT_TRUE(DecodeElement(message, &element));
+    std::string bytes(kBytes, ' ');
+    EXPECT_TRUE(socket->Receive(bytes.data(), kBytes));
+    socket->Send(Framed("no question", kCrc32c));
+    EXPECT_TRUE(IsClosed(socket.get()));  // it has left
+    return element;
+  };
+  std::vector<std::string> ids;
+  for (int i = 0; i < 10; ++i) {
+    ids.push_back(RandomBytes(kClientIdBytes));
+    EXPECT_EQ(first_of(ids.back()).index, i);
+  }
+  for (int i = 7; i < 10; ++i) EXPECT_EQ(first_of(ids[static_cast<size_t>(i)]).index, i);
+  EXPECT_EQ(first_of(ids[0]).index, 10);  // another one: what it had is not kept
+}
+
 TEST(ElementTransportPlacesTest, WhoIsServedOrNotIdleYetKeepsItsPlace) {
   KnownElements source(5, 10);
   ServerLimits limits;

@@ -204,6 +204,7 @@ bool ElementServer::AnswerAll(Connection* connection, KeptElements* elements) {
   Ask ask;
   while (!closed_) {
     connection->waits_since = Clock::now();
+    if (!socket->Readable(limits_.rests_after)) pool.Rest();
     if (!socket->ReceiveMessage(kMostAskBytes, crc_, &message)) return false;
     if (!DecodeAsk(message, &ask)) return IsLeave(message);
     connection->waits_since = Clock::time_point::max();
@@ -277,6 +278,24 @@ void ElementServer::Leave(const std::string& client_id, bool for_good) {
   // Nobody else is at what it has asked then, which is waited for.
   if (--client.connections == 0 && (client.leaves || !client.elements.asked())) {
     clients_.erase(found);
+  }
+  KeepWithinLimit();
+}
+
+void ElementServer::KeepWithinLimit() {
+  while (true) {
+    uint64_t bytes = 0;
+    auto victim = clients_.end();
+    for (auto it = clients_.begin(); it != clients_.end(); ++it) {
+      if (it->second->connections > 0) continue;
+      const uint64_t its = it->second->elements.bytes();
+      bytes += its;
+      if (its > 0 && (victim == clients_.end() || it->second->left_at < victim->second->left_at)) {
+        victim = it;
+      }
+    }
+    if (bytes <= limits_.kept_bytes) return;
+    clients_.erase(victim);
   }
 }
 

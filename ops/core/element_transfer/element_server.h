@@ -23,11 +23,14 @@ namespace tfquiver {
 // again when it has something to ask, or to read, and is given what it had not received. Those that
 // have not been let in yet go first: whoever reaches the port can be many of these.
 struct ServerLimits {
-  size_t connections = 256;  // a thread each
-  size_t clients = 1024;     // whose elements are kept
+  size_t connections = 256;                 // a thread each
+  size_t clients = 1024;                    // whose elements are kept
+  uint64_t kept_bytes = uint64_t{2} << 30;  // of trainers that are gone, perhaps for good
   // A connection that waits for its trainer for less is not idle.
   Clock::duration idle_after = std::chrono::seconds(10);
   Clock::duration stranger_idle_after = std::chrono::seconds(1);  // it has but to introduce itself
+  // Of one that asks for nothing for so long the memory that it does not look at has no pages.
+  std::chrono::milliseconds rests_after = std::chrono::seconds(5);
 };
 
 // The worker's end: a thread that accepts, one for each connection. Whatever a trainer does wrong
@@ -89,6 +92,9 @@ class ElementServer {
   bool SendElement(const Outgoing& element, class MemoryPool* pool, StreamSocket* socket);
   std::shared_ptr<Client> Enter(const std::string& client_id);
   void Leave(const std::string& client_id, bool for_good);
+  // What is too much of trainers that are gone: those go that have been for the longest time. Under
+  // mu_.
+  void KeepWithinLimit();
 
   const std::vector<std::string> keys_;
   const Crc32cExtend crc_;

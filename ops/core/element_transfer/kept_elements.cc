@@ -38,4 +38,11 @@ bool KeptElements::owed() const {
   });
 }
 
+uint64_t KeptElements::bytes() const {
+  std::lock_guard<std::mutex> lock(mu_);
+  uint64_t bytes = 0;
+  for (const auto& element : kept_) bytes += element->head.payload_bytes;
+  return bytes;
+}
+
 }  // namespace tfquiver

@@ -1,6 +1,7 @@
 #ifndef TFQUIVER_OPS_CORE_ELEMENT_TRANSFER_KEPT_ELEMENTS_H_
 #define TFQUIVER_OPS_CORE_ELEMENT_TRANSFER_KEPT_ELEMENTS_H_
 
+#include <cstdint>
 #include <deque>
 #include <functional>
 #include <memory>
@@ -25,6 +26,8 @@ class KeptElements {
   bool asked() const;
   // Whether it keeps more than words that the task has ended, or has nothing just now. Waits, too.
   bool owed() const;
+  // That its elements take. Waits, too.
+  uint64_t bytes() const;
 
  private:
   mutable std::mutex mu_;

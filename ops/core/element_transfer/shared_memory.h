@@ -18,6 +18,9 @@ class ElementMemory {
   ElementMemory(ElementMemory&&) = delete;
   ~ElementMemory();
 
+  // Its pages go back to the kernel, whoever maps it: what is looked at next is zeros.
+  void LetGoOfPages();
+
   char* data() const { return data_; }
   size_t size() const { return size_; }
   int fd() const { return fd_.get(); }
@@ -32,7 +35,8 @@ class ElementMemory {
 };
 
 // The memory of one connection. What the trainer has released is written again: new pages cost more
-// than what is copied into them. Not thread-safe.
+// than what is copied into them. What a peak has left, and is not written again soon, keeps no
+// pages. Not thread-safe.
 class MemoryPool {
  public:
   struct Taken {
@@ -46,15 +50,26 @@ class MemoryPool {
   Taken Take(size_t size);
   // False for what the trainer has not got.
   bool Release(uint32_t id);
+  // Nothing has been asked for in a while: what is not taken keeps no pages.
+  void Rest();
 
  private:
   struct Piece {
     std::unique_ptr<ElementMemory> memory;
     bool taken = false;
+    bool has_pages = false;
+    uint64_t taken_at = 0;  // of takes_
   };
+
+  // Of what has not been taken for so many times.
+  void LetGoOfPages(uint64_t times);
+  // Makes room for one of `size`, of what is not taken.
+  void LetGoOfPieces(size_t size);
+  bool HasRoom(size_t size) const;
 
   const size_t most_bytes_;
   size_t bytes_ = 0;
+  uint64_t takes_ = 0;
   uint32_t last_id_ = 0;
   std::unordered_map<uint32_t, Piece> pieces_;
 };

@@ -3,7 +3,6 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/sockios.h>
-#include <netdb.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <poll.h>
@@ -42,15 +41,17 @@ int Milliseconds(Clock::time_point deadline) {
 }
 
 // Of one address; 0, or the errno.
-int ConnectTo(int fd, const sockaddr* address, socklen_t size, Clock::time_point deadline) {
+int ConnectTo(int fd, const sockaddr* address, socklen_t size, Clock::time_point deadline,
+              const WakeFd* cancel) {
   if (::connect(fd, address, size) == 0) return 0;
   if (errno != EINPROGRESS) return errno;
-  pollfd waiting{fd, POLLOUT, 0};
+  pollfd waiting[] = {{fd, POLLOUT, 0}, {cancel == nullptr ? -1 : cancel->get(), POLLIN, 0}};
   int ready;
   do {
-    ready = ::poll(&waiting, 1, Milliseconds(deadline));
+    ready = ::poll(waiting, 2, Milliseconds(deadline));
   } while (ready < 0 && errno == EINTR);
   if (ready <= 0) return ETIMEDOUT;
+  if (waiting[1].revents != 0) return ECANCELED;
   int error = 0;
   socklen_t length = sizeof(error);
   ::getsockopt(fd, SOL_SOCKET, SO_ERROR, &error, &length);
@@ -70,49 +71,49 @@ Status Unreachable(const std::string& address, const std::string& why, int error
                 "the worker's element transport at " + address + ": " + why);
 }
 
-Status ConnectTcp(const std::string& address, Clock::time_point deadline, UniqueFd* fd) {
+Status ConnectTcp(const std::string& address, Clock::time_point deadline, UniqueFd* fd,
+                  const WakeFd* cancel, HostLookUp* look_up) {
   const size_t colon = address.rfind(':');
   if (colon == std::string::npos) return Unreachable(address, "no host:port");
   std::string host = address.substr(0, colon);
   if (host.size() > 1 && host.front() == '[') host = host.substr(1, host.size() - 2);
-  addrinfo wanted{};
-  wanted.ai_socktype = SOCK_STREAM;
-  addrinfo* found = nullptr;
-  if (const int error = ::getaddrinfo(host.c_str(), address.c_str() + colon + 1, &wanted, &found)) {
-    return Unreachable(address, ::gai_strerror(error));
-  }
+  std::vector<SocketAddress> found;
+  const std::string why_not =
+      look_up->Find(host, address.substr(colon + 1), deadline, cancel, &found);
+  if (!why_not.empty()) return Unreachable(address, why_not);
   int error = ECONNREFUSED;
-  for (const addrinfo* one = found; one != nullptr; one = one->ai_next) {
-    UniqueFd socket(::socket(one->ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+  for (const SocketAddress& one : found) {
+    UniqueFd socket(::socket(one.address.ss_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
     if (!socket.valid()) {
       error = errno;
       continue;
     }
-    error = ConnectTo(socket.get(), one->ai_addr, one->ai_addrlen, deadline);
-    if (error == 0) {
-      *fd = std::move(socket);
-      break;
-    }
+    error = ConnectTo(socket.get(), reinterpret_cast<const sockaddr*>(&one.address), one.size,
+                      deadline, cancel);
+    if (error == 0) *fd = std::move(socket);
+    if (error == 0 || error == ECANCELED) break;
   }
-  ::freeaddrinfo(found);
   return error == 0 ? Status() : Unreachable(address, std::strerror(error), error);
 }
 
 }  // namespace
 
-Status StreamSocket::Connect(const std::string& address, Clock::time_point deadline, UniqueFd* fd) {
+Status StreamSocket::Connect(const std::string& address, Clock::time_point deadline, UniqueFd* fd,
+                             const WakeFd* cancel, HostLookUp* look_up) {
   const bool local = !address.empty() && address.front() == '@';
   if (local) {
     UniqueFd socket(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
     sockaddr_un where;
     const socklen_t size = AbstractAddress(address.substr(1), &where);
     const int error = socket.valid() ? ConnectTo(socket.get(), reinterpret_cast<sockaddr*>(&where),
-                                                 size, deadline)
+                                                 size, deadline, cancel)
                                      : errno;
     if (error != 0) return Unreachable(address, std::strerror(error));
     *fd = std::move(socket);
-  } else if (Status status = ConnectTcp(address, deadline, fd); !status.ok()) {
-    return status;
+  } else {
+    HostLookUp own;
+    Status status = ConnectTcp(address, deadline, fd, cancel, look_up == nullptr ? &own : look_up);
+    if (!status.ok()) return status;
   }
   MakeBlocking(fd->get());
   Configure(fd->get(), local);
@@ -285,9 +286,9 @@ bool StreamSocket::ReceiveMessageBefore(Clock::time_point deadline, size_t most,
   return done;
 }
 
-bool StreamSocket::Readable() const {
+bool StreamSocket::Readable(std::chrono::milliseconds within) const {
   pollfd waiting{fd_.get(), POLLIN, 0};
-  return ::poll(&waiting, 1, 0) > 0;
+  return ::poll(&waiting, 1, static_cast<int>(within.count())) > 0;
 }
 
 bool StreamSocket::PeerIsGone(unsigned asked_again, unsigned silent_ms) const {

@@ -11,6 +11,7 @@
 
 #include "ops/core/bytes_checksums_tfrecords/crc32c.h"
 #include "ops/core/clock.h"
+#include "ops/core/element_transfer/host_look_up.h"
 #include "ops/core/node_socket/unix_socket.h"
 #include "ops/core/status.h"
 
@@ -26,8 +27,10 @@ class StreamSocket {
   StreamSocket(UniqueFd fd, bool local) : fd_(std::move(fd)), local_(local) {}
 
   // Of "@name" (an abstract Unix address of this network namespace), or "host:port". kUnavailable,
-  // or kNotFound where the machine says that nobody listens there. For who sends little.
-  static Status Connect(const std::string& address, Clock::time_point deadline, UniqueFd* fd);
+  // or kNotFound where the machine says that nobody listens there. For who sends little. `cancel`,
+  // once signalled, ends the wait. `look_up`: where names that were looked up before are found.
+  static Status Connect(const std::string& address, Clock::time_point deadline, UniqueFd* fd,
+                        const WakeFd* cancel = nullptr, HostLookUp* look_up = nullptr);
   // On every interface, or at an abstract Unix address; -1 and errno when it cannot be had.
   static UniqueFd ListenTcp(int port, int* bound);
   static UniqueFd ListenLocal(const std::string& name);
@@ -55,8 +58,8 @@ class StreamSocket {
   bool ReceiveMessageBefore(Clock::time_point deadline, size_t most, Crc32cExtend crc,
                             std::string* message);
 
-  // Whether something can be read (or the connection is lost) now.
-  bool Readable() const;
+  // Whether something can be read (or the connection is lost) now, or `within` so long.
+  bool Readable(std::chrono::milliseconds within = std::chrono::milliseconds(0)) const;
   // Whether the peer's machine has answered nothing for 30 s, though the kernel has asked it again
   // and again (tests wait for less). One whose process takes nothing, for however long, still
   // answers. Any thread.
