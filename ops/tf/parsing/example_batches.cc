@@ -19,6 +19,7 @@ constexpr int64_t kFeatureCycles = 100;
 // Of a large record only what is at least such a part of it keeps the whole of it: whoever keeps
 // its name does not keep its image.
 constexpr size_t kLeastPart = 4;
+constexpr size_t kSurelyThereBytes = size_t{1} << 30;
 
 // A record that was read into a string of its own, with which strings share its bytes.
 class WholeRecord : public HeldMemory {
@@ -84,7 +85,7 @@ absl::Status ExampleBatches::Parse(tensorflow::data::IteratorContext* ctx, const
   if (spec_->parser() != nullptr) {
     TF_RETURN_IF_ERROR(ParseUsual(ctx, drawn, out_tensors, &usual));
   }
-  return usual ? absl::OkStatus() : ParseAny(drawn, out_tensors);
+  return usual ? absl::OkStatus() : ParseAny(ctx, drawn, out_tensors);
 }
 
 absl::Status ExampleBatches::ParseUsual(tensorflow::data::IteratorContext* ctx, const Drawn& drawn,
@@ -163,7 +164,9 @@ absl::Status ExampleBatches::ParseUsual(tensorflow::data::IteratorContext* ctx, 
   return absl::OkStatus();
 }
 
-absl::Status ExampleBatches::ParseAny(const Drawn& drawn, std::vector<Tensor>* out_tensors) {
+absl::Status ExampleBatches::ParseAny(tensorflow::data::IteratorContext* ctx, const Drawn& drawn,
+                                      std::vector<Tensor>* out_tensors) {
+  TF_RETURN_IF_ERROR(CheckRoom(ctx, drawn.records.size()));
   std::vector<tstring> records(drawn.records.size());
   for (size_t i = 0; i < records.size(); ++i) {
     records[i].assign_as_view(drawn.records[i].data, drawn.records[i].size);
@@ -181,6 +184,33 @@ absl::Status ExampleBatches::ParseAny(const Drawn& drawn, std::vector<Tensor>* o
   for (size_t i = 0; i < parsed.ragged_values.size(); ++i) {
     append(&parsed.ragged_values[i]);
     append(&parsed.ragged_splits[i]);
+  }
+  return absl::OkStatus();
+}
+
+// TensorFlow's parser ends the process where there is none.
+absl::Status ExampleBatches::CheckRoom(tensorflow::data::IteratorContext* ctx,
+                                       size_t records) const {
+  for (const auto& dense : spec_->config().dense) {
+    if (dense.variable_length) continue;
+    const auto value_bytes = static_cast<size_t>(tensorflow::DataTypeSize(dense.dtype));
+    size_t bytes = 0;
+    bool there = !__builtin_mul_overflow(records, dense.elements_per_stride, &bytes) &&
+                 !__builtin_mul_overflow(bytes, value_bytes, &bytes);
+    if (there && bytes < kSurelyThereBytes) continue;
+    if (there) {
+      tensorflow::Allocator* const allocator = ctx->allocator({});
+      void* const memory =
+          allocator->AllocateRaw(tensorflow::Allocator::kAllocatorAlignment, bytes);
+      there = memory != nullptr;
+      if (there) allocator->DeallocateRaw(memory);
+    }
+    if (!there) {
+      return absl::ResourceExhaustedError(
+          "tfquiver: parse: feature " + std::string(dense.feature_name) +
+          ": no memory for a batch of " + std::to_string(records) + " records with " +
+          std::to_string(dense.elements_per_stride) + " values each");
+    }
   }
   return absl::OkStatus();
 }

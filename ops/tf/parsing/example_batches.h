@@ -26,7 +26,10 @@ class ExampleBatches : public BatchParser {
   // *usual: whether all records were; else nothing is appended.
   absl::Status ParseUsual(tensorflow::data::IteratorContext* ctx, const Drawn& drawn,
                           std::vector<tensorflow::Tensor>* out_tensors, bool* usual);
-  absl::Status ParseAny(const Drawn& drawn, std::vector<tensorflow::Tensor>* out_tensors);
+  absl::Status ParseAny(tensorflow::data::IteratorContext* ctx, const Drawn& drawn,
+                        std::vector<tensorflow::Tensor>* out_tensors);
+  // Whether there is memory for the dense features of so many records, one by one.
+  absl::Status CheckRoom(tensorflow::data::IteratorContext* ctx, size_t records) const;
 
   const FeatureSpec* const spec_;
   ParseThreads threads_;
