@@ -8,7 +8,17 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.support.gcs_emulator import Fault, GcsEmulator, cut_off, gcs_emulator, reset, status, whole_object
+from tests.support.gcs_emulator import (
+    Fault,
+    GcsEmulator,
+    another_range,
+    cut_off,
+    gcs_emulator,
+    range_ignored,
+    reset,
+    status,
+    whole_object,
+)
 from tfquiver import errors
 from tfquiver.stores.gcs import GcsStore
 
@@ -30,7 +40,10 @@ def store(emulator: GcsEmulator, monkeypatch: pytest.MonkeyPatch) -> Iterator[Gc
     opened.close()
 
 
-@pytest.mark.parametrize("fault", [status(503), status(500), status(429), reset, cut_off, whole_object])
+_TRANSIENT = [status(503), status(500), status(429), reset, cut_off, whole_object, another_range, range_ignored]
+
+
+@pytest.mark.parametrize("fault", _TRANSIENT)
 def test_transient_failures_are_tried_again(emulator: GcsEmulator, store: GcsStore, fault: Fault) -> None:
     info = store.stat("gs://bucket/f")
     emulator.faults += [fault, fault]

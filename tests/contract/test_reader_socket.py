@@ -67,9 +67,9 @@ async def test_out_of_descriptors_the_loop_is_not_kept_busy_and_those_who_wait_a
 TIMES = 50
 
 
-def _knock(path: Path) -> list[socket.socket]:
+def _knock(path: Path, times: int = TIMES) -> list[socket.socket]:
     """They wait to be accepted."""
-    callers = [socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) for _ in range(TIMES)]
+    callers = [socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) for _ in range(times)]
     for one in callers:
         one.connect(str(path))
     return callers
@@ -90,6 +90,34 @@ async def test_who_finds_no_place_again_and_again_does_not_fill_the_log(
     await server.stop(1.0)
     lines = [line for line in caplog.messages if "refused a connection" in line]
     assert len(lines) <= 1 + (time.monotonic() - began_s) / 10
+
+
+@on_loop
+async def test_those_who_connect_and_say_nothing_keep_no_reader_away(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As many as there are places kept every reader away for ten seconds, and for ever where they came again."""
+    monkeypatch.setattr(session_server, "MAX_CONNECTIONS", 8)
+    unused = cast(Any, None)
+    server = SessionServer(("node", "1"), unused, unused, unused, unused, unused)
+    server.start(tmp_path / "socket")
+    hello = frames.encode(frames.Hello(frames.ROLE_READER, os.getpid(), "r"))
+    readers, silent = [], _knock(tmp_path / "socket")
+    for _ in range(8):
+        readers += _knock(tmp_path / "socket", 1)
+        readers[-1].setblocking(False)
+        await asyncio.get_running_loop().sock_sendall(readers[-1], hello)
+        async with asyncio.timeout(5):
+            frame = frames.decode(await asyncio.get_running_loop().sock_recv(readers[-1], frames.MAX_FRAME_BYTES))
+        assert frame == frames.Welcome("node")
+    (late,) = _knock(tmp_path / "socket", 1)
+    async with asyncio.timeout(5):
+        late.setblocking(False)
+        assert await asyncio.get_running_loop().sock_recv(late, 100) == b"", "there is no place: all have said HELLO"
+    assert server.connections == 8
+    for one in (*readers, *silent, late):
+        one.close()
+    await server.stop(1.0)
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root becomes other users")

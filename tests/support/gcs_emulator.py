@@ -136,9 +136,12 @@ class _Handler(RequestHandler):
         super().do_GET()
 
 
-def answer(handler: _Handler, status: int, body: bytes, claimed_bytes: int | None = None) -> None:
-    """An answer; with `claimed_bytes`, one whose body is shorter than it says, after which the connection closes."""
+def answer(handler: _Handler, status: int, body: bytes, claimed_bytes: int | None = None, span: str = "") -> None:
+    """An answer; with `claimed_bytes`, one whose body is shorter than it says, after which the connection closes.
+    `span`: its Content-Range."""
     handler.send_response(status)
+    if span:
+        handler.send_header("Content-Range", span)
     handler.send_header("Content-Length", str(len(body) if claimed_bytes is None else claimed_bytes))
     if claimed_bytes is not None:
         handler.close_connection = True
@@ -170,6 +173,23 @@ def whole_object(handler: _Handler) -> bool:
     """An answer that ignores the range and never ends."""
     answer(handler, 200, b"x" * 100_000, claimed_bytes=1 << 40)
     return True
+
+
+def another_range(handler: _Handler) -> bool:
+    """As many bytes as were asked for, of elsewhere: it says so."""
+    answer(handler, 206, b"y" * _asked_bytes(handler), span=f"bytes 0-{_asked_bytes(handler) - 1}/1000")
+    return True
+
+
+def range_ignored(handler: _Handler) -> bool:
+    """The beginning of the object, and no more of it than was asked for."""
+    answer(handler, 200, b"z" * _asked_bytes(handler))
+    return True
+
+
+def _asked_bytes(handler: _Handler) -> int:
+    first, last = re.findall(r"\d+", handler.headers["Range"])
+    return int(last) - int(first) + 1
 
 
 @contextmanager

@@ -53,6 +53,15 @@ _NOTICES_SILENCE: list[tuple[str, Any]] = [
     ("grpc.http2.ping_timeout_ms", 10_000),  # else it is a minute, whatever the line above says
     ("grpc.http2.max_pings_without_data", 0),  # as many as it takes
 ]
+# Of callers: a machine that is gone ends none of its streams, which servers would keep for ever. Only who waits for an
+# answer is asked: with no call under way a Python client may have nobody who reads. Such connections end after an hour.
+_NOTICES_SILENT_CALLERS: list[tuple[str, Any]] = [
+    ("grpc.keepalive_time_ms", 30_000),
+    ("grpc.keepalive_timeout_ms", 20_000),
+    ("grpc.http2.ping_timeout_ms", 20_000),
+    ("grpc.http2.max_pings_without_data", 0),
+    ("grpc.max_connection_idle_ms", 3_600_000),
+]
 _LEAST_BETWEEN_PINGS_MS = 1000  # else servers hang up on who asks more than twice in five minutes
 # Of more than a thousand calls that a busy loop has not come to yet gRPC refuses some at random, of more than three
 # thousand all: nodes and jobs by the thousand may ask at one moment, of a server that plans or restores then. These
@@ -229,7 +238,7 @@ def new_server(authority: Authority) -> grpc.aio.Server:
     # A gate costs about a tenth of a call for 32 leases (tests/bench/coordinator.py): where everybody may do everything
     # there is none.
     interceptors = [] if isinstance(authority, Open) else [_Gate(authority)]
-    return grpc.aio.server(options=_SERVER_OPTIONS, interceptors=interceptors)
+    return grpc.aio.server(options=[*_SERVER_OPTIONS, *_NOTICES_SILENT_CALLERS], interceptors=interceptors)
 
 
 def listen(server: grpc.aio.Server, address: str) -> int:

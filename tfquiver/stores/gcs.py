@@ -168,9 +168,7 @@ class GcsStore:
         ) as response:
             if response.status_code not in (requests.codes.ok, requests.codes.partial_content):
                 raise exceptions.from_http_response(response)  # type: ignore[no-untyped-call]
-            if response.headers.get("content-length", str(length)) != str(length):
-                coming = response.headers["content-length"]
-                raise Transient(f"{coming} bytes come where {length} were asked for at offset {offset}")
+            _check_range(response, offset, length)
             # Whatever has come, where urllib3 has it (since 2.2); else pieces that are waited for.
             read = getattr(response.raw, "read1", response.raw.read)
             for number, part in enumerate(lengths, 1):
@@ -222,6 +220,20 @@ class GcsStore:
                 raise errors.InvalidArgumentError(f"{what}: {error}") from error
 
         return self._attempts.run(what, deadline_s, attempt)
+
+
+def _check_range(response: requests.Response, offset: int, length: int) -> None:
+    """Raises Transient where what comes is, by its headers, something else than these bytes of the object: as proxies
+    give that do not know of ranges, or keep one for another."""
+    coming = response.headers.get("content-length", str(length))
+    if coming != str(length):
+        raise Transient(f"{coming} bytes come where {length} were asked for at offset {offset}")
+    if response.status_code == requests.codes.partial_content:
+        span = response.headers.get("content-range", "")
+        if span and span.partition("/")[0].split() != ["bytes", f"{offset}-{offset + length - 1}"]:
+            raise Transient(f"{span} comes where {length} bytes at offset {offset} were asked for")
+    elif offset:
+        raise Transient(f"the whole object comes where {length} bytes at offset {offset} were asked for")
 
 
 def _is_unreachable(error: BaseException) -> bool:

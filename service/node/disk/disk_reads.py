@@ -10,8 +10,11 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, TypeVar
 
+from absl import logging
+
 from tfquiver import errors
 from tfquiver.digests.digest import ShardRef
+from tfquiver.rare_lines import every_n_seconds
 from tfquiver.service.node.checked_shards_in_memory import ready_shard
 from tfquiver.service.node.checked_shards_in_memory.hot import HotSet
 from tfquiver.service.node.checked_shards_in_memory.ready_shard import ReadyShard
@@ -19,19 +22,24 @@ from tfquiver.service.node.checked_shards_in_memory.sealed_memory import NoMemor
 from tfquiver.service.node.checked_shards_in_memory.verified import VerifiedShard
 from tfquiver.service.node.disk import codec, entry
 from tfquiver.service.node.disk.disk_cache import DiskCache, OpenEntry
+from tfquiver.service.node.hanging_disk.hanging import HANGS_S
 
 T = TypeVar("T")
 _THREADS = 4
-HANGS_S = 10.0
+_SAID_EVERY_S = 30.0
 
 
 class DiskReads:
-    """`run` and `close` on one loop; the others block, and are what `run` runs."""
+    """`run` and `close` on one loop; the others block, and are what `run` runs.
+
+    One that hangs is the disk's trouble (`DiskCache.hanging`), and is said.
+    """
 
     def __init__(self, disk: DiskCache, hot: HotSet) -> None:
         self._disk, self._hot = disk, hot
         self._pool = ThreadPoolExecutor(_THREADS, "disk")
         self._since_s: dict[asyncio.Future[Any], float] = {}  # of calls that have not come back, oldest first
+        self._looks: asyncio.TimerHandle | None = None
 
     @property
     def hang(self) -> bool:
@@ -48,9 +56,10 @@ class DiskReads:
     async def run(self, call: Callable[..., T], *arguments: object) -> T:
         """The outcome of a call in a thread; when nobody waits for it any more its descriptors are closed."""
         loop = asyncio.get_running_loop()
-        running = loop.run_in_executor(self._pool, call, *arguments)
+        running = loop.run_in_executor(self._pool, self._waits_for, call, *arguments)
         self._since_s[running] = loop.time()
         running.add_done_callback(self._since_s.pop)
+        self._look_later(loop)
         try:
             return await asyncio.shield(running)
         except asyncio.CancelledError:
@@ -58,7 +67,25 @@ class DiskReads:
             raise
 
     async def close(self) -> None:
+        if self._looks:
+            self._looks.cancel()
         await asyncio.to_thread(self._pool.shutdown, True)
+
+    def _waits_for(self, call: Callable[..., T], *arguments: object) -> T:
+        with self._disk.hanging.waits():
+            return call(*arguments)
+
+    def _look_later(self, loop: asyncio.AbstractEventLoop) -> None:
+        if self._looks is None:
+            self._looks = loop.call_later(HANGS_S, self._look, loop)
+
+    def _look(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._looks = None
+        if not self._since_s:
+            return
+        if trouble := self._disk.hanging.trouble():
+            every_n_seconds(logging.WARNING, "%s: readers of what is there wait for it", _SAID_EVERY_S, trouble)
+        self._look_later(loop)
 
     def raw_entries(self, hashes: list[bytes]) -> dict[bytes, ReadyShard]:
         """Those that stand raw. Raises ResourceExhaustedError when not even one can be opened."""

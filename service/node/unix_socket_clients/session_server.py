@@ -68,6 +68,7 @@ class SessionServer:
         self._streams = streams
         self._listener: socket.socket | None = None
         self._connections: set[FrameSocket] = set()
+        self._strangers: dict[FrameSocket, None] = {}  # of these those that have not said HELLO, oldest first
         self._readers: set[ReaderShell] = set()
         self._mounts: set[MountShell] = set()
         self.shown = ShownByMounts()
@@ -141,7 +142,7 @@ class SessionServer:
         if not self._admits(sock):
             every_n_seconds(logging.WARNING, "reader socket: refused a process of user %d", 10, peer_uid(sock))
             sock.close()
-        elif len(self._connections) >= MAX_CONNECTIONS:
+        elif len(self._connections) >= MAX_CONNECTIONS and not self._make_place():
             said = "reader socket: refused a connection: there are %d already"
             every_n_seconds(logging.ERROR, said, 10, MAX_CONNECTIONS)
             sock.close()
@@ -153,6 +154,18 @@ class SessionServer:
         if peer_uid(sock) in (os.geteuid(), 0):
             return True
         return self._group is not None and self._group.gid in peer_groups(sock)
+
+    def _make_place(self) -> bool:
+        """Who has connected and says nothing has a place for ten seconds only where nobody else needs it: readers say
+        HELLO at once."""
+        if not self._strangers:
+            return False
+        every_n_seconds(
+            logging.WARNING, "reader socket: there are %d connections: of %d without a word the oldest gives way", 10,
+            len(self._connections), len(self._strangers),
+        )  # fmt: skip
+        next(iter(self._strangers)).close()
+        return True
 
     def _pause_accepting(self) -> None:
         """Whoever waits to be accepted would wake the loop again at once; descriptors come back when others leave."""
@@ -189,9 +202,15 @@ class SessionServer:
 
     def arrived(self, connection: FrameSocket) -> None:
         self._connections.add(connection)
+        self._strangers[connection] = None
+
+    def known(self, connection: FrameSocket) -> None:
+        """It has said who it is."""
+        self._strangers.pop(connection, None)
 
     def left(self, connection: FrameSocket, peer: Peer | None) -> None:
         self._connections.discard(connection)
+        self._strangers.pop(connection, None)
         self._used()
         if isinstance(peer, ReaderShell):
             peer.finish(complete=False).add_done_callback(lambda _: self._forget(peer))
@@ -243,6 +262,7 @@ class _Greeting:
         if not isinstance(frame, frames.Hello):
             raise errors.ProtocolError(f"{type(frame).__name__} frame: the first must be HELLO")
         self._timer.cancel()
+        self._server.known(self._socket)
         self._peer = self._server.welcome(frame, self._uid)
         self._peer.socket = self._socket
         self._socket.send(frames.Welcome(self._server.node_id))

@@ -71,7 +71,8 @@ def hanging_disks(nodes: Sequence[Mapping[str, Any]]) -> Iterator[str]:
         if hangs_ms := node.get("disk_hangs_ms", 0):
             yield (
                 f"node {short(node['node_id'])}: its disk has not answered for {hangs_ms // 1000} s: it keeps nothing "
-                "more, and data sets that are evicted or deleted wait for it: look at that disk, or stop the node"
+                "more, and readers of what is there, and data sets that are evicted or deleted wait for it: look at "
+                "that disk, or stop the node"
             )
 
 

@@ -161,7 +161,7 @@ class StatusReply(_message.Message):
     refused_by_disk_ms: _builtins.int
     """so of refused_by_disk"""
     disk_hangs_ms: _builtins.int
-    """For so long something that changes the disk has been waiting for it; 0: the disk answers, as far as is known."""
+    """For so long something that reads or changes the disk has been waiting for it; 0: the disk answers, as far as is known."""
     computed: _builtins.int
     """of misses and loads: shards of derived data sets, computed by a trainer, not read"""
     computed_bytes: _builtins.int
