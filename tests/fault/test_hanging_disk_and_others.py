@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from tests.fault.test_emptied_and_put import READY
 from tests.fault.test_emptied_and_put_late import late
 from tests.support import numbered
@@ -15,6 +17,7 @@ from tfquiver.proto.tfquiver.v1 import named_datasets_pb2 as pb
 EVICTING = pb.NamedDataset.STATE_EVICTING
 
 
+@pytest.mark.long
 @needs_disks
 def test_it_is_said_where_an_eviction_stands_and_others_are_scanned_meanwhile(tmp_path: Path) -> None:
     """Each eviction, and each note, held one of the threads that scans need, too; a scan on the node whose disk hung

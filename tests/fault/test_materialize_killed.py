@@ -37,6 +37,7 @@ def cache_dir(tmp_path: Path) -> Iterator[Path]:
     end_daemons(directory)
 
 
+@pytest.mark.long
 def test_a_trainer_that_is_killed_leaves_what_it_has_done_and_the_rest_to_others(
     cache_dir: Path, paths: list[Path], tmp_path: Path
 ) -> None:

@@ -18,6 +18,7 @@ from tfquiver.proto.tfquiver.v1 import coordinator_pb2_grpc
 from tfquiver.service.dispatcher.worker_reports import WorkerReports
 
 
+@pytest.mark.long
 def test_a_worker_that_is_killed_is_a_problem_until_it_is_back(tmp_path: Path) -> None:
     with Cluster(tmp_path / "cluster", workers=2) as cluster:
         assert cluster.dispatcher is not None

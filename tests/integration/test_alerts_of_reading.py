@@ -28,7 +28,7 @@ from tfquiver.proto.tfquiver.v1 import coordinator_pb2 as pb
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2_grpc, types_pb2
 from tfquiver.stores.gcs import GcsStore
 
-pytestmark = [needs_prometheus, needs_mounts]
+pytestmark = [needs_prometheus, needs_mounts, pytest.mark.long]
 WINDOW = "15s"
 SLOW_S = 6.0
 STARVING_BYTES_PER_S = 400_000

@@ -111,6 +111,7 @@ def test_a_cluster_is_seen_and_who_is_killed_is_missed(cluster: Cluster, tmp_pat
         prometheus.close()
 
 
+@pytest.mark.long
 @pytest.mark.timeout(280)
 def test_a_dispatcher_that_is_lost_is_missed_by_a_coordinator_that_is_started_again(
     cluster: Cluster, tmp_path: Path
@@ -149,6 +150,7 @@ def test_a_dispatcher_that_is_lost_is_missed_by_a_coordinator_that_is_started_ag
         prometheus.close()
 
 
+@pytest.mark.long
 @pytest.mark.timeout(280)
 def test_a_node_that_is_lost_is_missed_by_a_coordinator_that_is_started_again(cluster: Cluster, tmp_path: Path) -> None:
     """And one that was killed while no coordinator was there; nobody is missed who comes back in time."""
