@@ -105,6 +105,17 @@ TEST(ConnectingTest, ANameThatIsNotAnsweredInTimeIsFoundByTheNextThatAsks) {
   EXPECT_EQ(Drain(&client, 10), UpTo(5));
 }
 
+TEST(ConnectingTest, NamesThatAreNeverAnsweredTakeSoManyThreadsAndNoMore) {
+  Names names;
+  for (int i = 0; i < 80; ++i) {
+    ElementClient client({"", "worker.invalid:1", RandomBytes(kWorkerIdBytes)}, {}, kCrc32c,
+                         names.System());
+    EXPECT_EQ(client.Connect(Clock::now() + milliseconds(1)).code(), Code::kUnavailable);
+  }
+  EXPECT_LE(names.asked(), 64);
+  EXPECT_GE(names.asked(), 60);  // those of other tests may just be coming to their end
+}
+
 // A listener whose queue is full answers nobody who wants to connect.
 class FullListener {
  public:

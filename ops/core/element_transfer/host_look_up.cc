@@ -5,6 +5,8 @@
 
 #include <atomic>
 #include <cstring>
+#include <list>
+#include <mutex>
 #include <system_error>
 #include <thread>
 #include <utility>
@@ -31,12 +33,53 @@ std::string OfTheSystem(const std::string& host, const std::string& port, bool n
   return "";
 }
 
+// Threads of look-ups, this process's. They are joined when they have come to their end, by the
+// next one that begins; a system that answers nobody holds so many and no more. Never destroyed:
+// who ends the process does not wait for names.
+class LookUpThreads {
+ public:
+  static LookUpThreads& Get() {
+    static LookUpThreads* const all = new LookUpThreads;
+    return *all;
+  }
+
+  // `look_up` sets `*done` at its end. Empty: it has begun; else why not.
+  std::string Begin(std::function<void()> look_up, std::shared_ptr<std::atomic<bool>> done) {
+    std::lock_guard<std::mutex> lock(mu_);
+    for (auto it = threads_.begin(); it != threads_.end();) {
+      if (!*it->done) {
+        ++it;
+        continue;
+      }
+      it->thread.join();
+      it = threads_.erase(it);
+    }
+    if (threads_.size() >= kMost) return "names are not answered: look-ups of others wait, too";
+    try {
+      threads_.push_back({std::thread(std::move(look_up)), std::move(done)});
+    } catch (const std::system_error&) {
+      return "there is no thread to spare for its name";
+    }
+    return "";
+  }
+
+ private:
+  static constexpr size_t kMost = 64;
+  struct One {
+    std::thread thread;
+    std::shared_ptr<std::atomic<bool>> done;
+  };
+
+  std::mutex mu_;
+  std::list<One> threads_;
+};
+
 }  // namespace
 
 // What the thread and whoever waits for it have in common.
 struct HostLookUp::UnderWay {
   WakeFd over;  // is signalled then, for good
-  std::atomic<bool> done{false};
+  const std::shared_ptr<std::atomic<bool>> done = std::make_shared<std::atomic<bool>>(false);
   std::string why_not;
   std::vector<SocketAddress> found;
 };
@@ -52,20 +95,19 @@ std::string HostLookUp::Find(const std::string& host, const std::string& port,
   if (under_way_ == nullptr || asked_ != asked) {
     const auto begun = std::make_shared<UnderWay>();
     if (begun->over.get() < 0) return "no event descriptor: too many open files";
-    try {
-      std::thread([begun, system = system_, host, port] {
-        begun->why_not = system(host, port, /*number=*/false, &begun->found);
-        begun->done = true;
-        begun->over.Signal();
-      }).detach();
-    } catch (const std::system_error&) {
-      return "there is no thread to spare for its name";
-    }
+    const std::string why_not = LookUpThreads::Get().Begin(
+        [begun, system = system_, host, port] {
+          begun->why_not = system(host, port, /*number=*/false, &begun->found);
+          *begun->done = true;
+          begun->over.Signal();
+        },
+        begun->done);
+    if (!why_not.empty()) return why_not;
     under_way_ = begun;
     asked_ = asked;
   }
   const int cancelled = cancel == nullptr ? -1 : cancel->get();
-  while (!under_way_->done) {
+  while (!*under_way_->done) {
     pollfd one{cancelled, POLLIN, 0};
     if (::poll(&one, 1, 0) > 0) return "cancelled";
     if (Clock::now() >= deadline) return "its name is not found in time";

@@ -19,8 +19,8 @@ struct SocketAddress {
 };
 
 // The addresses of hosts. The system's look-up of a name takes as long as its servers do not
-// answer, and cannot be ended: it is left behind in a thread, which the next one that asks for the
-// same finds there. One thread at a time.
+// answer, and cannot be ended: it is left in a thread, which the next one that asks for the same
+// finds there. One thread at a time, of all in this process 64.
 class HostLookUp {
  public:
   // Blocks. Empty: found; else why not.
