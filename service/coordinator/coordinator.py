@@ -299,6 +299,11 @@ class Coordinator:
                 logging.info("%s %s is not missed any more: somebody has said so", kind, name)
         return forgotten
 
+    async def dispatcher_leaves(self, address: str, id: str) -> None:
+        """It stops, and is not missed here. Raises UnavailableError where that is not durable (yet)."""
+        self.dispatchers.leave(address, id)
+        await self._noted()
+
     # Jobs.
 
     async def allocate_remote_io(self, job: str, bytes_per_s: float) -> None:

@@ -73,6 +73,13 @@ def define_flags() -> None:
         "coordinator's --ended_session_ms.",
         100,
     )
+    flags.DEFINE_list(
+        "former_workers",
+        [],
+        "Workers (host:port, with commas) that were taken away for good: TensorFlow's journal in --work_dir has them "
+        "for ever, and `tfquiver status`, doctor and alerts would miss them. One that answers all the same is a "
+        "worker as ever.",
+    )
     flags.DEFINE_integer("reap_interval_ms", 1000, "Pause between two looks for lost workers.", 10)
     flags.DEFINE_integer("client_timeout_ms", 120_000, "A trainer silent for so long has left its epoch.", 1000)
     flags.DEFINE_integer("job_gc_check_interval_ms", 10_000, "Pause between two looks for abandoned epochs.", 100)
@@ -81,6 +88,11 @@ def define_flags() -> None:
     metrics_flag.define()
     flags.register_validator(
         "coordinator", lambda text: not text or addresses.is_address(text), "must be host:port or unix:/path"
+    )
+    flags.register_validator(
+        "former_workers",
+        lambda given: all(map(addresses.is_host_port, given)),
+        "must be host:port, with commas between",
     )
     flags.register_multi_flags_validator(
         ["node_dir", "coordinator"],
@@ -175,7 +187,7 @@ async def _dispatch(
     service.dispatcher_started(f"localhost:{port.number}")
     reports = WorkerReports(
         port.number, coordinator, token, lambda: reaper.awaited, lambda: reaper.left,
-        work_dir_id=work_dir_id.read_or_make(work_dir),
+        work_dir_id=work_dir_id.read_or_make(work_dir), former=FLAGS.former_workers,
     )  # fmt: skip
     reaping = RepeatedThread("reaper", reaper.step, FLAGS.reap_interval_ms / 1000)
     # A worker that starts beside it waits until the coordinator knows it.

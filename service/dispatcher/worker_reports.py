@@ -37,6 +37,7 @@ class WorkerReports:
         left: Callable[[], Collection[str]],
         clock: Clock | None = None,
         work_dir_id: str = "",
+        former: Collection[str] = (),
     ) -> None:
         """
         Args:
@@ -44,9 +45,11 @@ class WorkerReports:
           awaited: the workers with tasks that are not finished.
           left: the keys of sessions that all trainers have left.
           work_dir_id: tells the coordinator that one that starts at another address is this one.
+          former: workers that TensorFlow's journal has and that nobody is to miss, until one of them answers.
         """
         self._port, self._coordinator, self._awaited, self._left = port, coordinator, awaited, left
         self._address, self._id, self._process = "", work_dir_id, secrets.token_hex(16)
+        self._former = set(former)
         self._service = GrpcServiceRpc()
         self._service.dispatcher_started(f"localhost:{port}")
         self._watch = WorkerWatch(clock or SystemClock())
@@ -57,7 +60,10 @@ class WorkerReports:
     def step(self) -> None:
         """Raises grpc.RpcError, ProtocolError."""
         workers = [one for one in self._service.workers() if len(one.encode()) <= _LONGEST_ADDRESS]
-        seen = self._watch.look(workers, self._service.tasks(workers), self._awaited())
+        answering = self._service.tasks(workers)
+        self._former -= answering.keys()
+        workers = [one for one in workers if one not in self._former]
+        seen = self._watch.look(workers, answering, self._awaited())
         told = [
             coordinator_pb2.ServiceWorker(address=worker, silent_ms=int(1000 * silent_s), idle_ms=int(1000 * idle_s))
             for worker, (silent_s, idle_s) in seen.items()

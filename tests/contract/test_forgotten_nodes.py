@@ -22,6 +22,7 @@ from tfquiver.proto.tfquiver.v1 import coordinator_pb2 as pb
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2_grpc
 from tfquiver.proto.tfquiver.v1.coordinator_pb2 import DispatcherInfo
 from tfquiver.service.coordinator.coordinator import Coordinator
+from tfquiver.service.coordinator.grpc_calls.servicer import CoordinatorServicer
 from tfquiver.service.metrics import coordinator_metrics
 
 TIMEOUT_S = 10.0
@@ -124,6 +125,42 @@ async def test_it_is_durable_too_where_the_disk_has_room_again_just_then(
         clock.advance(TIMEOUT_S)
         beat(coordinator)
         coordinator.membership.expire()
+        assert await counted(coordinator) == (0, 0, 0)
+
+
+@on_loop
+async def test_that_a_dispatcher_leaves_is_durable_before_the_answer(tmp_path: Path) -> None:
+    """A coordinator that was killed just then was followed by one that missed it for a day."""
+    clock = ManualClock()
+    async with started(tmp_path / "first", clock=clock) as coordinator, asyncio.timeout(20):
+        coordinator.dispatchers.report(DispatcherInfo(address="d:1"))
+        await coordinator.allocate_remote_io("job", 1.0)
+        leaves = pb.ReportDispatcherRequest(dispatcher=DispatcherInfo(address="d:1"), leaves=True)
+        await CoordinatorServicer(coordinator).ReportDispatcher(leaves, None)
+        shutil.copytree(tmp_path / "first", tmp_path / "second")
+    async with started(tmp_path / "second", clock=clock) as coordinator:
+        clock.advance(TIMEOUT_S)
+        beat(coordinator)
+        assert await counted(coordinator) == (0, 0, 0)
+
+
+@on_loop
+async def test_a_dispatcher_that_leaves_is_not_missed_here_though_the_log_cannot_be_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fails(file: int) -> None:
+        raise OSError(errno.EIO, "this disk is gone")
+
+    clock = ManualClock()
+    async with started(tmp_path, clock=clock) as coordinator, asyncio.timeout(20):
+        coordinator.dispatchers.report(DispatcherInfo(address="d:1"))
+        await coordinator.allocate_remote_io("job", 1.0)
+        with monkeypatch.context() as patch:
+            patch.setattr(os, "fdatasync", fails)
+            with pytest.raises(errors.UnavailableError, match="this disk is gone"):
+                await coordinator.dispatcher_leaves("d:1", "")
+        clock.advance(TIMEOUT_S)
+        beat(coordinator)
         assert await counted(coordinator) == (0, 0, 0)
 
 

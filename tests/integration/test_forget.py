@@ -49,6 +49,15 @@ def test_a_node_that_is_gone_for_good_is_forgotten_by_a_coordinator_that_is_kill
         wait_until(lambda: bool(lost(cluster)), "and is missed again")
         assert main([*forget, "--all_lost"]) == 0
         assert lost(cluster) == []
+        cluster.node.restart()
+        wait_until(lambda: len(status.collect(cluster.coordinator.address)["nodes"]) == 1, "it is back once more")
+        cluster.coordinator.kill()
+        cluster.node.kill()
+        cluster.coordinator.restart()
+        capsys.readouterr()
+        assert main([*forget, named]) == 0, "it has not come back, and need not be lost before"
+        assert capsys.readouterr().out == f"node {named} at localhost:{cluster.node.port} is forgotten\n"
+        assert main([*forget, named]) == 1
 
 
 def test_a_spot_node_that_is_killed_is_told_and_no_problem(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

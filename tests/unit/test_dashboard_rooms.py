@@ -21,6 +21,15 @@ def test_a_node_is_as_full_as_its_disk_is(disk_room: int | None, takes: int) -> 
     assert (told["used_bytes"], told["quota_bytes"]) == (40, takes)
 
 
+def test_a_spot_node_that_is_gone_is_no_failure() -> None:
+    lost = [
+        {"node_id": "host-1", "quota_bytes": 200, "silent_ms": 12_345, "labels": {"lifecycle": "spot", "rack": "r"}},
+        {"node_id": "host-2", "quota_bytes": 200, "silent_ms": 9_000, "labels": {"rack": "r"}},
+    ]
+    told = shown(STATUS | {"lost_nodes": lost})["nodes"]
+    assert [(one["rack"], one.get("lost_s"), one.get("gone_s")) for one in told] == [("r", None, 12), ("r", 9, None)]
+
+
 @pytest.mark.parametrize(
     ("up_ms", "said"),
     [(1, "0 min"), (59_999, "0 min"), (3_599_000, "59 min"), (7_200_000, "2 h"), (86_399_000, "23 h")],

@@ -37,6 +37,15 @@ def test_a_whole_id_means_its_node_though_anothers_begins_with_it() -> None:
     assert list(wanted(["node-1"], both, DISPATCHERS).node_ids) == ["node-1"]
 
 
+def test_one_that_has_not_come_back_since_a_restart_of_the_coordinator_is_named_as_a_lost_one() -> None:
+    awaited = NodeInfo(node_id="node-aaaa2444", control_address="f:1")
+    after = pb.ListNodesReply(nodes=NODES.nodes, lost=NODES.lost, awaited=[awaited])
+    for name in ("aaaa24", "node-aaaa2444", "f:1"):
+        assert list(wanted([name], after, DISPATCHERS).node_ids) == ["node-aaaa2444"]
+    with pytest.raises(errors.InvalidArgumentError, match="'aaaa2' may be each of 3 nodes"):
+        wanted(["aaaa2"], after, DISPATCHERS)
+
+
 def test_several_and_dispatchers_by_their_addresses() -> None:
     assert meant("e:1", "c:1", "aaaa22") == (["node-aaaa2333", "node-aaaa2222"], ["e:1"])
 

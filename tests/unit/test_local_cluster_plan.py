@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tfquiver import errors
+from tfquiver.cache_directory import up_file
 from tfquiver.cache_directory.up_file import Ports
 from tfquiver.local_cluster import plan, ports, restarts
 from tfquiver.local_cluster.plan import Wish
@@ -62,14 +63,34 @@ def test_a_port_that_a_server_got_is_the_one_it_is_given_next_time(number: int, 
 
 def test_ports_asked_for_then_those_of_last_time_then_the_usual_ones_then_any() -> None:
     def free(*those: int) -> Ports:
-        return ports.choose(None, None, Ports(11, 12, [13, 14]), those.__contains__)
+        return ports.choose(None, None, Ports(11, 12, [13, 14]), 2, those.__contains__)
 
-    assert free(11, 12, 13, 5040, 5050) == Ports(11, 12, [13, 0])
-    assert free(5040, 5050) == Ports(5040, 5050, [0, 0])
-    assert free() == Ports(0, 0, [0, 0])
-    assert ports.choose(0, 9, Ports(11, 12), {9, 11}.__contains__) == Ports(0, 9)
+    assert free(11, 12, 13, 14, 5040, 5050) == Ports(11, 12, [13, 14])
+    assert free(5040, 5050).coordinator == 5040 and free(5040, 5050).dispatcher == 5050
+    assert ports.choose(0, 9, Ports(11, 12), 0, {9, 11}.__contains__) == Ports(0, 9)
     with pytest.raises(errors.UnavailableError, match=r"--dispatcher_port=9: something else listens there"):
-        ports.choose(None, 9, Ports(), set[int]().__contains__)
+        ports.choose(None, 9, Ports(), 1, set[int]().__contains__)
+
+
+@pytest.mark.parametrize(("last", "workers", "taken", "chosen"), [
+    ([13, 14], 2, {14}, [13, 0, 14]), ([13, 14], 2, {13, 14}, [0, 0, 13, 14]), ([13, 14, 15], 1, {15}, [13, 14, 15]),
+    ([13, 14], 0, set(), [13, 14]), ([13], 3, set(), [13, 0, 0]), ([], 1, set(), [0]), ([0, 13, 13], 1, set(), [0, 13]),
+    ([13, 14], 3, {13}, [0, 14, 0, 13]), (list(range(10, 1000)), 64, set(), list(range(10, 10 + up_file.MOST_PORTS))),
+])  # fmt: skip
+def test_ports_of_workers_that_are_no_more_come_behind_those_of_the_others(
+    last: list[int], workers: int, taken: set[int], chosen: list[int]
+) -> None:
+    """The dispatcher's journal has them still, and the next `up` may want as many again."""
+    assert ports.choose(None, None, Ports(1, 2, last), workers, lambda port: port not in taken).workers == chosen
+
+
+def test_the_dispatcher_is_told_which_workers_were_taken_away() -> None:
+    def told(workers: int, of: list[int]) -> list[str]:
+        line = plan.arguments(plan.ServerPlan("dispatcher", "d"), Wish(HERE, workers=workers), Ports(1, 2, of))
+        return [flag for flag in line if "former" in flag]
+
+    assert told(1, [13, 14, 0, 15]) == ["--former_workers=localhost:14,localhost:15"]
+    assert told(2, [13, 14]) == told(2, [13]) == told(1, [0, 0]) == []
 
 
 def test_who_gets_another_port_than_the_usual_one_is_told() -> None:

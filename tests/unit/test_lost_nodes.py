@@ -50,6 +50,25 @@ def test_one_with_an_empty_directory_takes_the_place_of_the_lost_one_at_its_addr
     assert [name for name, _ in lost(members)] == ["node-b"]
 
 
+def test_of_several_at_one_address_who_was_heard_of_last_takes_the_place_of_the_others() -> None:
+    clock = ManualClock()
+    members = Membership(clock, TIMEOUT_S)
+    for name, address in (("a", "x:1"), ("b", "x:1"), ("moves", "y:1"), ("c", "x:1"), ("left", "x:1")):
+        members.heartbeat(info(name, address), "1")
+        clock.advance(1)
+    members.heartbeat(info("b", "x:1"), "1")
+    clock.advance(1)
+    members.heartbeat(info("moves", "x:1"), "1")
+    members.leave("node-left", "1")
+    clock.advance(TIMEOUT_S - 4)
+    assert members.expire() == ["node-a"]
+    assert lost(members) == [], "others are there"
+    members.heartbeat(info("moves", "y:1"), "1")
+    clock.advance(4)
+    assert members.expire() == ["node-c", "node-b"]
+    assert [name for name, _ in lost(members)] == ["node-b"], "who was at its address after it is elsewhere now"
+
+
 def test_they_are_forgotten_after_an_hour_and_where_there_are_too_many() -> None:
     clock = ManualClock()
     kept = LostNodes(clock)

@@ -18,12 +18,14 @@ from tfquiver import durable, errors, sizes
 LOCK_FILE = "up.lock"
 UP_FILE = "up.json"
 MOST_WORKERS = 64
+MOST_PORTS = 4 * MOST_WORKERS  # of workers
 _VERSION = 1
 
 
 @dataclass(frozen=True, slots=True)
 class Ports:
-    """Of the servers of one `up`; 0: it has none, or none yet."""
+    """Of the servers of one `up`; 0: it has none, or none yet. Behind those of its workers are those of others that
+    were here before."""
 
     coordinator: int = 0
     dispatcher: int = 0

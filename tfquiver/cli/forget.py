@@ -14,9 +14,11 @@ from tfquiver.plain_text import plain
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2, coordinator_pb2_grpc
 
 _ABOUT = """Says that lost nodes and dispatchers are gone for good: `tfquiver status`, metrics and alerts miss them no
-more, also after a restart of the coordinator. They are forgotten by themselves after an hour, dispatchers after a day.
-One that is heard of is not forgotten; one that comes back all the same is a member as ever. Nodes whose machines may be
-taken away at any time are not missed when they are started with --labels=lifecycle=spot. Takes an admin's token."""
+more, also after a restart of the coordinator. A node that has not come back since such a restart may be named, too; it
+is lost in some seconds, and --all_lost waits for that. They are forgotten by themselves after an hour, dispatchers
+after a day. One that is heard of is not forgotten; one that comes back all the same is a member as ever. Nodes whose
+machines may be taken away at any time are not missed when they are started with --labels=lifecycle=spot. Takes an
+admin's token."""
 
 
 def add_parser(subparsers: Any) -> None:
@@ -46,7 +48,7 @@ def _run(arguments: argparse.Namespace) -> int:
             f"{whom} is older than this command: lost nodes are forgotten by themselves after an hour, dispatchers "
             "after a day"
         )
-    at = {one.node.node_id: one.node.control_address for one in nodes.lost}
+    at = _missed(nodes)
     for node_id in told.node_ids:
         where = f" at {at[node_id]}" if at.get(node_id) else ""
         print(f"node {words.short(node_id)}{plain(where)} is forgotten")
@@ -61,7 +63,7 @@ def wanted(
     names: Iterable[str], nodes: coordinator_pb2.ListNodesReply, dispatchers: coordinator_pb2.ListDispatchersReply
 ) -> coordinator_pb2.ForgetRequest:
     """Of each name, what it means. Raises NotFoundError: nothing; InvalidArgumentError: several."""
-    at = {one.node.node_id: one.node.control_address for one in nodes.lost}
+    missed = _missed(nodes)
     # Those that are heard of, too: the coordinator says why it does not forget them.
     alive = {one.node_id: one.control_address for one in nodes.nodes}
     addresses = {one.address for one in dispatchers.lost} | {one.address for one in dispatchers.dispatchers}
@@ -70,7 +72,7 @@ def wanted(
         if name in addresses:
             request.dispatchers.append(name)
             continue
-        for known in (at, alive):
+        for known in (missed, alive):
             if name in known:
                 found = [name]  # another's may begin with it
                 break
@@ -88,6 +90,11 @@ def wanted(
             )
         request.node_ids.append(found[0])
     return request
+
+
+def _missed(nodes: coordinator_pb2.ListNodesReply) -> dict[str, str]:
+    """Where those are that are lost, or would be soon: who has not come back since the coordinator was started."""
+    return {one.node_id: one.control_address for one in (*nodes.awaited, *(lost.node for lost in nodes.lost))}
 
 
 def _means(name: str, node_id: str, address: str) -> bool:

@@ -98,6 +98,8 @@ def arguments(server: ServerPlan, wish: Wish, ports: Ports) -> list[str]:
             made += [f"--quota={wish.quota}"] if wish.quota else []
         case "dispatcher":
             made = [own, f"--work_dir={at / 'dispatcher'}", f"--node_dir={at}"]
+            former = [f"localhost:{port}" for port in ports.workers[wish.workers :] if port]
+            made += [f"--former_workers={','.join(former)}"] if former else []
         case _:
             made = [own, f"--node_dir={at}", f"--dispatcher=localhost:{ports.dispatcher}", _NODE_IS_STARTED_AGAIN]
     return [*made, *wish.flags.get(server.kind, ())]

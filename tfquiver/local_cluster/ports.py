@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from tfquiver import errors
-from tfquiver.cache_directory.up_file import Ports
+from tfquiver.cache_directory.up_file import MOST_PORTS, Ports
 from tfquiver.grpc_plumbing import addresses
 
 USUAL = Ports(coordinator=5040, dispatcher=5050)
@@ -38,12 +38,17 @@ def lasting(is_free: Callable[[int], bool] = is_free, range_file: Path = _CONNEC
 
 
 def choose(
-    coordinator: int | None, dispatcher: int | None, last: Ports, is_free: Callable[[int], bool] = is_free
+    coordinator: int | None,
+    dispatcher: int | None,
+    last: Ports,
+    workers: int = 0,
+    is_free: Callable[[int], bool] = is_free,
 ) -> Ports:
     """Ports to start with; 0: see `lasting`.
 
     Args:
       coordinator, dispatcher: what a person asked for; None: nothing.
+      workers: so many there shall be.
       last: of the `up` that ran here last.
 
     Raises UnavailableError: one that was asked for is taken; names the flag.
@@ -51,7 +56,7 @@ def choose(
     return Ports(
         _choose("--port", coordinator, (last.coordinator, USUAL.coordinator), is_free),
         _choose("--dispatcher_port", dispatcher, (last.dispatcher, USUAL.dispatcher), is_free),
-        [port if port and is_free(port) else 0 for port in last.workers],
+        _of_workers(last.workers, workers, is_free),
     )
 
 
@@ -66,6 +71,14 @@ def passed_over(coordinator: int | None, dispatcher: int | None, last: Ports, ch
         for server, asked, liked, got in servers
         if asked is None and got != liked
     ]
+
+
+def _of_workers(last: Sequence[int], count: int, is_free: Callable[[int], bool]) -> list[int]:
+    """Those that were here and are to be here no more come last: the dispatcher's journal has them still."""
+    own = [*last[:count], *[0] * (count - len(last))]
+    now = [port if port and is_free(port) else 0 for port in own]
+    former = [port for port in (*last[count:], *own) if port and port not in now]
+    return [*now, *dict.fromkeys(former)][:MOST_PORTS]
 
 
 def _choose(flag: str, asked: int | None, liked: tuple[int, ...], is_free: Callable[[int], bool]) -> int:

@@ -13,7 +13,10 @@ export interface Node {
   served_bytes?: number;
   error?: string;
   lost_s?: number;
+  gone_s?: number; // a spot node that was given up: no failure
 }
+
+export const isBad = (node: Node): boolean => Boolean(node.error) || node.lost_s !== undefined;
 
 export interface Dataset {
   name: string;

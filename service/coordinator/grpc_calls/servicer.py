@@ -119,7 +119,7 @@ class CoordinatorServicer(
         checks.between("dispatcher.id's bytes", len(request.dispatcher.id.encode()), 0, MAX_ID_BYTES)
         checks.between("dispatcher.process's bytes", len(request.dispatcher.process.encode()), 0, MAX_ID_BYTES)
         if request.leaves:
-            self._coordinator.dispatchers.leave(request.dispatcher.address, request.dispatcher.id)
+            await self._coordinator.dispatcher_leaves(request.dispatcher.address, request.dispatcher.id)
         else:
             self._coordinator.dispatchers.report(request.dispatcher, request.left_keys)
         return pb2.ReportDispatcherReply()
@@ -167,6 +167,7 @@ class CoordinatorServicer(
             up_ms=membership.up_ms(),
             log_trouble=self._coordinator.log_trouble,
             policy_trouble=self._coordinator.policy_trouble if whole else "",
+            awaited=membership.lost.awaited(),
         )
 
     @handled

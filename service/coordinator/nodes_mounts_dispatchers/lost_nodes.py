@@ -3,6 +3,7 @@ those are missed by a coordinator that was started since, too. Pure."""
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Iterable
 
 from absl import logging
@@ -15,6 +16,7 @@ from tfquiver.proto.tfquiver.v1.types_pb2 import NodeInfo
 
 MOST = 256
 FORGOTTEN_S = 3600.0
+_MOST_AT_ONCE = 32  # a millisecond or two
 Record = log_pb2.CommitRecord
 
 
@@ -78,22 +80,28 @@ class LostNodes:
         """As Membership.deaf."""
         self._awaited_from = min(self._clock.now(), self._awaited_from + seconds)
 
-    def expire(self, too_old: float) -> None:
-        """Who was there before the coordinator was started again, and has not come back since `too_old`, is lost."""
+    def expire(self, too_old: float) -> bool:
+        """Who was there before the coordinator was started again, and has not come back since `too_old`, is lost: some
+        of them. False: there was none."""
         if not self._awaited or self._awaited_from > too_old:
-            return
-        for node_id in list(self._awaited):
+            return False
+        for node_id in list(itertools.islice(self._awaited, _MOST_AT_ONCE)):
             logging.warning(
                 "node %s is lost: it has not come back since the coordinator was started again",
                 node_id,
                 extra=about(node=node_id),
             )
             self.add(self._there[node_id].node, self._awaited_from)
+        return True
 
     @property
     def node_ids(self) -> list[str]:
         now = self._clock.now()
         return [node_id for node_id, (last_seen, _) in self._lost.items() if now - last_seen < FORGOTTEN_S]
+
+    def awaited(self) -> list[NodeInfo]:
+        """Who was there before the coordinator was started again, has not come back, and is not lost yet."""
+        return [self._there[node_id].node for node_id in self._awaited]
 
     def told(self) -> list[LostNode]:
         """Those who were lost last come first."""

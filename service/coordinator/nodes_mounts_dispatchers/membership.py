@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import enum
-import itertools
 from collections import deque
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
@@ -67,9 +66,13 @@ class Membership:
         self._clock, self._timeout_s = clock, timeout_s
         self._began = clock.now()
         self._nodes: dict[str, _Node] = {}
+        # Control address -> the live nodes there, who was heard of last comes last: mostly one. Of a rack that is lost,
+        # to look for each at all others took seconds.
+        self._at: dict[str, dict[str, None]] = {}
         self.lost, self.mounts = lost or LostNodes(clock), Mounts(clock)
         self._storing: tuple[str, ...] = ()
         self._labelled: Mapping[str, Mapping[str, str]] = {}
+        self._changed = set[str]()  # nodes of which these two say what was before
         self._room_changed, self._refreshed_at = False, clock.now()
         self.joined_at = clock.now()  # the last one, if any
         self.version = first_version  # another one whenever what nodes must know of one another is
@@ -81,11 +84,13 @@ class Membership:
     @property
     def storing(self) -> tuple[str, ...]:
         """Names of the live nodes that own shards (quota > 0), sorted. The same object until that changes."""
+        self._settle()
         return self._storing
 
     @property
     def labelled(self) -> Mapping[str, Mapping[str, str]]:
         """Labels of the nodes of `storing`. The same object until one of them has others, or `storing` changes."""
+        self._settle()
         return self._labelled
 
     def labels(self, node_id: str) -> Mapping[str, str]:
@@ -118,6 +123,7 @@ class Membership:
             if len(self._nodes) >= MAX_NODES:
                 raise errors.ResourceExhaustedError(f"{MAX_NODES} nodes are members already")
             self._nodes[info.node_id] = _Node(info, incarnation, now, labels=dict(info.labels))
+            self._at.setdefault(info.control_address, {})[info.node_id] = None
             self.joined_at = now
             self.lost.there(info)
             self._refresh([info.node_id])
@@ -136,6 +142,7 @@ class Membership:
             node.inventory_version, node.inventory_known, node.inventory_whole = 0, False, False
             self.mounts.gone(info.node_id)
             sighting = Sighting.RESTARTED
+        self._heard_at(info, before.control_address)
         self._room_changed = self._room_changed or _room(before) != _room(info)
         room_is_told_at = self._refreshed_at + _PAUSE_S * max(0, len(self._nodes) - _FEW_NODES)
         if matters := _matters(before) != _matters(info):
@@ -191,7 +198,7 @@ class Membership:
             if node_id not in self._nodes:  # it was given up, or has not been heard of since a restart
                 self.lost.left(node_id)
             return False
-        del self._nodes[node_id]
+        self._pop(node_id)
         self.lost.left(node_id)
         self.mounts.gone(node_id)
         self._refresh([node_id])
@@ -217,36 +224,76 @@ class Membership:
             node.last_seen = min(now, node.last_seen + seconds)
         self.lost.deaf(seconds)
 
-    def expire(self, most: int = MAX_NODES, now: float | None = None) -> list[str]:
-        """Nodes not heard of for the timeout, at most so many; they are members no longer. `now`: as of then."""
-        too_old = (self._clock.now() if now is None else now) - self._timeout_s
-        silent = (node_id for node_id, node in self._nodes.items() if node.last_seen <= too_old)
-        lost = list(itertools.islice(silent, most))
+    def expire(self) -> list[str]:
+        """Nodes not heard of for the timeout; they are members no longer. All at once: see `silent` and
+        `give_up` where there may be thousands."""
+        too_old = self.too_old()
+        lost = self.give_up(self.silent(too_old), too_old)
+        while self.lost.expire(too_old):
+            pass
+        return lost
+
+    def too_old(self) -> float:
+        """Who has not been heard of since is silent, as of now."""
+        return self._clock.now() - self._timeout_s
+
+    def silent(self, too_old: float) -> list[str]:
+        """Who was heard of first comes first: another one at its address has taken its place."""
+        silent = [(node.last_seen, node_id) for node_id, node in self._nodes.items() if node.last_seen <= too_old]
+        return [node_id for _, node_id in sorted(silent)]
+
+    def give_up(self, node_ids: Iterable[str], too_old: float) -> list[str]:
+        """Of these those that are still silent; they are members no longer."""
+        known = ((node_id, self._nodes.get(node_id)) for node_id in node_ids)
+        lost = [node_id for node_id, node in known if node is not None and node.last_seen <= too_old]
         for node_id in lost:
-            node = self._nodes.pop(node_id)
+            node = self._pop(node_id)
             self.mounts.gone(node_id)
             self._missed(node)
-        self.lost.expire(too_old)
         if lost:
             self._refresh(lost)
         return lost
 
+    def _heard_at(self, info: types_pb2.NodeInfo, before: str) -> None:
+        if before != info.control_address:
+            self._not_at(before, info.node_id)
+        there = self._at.setdefault(info.control_address, {})
+        if len(there) > 1:
+            there.pop(info.node_id, None)
+        there[info.node_id] = None
+
+    def _pop(self, node_id: str) -> _Node:
+        node = self._nodes.pop(node_id)
+        self._not_at(node.info.control_address, node_id)
+        return node
+
+    def _not_at(self, address: str, node_id: str) -> None:
+        del self._at[address][node_id]
+        if not self._at[address]:
+            del self._at[address]
+
     def _missed(self, node: _Node) -> None:
         """Not where another one has been started at its address since, with an empty directory."""
         address = node.info.control_address
-        if address and any(
-            other.info.control_address == address and other.last_seen > node.last_seen for other in self._nodes.values()
-        ):
+        last = next(reversed(self._at.get(address, {})), None) if address else None
+        if last is not None and self._nodes[last].last_seen > node.last_seen:
             self.lost.left(node.info.node_id)
         else:
             self.lost.add(node.info, node.last_seen)
 
     def _refresh(self, changed: Iterable[str] = ()) -> None:
-        """`changed`: nodes that have come, gone, or are others than they were: of a thousand to go through all takes a
-        third of a millisecond, and with each of a thousand that come back together."""
+        """`changed`: nodes that have come, gone, or are others than they were."""
         self.version += 1
         self._room_changed, self._refreshed_at = False, self._clock.now()
-        nodes, labelled = self._nodes, self._labelled
+        self._changed.update(changed)
+
+    def _settle(self) -> None:
+        """When it is asked for: of ten thousand to go through all takes a millisecond or two, and with each of those
+        that come back, or are lost, together seconds."""
+        if not self._changed:
+            return
+        changed, nodes, labelled = self._changed, self._nodes, self._labelled
+        self._changed = set()
         storing = {one for one in changed if one in nodes and nodes[one].info.quota_bytes > 0}
         if gone := {one for one in changed if one in labelled} - storing:
             self._storing = tuple(one for one in self._storing if one not in gone)

@@ -7,6 +7,7 @@ from typing import Any
 
 from tfquiver.cli.dataset_commands import cache_setting
 from tfquiver.cli.status_tables import activity, nodes_view, words
+from tfquiver.node_labels_shard_owners_chunks.labels import is_spot
 
 MOST_NODES, MOST_DATASETS, MOST_JOBS, MOST_PROBLEMS = 10_000, 2000, 2000, 200
 _PAST_S = 24 * 3600  # as the page shows it
@@ -23,7 +24,7 @@ _JOB = (
 
 def shown(status: Mapping[str, Any]) -> dict[str, Any]:
     nodes = [_node(one) for one in status["nodes"][:MOST_NODES]]
-    nodes += [_node(one) | {"lost_s": one["silent_ms"] // 1000} for one in status["lost_nodes"]]
+    nodes += [_node(one) | _gone(one) for one in status["lost_nodes"]]
     return {
         "coordinator": status["coordinator"],
         "problems": status["problems"][:MOST_PROBLEMS],
@@ -60,6 +61,11 @@ def _node(told: Mapping[str, Any]) -> dict[str, Any]:
         "id": words.short(told["node_id"]), "host": nodes_view.host(told), "rack": labels.get("rack", ""),
         **_some(told, _NODE), **_takes(told), **_some(told, ("error",)),
     }  # fmt: skip
+
+
+def _gone(told: Mapping[str, Any]) -> dict[str, int]:
+    """A spot node that is gone is no failure, as for `tfquiver status`."""
+    return {"gone_s" if is_spot(told.get("labels", {})) else "lost_s": told["silent_ms"] // 1000}
 
 
 def _takes(told: Mapping[str, Any]) -> dict[str, int]:

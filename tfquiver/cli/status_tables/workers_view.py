@@ -18,7 +18,8 @@ def problems(dispatchers: list[dict[str, Any]]) -> Iterator[str]:
                     f"worker {worker['address']} of dispatcher {one['address']} has not answered for "
                     f"{worker['silent_ms'] // 1000} s: an epoch that it has a part of may stand until the dispatcher "
                     "gives it up (--worker_timeout_ms, 10 s), and each later epoch waits a second or two for it; start "
-                    "it again at that address, or, while nobody trains, the dispatcher with an empty --work_dir"
+                    "it again at that address; where it is gone for good, the dispatcher with --former_workers="
+                    f"{worker['address']}, or, while nobody trains, with an empty --work_dir"
                 )
 
 

@@ -43,7 +43,7 @@ def run(directory: Path, asked: Asked, port: int | None, dispatcher_port: int | 
         for line in lines:
             _say(line)
         last = up_file.read(directory)
-        chosen = ports.choose(port, dispatcher_port, last)
+        chosen = ports.choose(port, dispatcher_port, last, wish.workers)
         for line in ports.passed_over(port, dispatcher_port if wish.workers else 0, last, chosen):
             _say(line)
         asyncio.run(_serve(wish, chosen, as_json, is_ours, left_out.dispatcher(wish, last, given)))

@@ -1,7 +1,7 @@
 import { useEffect, useRef, useState } from "preact/hooks";
 import { Racks } from "../drawn/racks";
 import { go, type Place } from "../place";
-import type { Node, Now } from "../told";
+import { isBad, type Node, type Now } from "../told";
 import { bytes, count, percent } from "../words";
 import { Bar, Find, Table } from "./table";
 
@@ -15,11 +15,15 @@ export function Nodes({ now, place }: { now: Now; place: Place }) {
     return () => observer.disconnect();
   }, []);
   const sought = place.find.toLowerCase();
-  const isBad = (node: Node) => Number(node.lost_s !== undefined || Boolean(node.error));
+  const order = (node: Node) => (isBad(node) ? 0 : node.gone_s === undefined ? 1 : 2);
   const rows = now.nodes
     .filter((node) => `${node.id} ${node.host} ${node.rack}`.toLowerCase().includes(sought))
-    .sort((one, other) => isBad(other) - isBad(one));
-  const state = (node: Node) => (node.lost_s !== undefined ? `lost ${node.lost_s} s` : node.error ? "no answer" : count(node.readers));
+    .sort((one, other) => order(one) - order(other));
+  const state = (node: Node) => {
+    if (node.lost_s !== undefined) return `lost ${node.lost_s} s`;
+    if (node.gone_s !== undefined) return <span title="a spot node: it may be taken away">{`gone ${node.gone_s} s`}</span>;
+    return node.error ? "no answer" : count(node.readers);
+  };
   return (
     <>
       <section>
@@ -32,7 +36,7 @@ export function Nodes({ now, place }: { now: Now; place: Place }) {
         <Table<Node>
           label="nodes"
           rows={rows}
-          id={(node) => `${node.id} ${node.lost_s ?? ""}`}
+          id={(node) => `${node.id} ${node.lost_s ?? node.gone_s ?? ""}`}
           columns={[
             { head: "node", cell: (node) => node.id, width: "5.4rem", narrow: "4.4rem" },
             { head: "host", cell: (node) => node.host, width: "minmax(6.6rem, 2fr)" },

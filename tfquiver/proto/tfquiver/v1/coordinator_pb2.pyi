@@ -1865,6 +1865,7 @@ class ListNodesReply(_message.Message):
     UP_MS_FIELD_NUMBER: _builtins.int
     LOG_TROUBLE_FIELD_NUMBER: _builtins.int
     POLICY_TROUBLE_FIELD_NUMBER: _builtins.int
+    AWAITED_FIELD_NUMBER: _builtins.int
     version: _builtins.str
     """of the coordinator's tfquiver; empty: of before it was told"""
     now_ms: _builtins.int
@@ -1885,6 +1886,12 @@ class ListNodesReply(_message.Message):
     def lost(self) -> _containers.RepeatedCompositeFieldContainer[Global___LostNode]:
         """none: there are none, or the coordinator is older and does not say"""
 
+    @_builtins.property
+    def awaited(self) -> _containers.RepeatedCompositeFieldContainer[_types_pb2.NodeInfo]:
+        """Of before the coordinator was started, and not back yet: missed by nobody still, and lost where they stay away. None:
+        there are none, or as above.
+        """
+
     def __init__(
         self,
         *,
@@ -1895,10 +1902,11 @@ class ListNodesReply(_message.Message):
         up_ms: _builtins.int = ...,
         log_trouble: _builtins.str = ...,
         policy_trouble: _builtins.str = ...,
+        awaited: _abc.Iterable[_types_pb2.NodeInfo] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["log_trouble", b"log_trouble", "lost", b"lost", "nodes", b"nodes", "now_ms", b"now_ms", "policy_trouble", b"policy_trouble", "up_ms", b"up_ms", "version", b"version"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["awaited", b"awaited", "log_trouble", b"log_trouble", "lost", b"lost", "nodes", b"nodes", "now_ms", b"now_ms", "policy_trouble", b"policy_trouble", "up_ms", b"up_ms", "version", b"version"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

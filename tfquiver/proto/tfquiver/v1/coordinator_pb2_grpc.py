@@ -473,8 +473,9 @@ class CoordinatorServicer(object):
     def ReportDispatcher(self, request, context):
         """A tf.data service dispatcher says which workers it counts on, which of them answer it, and which sessions its clients
         have left, every few seconds. Kept in memory only, and forgotten 30 s later: repeating it is harmless, and a coordinator that was restarted has it again soon.
-        That it is there, and must be missed, is in the log moments after the reply.
-        Errors: INVALID_ARGUMENT, RESOURCE_EXHAUSTED (100 other dispatchers have told, or they have 10 000 workers together).
+        That it is there, and must be missed, is in the log moments after the reply; that it leaves is durable before it.
+        Errors: INVALID_ARGUMENT, RESOURCE_EXHAUSTED (100 other dispatchers have told, or they have 10 000 workers together);
+        UNAVAILABLE (it leaves, and the log cannot be written: this coordinator misses it no more, the next one may).
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

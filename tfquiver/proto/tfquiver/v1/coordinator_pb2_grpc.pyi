@@ -147,8 +147,9 @@ class CoordinatorStub:
     ReportDispatcher: _grpc.UnaryUnaryMultiCallable[_coordinator_pb2.ReportDispatcherRequest, _coordinator_pb2.ReportDispatcherReply]
     """A tf.data service dispatcher says which workers it counts on, which of them answer it, and which sessions its clients
     have left, every few seconds. Kept in memory only, and forgotten 30 s later: repeating it is harmless, and a coordinator that was restarted has it again soon.
-    That it is there, and must be missed, is in the log moments after the reply.
-    Errors: INVALID_ARGUMENT, RESOURCE_EXHAUSTED (100 other dispatchers have told, or they have 10 000 workers together).
+    That it is there, and must be missed, is in the log moments after the reply; that it leaves is durable before it.
+    Errors: INVALID_ARGUMENT, RESOURCE_EXHAUSTED (100 other dispatchers have told, or they have 10 000 workers together);
+    UNAVAILABLE (it leaves, and the log cannot be written: this coordinator misses it no more, the next one may).
     """
     ReportWorker: _grpc.UnaryUnaryMultiCallable[_coordinator_pb2.ReportWorkerRequest, _coordinator_pb2.ReportWorkerReply]
     """A tf.data service worker says which version it is, every few seconds: its dispatcher, TensorFlow's, does not ask.
@@ -339,8 +340,9 @@ class CoordinatorAsyncStub(CoordinatorStub):
     ReportDispatcher: _aio.UnaryUnaryMultiCallable[_coordinator_pb2.ReportDispatcherRequest, _coordinator_pb2.ReportDispatcherReply]  # type: ignore[assignment]
     """A tf.data service dispatcher says which workers it counts on, which of them answer it, and which sessions its clients
     have left, every few seconds. Kept in memory only, and forgotten 30 s later: repeating it is harmless, and a coordinator that was restarted has it again soon.
-    That it is there, and must be missed, is in the log moments after the reply.
-    Errors: INVALID_ARGUMENT, RESOURCE_EXHAUSTED (100 other dispatchers have told, or they have 10 000 workers together).
+    That it is there, and must be missed, is in the log moments after the reply; that it leaves is durable before it.
+    Errors: INVALID_ARGUMENT, RESOURCE_EXHAUSTED (100 other dispatchers have told, or they have 10 000 workers together);
+    UNAVAILABLE (it leaves, and the log cannot be written: this coordinator misses it no more, the next one may).
     """
     ReportWorker: _aio.UnaryUnaryMultiCallable[_coordinator_pb2.ReportWorkerRequest, _coordinator_pb2.ReportWorkerReply]  # type: ignore[assignment]
     """A tf.data service worker says which version it is, every few seconds: its dispatcher, TensorFlow's, does not ask.
@@ -696,8 +698,9 @@ class CoordinatorServicer(metaclass=_abc_1.ABCMeta):
     ) -> _typing.Union[_coordinator_pb2.ReportDispatcherReply, _abc.Awaitable[_coordinator_pb2.ReportDispatcherReply]]:
         """A tf.data service dispatcher says which workers it counts on, which of them answer it, and which sessions its clients
         have left, every few seconds. Kept in memory only, and forgotten 30 s later: repeating it is harmless, and a coordinator that was restarted has it again soon.
-        That it is there, and must be missed, is in the log moments after the reply.
-        Errors: INVALID_ARGUMENT, RESOURCE_EXHAUSTED (100 other dispatchers have told, or they have 10 000 workers together).
+        That it is there, and must be missed, is in the log moments after the reply; that it leaves is durable before it.
+        Errors: INVALID_ARGUMENT, RESOURCE_EXHAUSTED (100 other dispatchers have told, or they have 10 000 workers together);
+        UNAVAILABLE (it leaves, and the log cannot be written: this coordinator misses it no more, the next one may).
         """
 
     @_abc_1.abstractmethod

@@ -1,0 +1,69 @@
+"""Workers that TensorFlow's dispatcher never forgets, and that were taken away on purpose."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from concurrent import futures
+from contextlib import ExitStack, contextmanager
+from typing import Any
+
+import grpc
+import pytest
+
+from tfquiver.grpc_plumbing.by_hand import proto_wire
+from tfquiver.proto.tfquiver.v1 import coordinator_pb2 as pb
+from tfquiver.proto.tfquiver.v1 import coordinator_pb2_grpc
+from tfquiver.service.dispatcher.worker_reports import WorkerReports
+
+
+class Coordinator(coordinator_pb2_grpc.CoordinatorServicer):
+    def __init__(self) -> None:
+        self.told: list[str] = []
+
+    def ReportDispatcher(self, request: pb.ReportDispatcherRequest, context: object) -> pb.ReportDispatcherReply:
+        self.told = sorted(worker.address for worker in request.dispatcher.workers)
+        return pb.ReportDispatcherReply()
+
+
+@contextmanager
+def serving(service: str, method: str, reply: bytes, port: int = 0, coordinator: Any = None) -> Iterator[int]:
+    with futures.ThreadPoolExecutor(2) as pool:
+        answer: Any = grpc.unary_unary_rpc_method_handler(lambda request, context: reply)
+        handler = grpc.method_handlers_generic_handler(f"tensorflow.data.{service}", {method: answer})
+        server = grpc.server(pool, handlers=[handler])
+        if coordinator is not None:
+            coordinator_pb2_grpc.add_CoordinatorServicer_to_server(coordinator, server)
+        port = server.add_insecure_port(f"localhost:{port}")
+        server.start()
+        try:
+            yield port
+        finally:
+            server.stop(None).wait()
+
+
+@pytest.fixture
+def gone() -> int:
+    """The port of a worker that is no more."""
+    with serving("WorkerService", "GetWorkerTasks", b"") as port:
+        return port
+
+
+def test_they_are_not_told_of_until_they_answer_and_from_then_on_are_workers_as_ever(gone: int) -> None:
+    former = f"localhost:{gone}"
+    with ExitStack() as stack:
+        lives = f"localhost:{stack.enter_context(serving('WorkerService', 'GetWorkerTasks', b''))}"
+        journal = b"".join(proto_wire.text(1, proto_wire.text(1, one)) for one in (lives, former))
+        coordinator = Coordinator()
+        port = stack.enter_context(serving("DispatcherService", "GetWorkers", journal, coordinator=coordinator))
+        reports = WorkerReports(port, f"localhost:{port}", "", list, list, former=[former, "localhost:1"])
+        stack.callback(reports.close)
+        reports.step()
+        assert coordinator.told == [lives]
+        with serving("WorkerService", "GetWorkerTasks", b"", gone):
+            give_up_at = time.monotonic() + 20
+            while coordinator.told == [lives] and time.monotonic() < give_up_at:  # it was refused, and is tried again
+                reports.step()
+            assert coordinator.told == sorted([lives, former])
+        reports.step()
+        assert coordinator.told == sorted([lives, former]), "it was there"
