@@ -234,8 +234,7 @@ class Coordinator:
         if records:
             self.caching.restored()
             self._log.start_compaction()
-            found = many(len(list(self.sessions)), "session")
-            logging.info("restored %s from %s", found, many(len(records), "record"))
+            logging.info("restored %s from %s", many(len(list(self.sessions)), "session"), many(len(records), "record"))
         self.named.to_nodes.look()  # who asks at once is told the names, too
         loop = asyncio.get_running_loop()
         self._tasks.append(loop.create_task(self.caretaker.run()))
@@ -267,6 +266,7 @@ class Coordinator:
         await self.claims.close()
         await self.registry.close()
         self._notes.flush()
+        self.sessions.stopping()
         await self._log.close()
         self._held.release()
 

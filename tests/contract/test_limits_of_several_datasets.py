@@ -12,6 +12,7 @@ from tests.support.planning import FIRST, FIRST_BYTES, SECOND, beat, coordinatin
 from tfquiver import errors
 from tfquiver.service.coordinator.coordinator import Coordinator
 from tfquiver.service.coordinator.options import CoordinatorOptions
+from tfquiver.service.coordinator.policies.views_and_plans.interface import ClusterView, Plan
 
 THIRD = numbered_digest(400, "third")
 
@@ -51,3 +52,20 @@ async def test_explain_says_that_what_it_has_for_one_is_a_part(tmp_path: Path) -
         assert (alone.gets.limited_to_bytes_per_s, alone.limits) == (30e6, {})
         with pytest.raises(errors.InvalidArgumentError, match=r"job 'several' reads 2 data sets, .* one of 'several, "):
             await planning.explain("several")
+
+
+class _LimitsTheFirst:
+    def plan(self, view: ClusterView, now: float) -> Plan:
+        return Plan({}, {job.name: 1e6 for job in view.jobs if job.dataset.startswith("first") or job.name == "one"})
+
+
+@on_loop
+async def test_a_plan_that_limits_it_in_one_of_them_limits_it_in_no_other(tmp_path: Path) -> None:
+    """As policies do with a job that draws one data set and reads another one in order, each within a part of all."""
+    async with coordinating(tmp_path, a=FIRST_BYTES // 10) as coordinator:
+        assert coordinator.replanning
+        coordinator.replanning.planner.policy = _LimitsTheFirst()
+        for job, digest in (("several", FIRST), ("several", SECOND), ("one", THIRD)):
+            await reads(coordinator, job, digest)
+        await plans(coordinator)
+        assert coordinator.budgets.allocated == {"one": 1e6}

@@ -3,6 +3,7 @@ until it is made, and whoever asks is told."""
 
 from __future__ import annotations
 
+import asyncio
 import sys
 import threading
 from importlib.metadata import EntryPoint
@@ -44,7 +45,8 @@ def packages(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         EntryPoint("fails", "fails_when_imported:Theirs", registry.GROUP),
     ]
     monkeypatch.setattr(registry, "entry_points", lambda group: points)
-    monkeypatch.setattr(making, "MOST_MADE_S", 0.2)
+    monkeypatch.setattr(making, "MOST_WAITED_S", 0.05)
+    monkeypatch.setattr(making, "MOST_MADE_S", 600)
     monkeypatch.delitem(sys.modules, "hangs_when_imported", raising=False)
     monkeypatch.syspath_prepend(str(directory))
     goes_on.clear()
@@ -58,9 +60,15 @@ async def test_the_default_decides_until_it_is_made(tmp_path: Path) -> None:
             planning = coordinator.replanning
             assert planning
             assert planning.planner.policy_name == registry.DEFAULT
-            said = "policy late is not made within 0.2 s: benefit decides until it is"
+            said = "policy late is not made yet: until it is the plan in force stays, for 600 s at most"
             assert coordinator.policy_trouble == said
             await reads(coordinator, "job", FIRST)
+            await plans(coordinator)
+            assert not cached(coordinator, FIRST).allocation_bytes, "it may be there in a moment"
+            assert (await planning.explain("job")).trouble == said
+            planning._at_start._until_s = 0.0
+            said = "policy late is not made within 600 s: benefit decides until it is"
+            assert coordinator.policy_trouble == said
             await plans(coordinator)
             assert cached(coordinator, FIRST).allocation_bytes == FIRST_BYTES
             told = await planning.explain("job")
@@ -140,7 +148,10 @@ async def test_what_a_choice_moves_is_moved_when_it_is_made_and_by_nobody_else(
             await reads(coordinator, "job", FIRST)
             clock.advance(60.0)
             beat(coordinator, "a", 4 * FIRST_BYTES)
-            planning = await plans(coordinator)
+            planning = coordinator.replanning
+            assert planning
+            planning._at_start._until_s = 0.0
+            await plans(coordinator)
             assert not planning.planner.switched and planning.chosen.pending, "it is not the default that was chosen"
             goes_on.set()
             assert planning._at_start._late[0][1].exception(30) is None
@@ -148,5 +159,57 @@ async def test_what_a_choice_moves_is_moved_when_it_is_made_and_by_nobody_else(
             await plans(coordinator)
             assert (planning.planner.policy_name, planning.chosen.pending) == ("late", False)
             assert planning.planner.history.last(1, lambda _: {})[0].rule == "another policy was chosen"
+    finally:
+        goes_on.set()
+
+
+@on_loop
+async def test_it_starts_at_once_and_the_plan_in_force_stays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    goes_on.set()
+    clock = ManualClock()
+    async with coordinating(tmp_path, policy="late", clock=clock, a=4 * FIRST_BYTES) as coordinator:
+        await coordinator.start()
+        await reads(coordinator, "job", FIRST)
+        await plans(coordinator)
+        assert cached(coordinator, FIRST).allocation_bytes == FIRST_BYTES // 2
+    goes_on.clear()
+    monkeypatch.delitem(sys.modules, "hangs_when_imported")
+    try:
+        async with coordinating(tmp_path, policy="late", clock=clock, a=4 * FIRST_BYTES) as coordinator:
+            async with asyncio.timeout(5):
+                await coordinator.start()
+            clock.advance(60.0)
+            await reads(coordinator, "another", FIRST)
+            beat(coordinator, "a", 4 * FIRST_BYTES)
+            planning = await plans(coordinator)
+            setting = cached(coordinator, FIRST)
+            assert (setting.decided_by, setting.allocation_bytes) == ("late", FIRST_BYTES // 2)
+            assert planning.times.plans == 0
+            goes_on.set()
+            assert planning._at_start._late[0][1].exception(30) is None
+            await plans(coordinator)
+            assert (planning.planner.policy_name, planning.times.plans) == ("late", 1)
+    finally:
+        goes_on.set()
+
+
+@on_loop
+async def test_one_that_fails_later_than_it_is_waited_for_is_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "site" / "hangs_when_imported.py").write_text(f"{_MODULE}raise MemoryError('no room')\n")
+    try:
+        async with coordinating(tmp_path, policy="late", a=4 * FIRST_BYTES) as coordinator:
+            await coordinator.start()
+            planning = coordinator.replanning
+            assert planning and planning._at_start.waits
+            goes_on.set()
+            assert planning._at_start._late[0][1].exception(30)
+            await reads(coordinator, "job", FIRST)
+            await plans(coordinator)
+            said = "policy: late of hangs_when_imported:Theirs cannot be loaded: MemoryError: no room: benefit decides"
+            assert coordinator.policy_trouble.startswith(said)
+            assert cached(coordinator, FIRST).allocation_bytes == FIRST_BYTES
+            assert planning.planner.history.last(9, lambda _: {})[0].refused == coordinator.policy_trouble
     finally:
         goes_on.set()

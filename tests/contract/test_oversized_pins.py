@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from tests.support.aio import on_loop
 from tests.support.planning import (
     COOPERATIVE,
@@ -17,6 +19,8 @@ from tests.support.planning import (
     plans,
     reads,
 )
+from tfquiver import errors
+from tfquiver.proto.tfquiver.v1 import types_pb2
 
 
 @on_loop
@@ -41,3 +45,20 @@ async def test_a_policy_s_chunks_are_no_fewer_for_it(tmp_path: Path) -> None:
         await plans(coordinator)
         assert cached(coordinator, SECOND).mode == COOPERATIVE
         assert coordinator.caching._share == 1.0
+
+
+@pytest.mark.parametrize("mode", [COOPERATIVE, types_pb2.CACHE_MODE_LRU])
+@pytest.mark.parametrize("asked_bytes", [0, 90 * FIRST_BYTES])
+@on_loop
+async def test_by_chunks_and_lru_nobody_takes_more_than_all_of_it(tmp_path: Path, mode: int, asked_bytes: int) -> None:
+    async with coordinating(tmp_path, a=100 * FIRST_BYTES) as coordinator:
+        for digest in (FIRST, SECOND):
+            await reads(coordinator, f"job {digest.name}", digest)
+        set_cache = coordinator.catalogue.set_cache
+        setting = types_pb2.CacheSetting(mode=mode, allocation_bytes=asked_bytes)  # type: ignore[arg-type]
+        assert (await set_cache(FIRST.digest_id, setting)).allocation_bytes == FIRST_BYTES
+        assert (await set_cache(SECOND.digest_id, setting)).allocation_bytes == SECOND_BYTES
+        setting.allocation_bytes = 101 * FIRST_BYTES
+        left = 100 * FIRST_BYTES - SECOND_BYTES
+        with pytest.raises(errors.ResourceExhaustedError, match=f"are more than the {left} that are left: the live no"):
+            await set_cache(FIRST.digest_id, setting)

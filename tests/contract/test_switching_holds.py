@@ -110,7 +110,7 @@ async def test_one_that_is_not_made_at_the_next_start_keeps_nobody_from_starting
         await coordinator.start()
         await coordinator.choose_policy("slow")
     goes_on.clear()
-    monkeypatch.setattr(making, "MOST_MADE_S", 0.2)
+    monkeypatch.setattr(making, "MOST_WAITED_S", 0.05)
     try:
         async with coordinating(tmp_path) as coordinator:
             async with asyncio.timeout(30):

@@ -74,10 +74,11 @@ def test_it_starts_though_its_policy_is_never_imported(
     arguments = ["--port=0", f"--work_dir={tmp_path / 'work'}", "--policy=never"]
     env = {"PYTHONPATH": str(packages)}
     server = Server("tfquiver.service.coordinator.main", arguments, tmp_path / "log", env).start()
-    said = "policy never is not made within 10 s: benefit decides until it is"
+    said = "policy never is not made "
     assert main(["policy", "--service", server.address]) == 0
-    assert capsys.readouterr().out == f"benefit ({said})\n"
+    assert capsys.readouterr().out.startswith(f"benefit ({said}")
     assert main(["status", "--json", "--service", server.address]) == 0
-    assert f"planning: {said}" in json.loads(capsys.readouterr().out)["problems"]
+    problems = json.loads(capsys.readouterr().out)["problems"]
+    assert any(problem.startswith(f"planning: {said}") for problem in problems)
     assert said in (tmp_path / "log").read_text()
     assert server.stop(STOPS_S) == 0

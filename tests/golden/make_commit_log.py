@@ -140,6 +140,7 @@ def records() -> list[CommitRecord]:
         CommitRecord(node_known=log_pb2.NodeKnown(node=node)),
         CommitRecord(node_known=log_pb2.NodeKnown(node=node, heard_s=1_700_000_100)),
         CommitRecord(node_known=log_pb2.NodeKnown(node=types_pb2.NodeInfo(node_id="node-2"), gone=True)),
+        CommitRecord(time_passed=log_pb2.TimePassed(up_ms=3_600_000)),
     ]
 
 

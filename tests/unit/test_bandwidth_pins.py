@@ -76,8 +76,10 @@ def test_what_a_scheduler_pins_is_worked_out_once_and_before_it_is_asked_for() -
         assert budgets.in_use
         assert clock.asked <= 1010, "not of each for all others"
         assert budgets.effective("job 7") == 1000.0 * round
+    clock.asked = 0
     for number in range(999):
         budgets.pins.allocate(f"job {number}", 0)
+    assert clock.asked <= 10, "nor when they have ended"
     assert list(budgets.allocated) == ["job 999"]
 
 

@@ -39,7 +39,7 @@ def test_readers_that_ack_nothing_end_by_draining_and_what_they_took_along_is_th
     assert bench.session(session_id).shortfall == 2
     bench.restart(list(bench.log))
     assert bench.session(session_id).shortfall == 2
-    bench.restart(list(still(bench.session(session_id), Tickets())()))
+    bench.restart(list(still(bench.session(session_id), Tickets(), 0)()))
     assert bench.session(session_id).shortfall == 2
     bench.sessions.readers.ack(session_id, "", leased)
     session = bench.session(session_id)

@@ -140,11 +140,22 @@ def test_a_mini_batch_is_what_the_job_says() -> None:
             assert world.steps.take("job", "p", reading)
         world.run(REPORT_S)
         told = str(world.probes.told(*KEY, 0.0)["waits_for"])
-        return float(told.rpartition(" would need ")[2].removesuffix(" MB").replace(",", "")) * MB
+        return float(told.rpartition(" would need ")[2].split()[-2].replace(",", "")) * MB
 
-    assert would_cost(512) - would_cost(256) == pytest.approx(100 * 256 * 1000, rel=0.01)
-    assert would_cost(256 * 1000) == would_cost(128 * 1000) == pytest.approx(60 * MB, rel=0.01), "in a minute"
+    assert would_cost(512) - would_cost(256) == pytest.approx(100 * 256 * 1000, rel=0.05)
+    assert would_cost(256 * 1000) == would_cost(128 * 1000) == pytest.approx(60 * MB, rel=0.05), "in a minute"
     assert would_cost(0) == would_cost(32), "that is what is taken where nobody says"
+
+
+def test_what_a_probe_would_need_is_told_no_more_exactly_than_it_is_known() -> None:
+    """Each look has other reports, and other numbers: what people were told was never the same."""
+    world, needs = World(hit_per_s=4 * MB, miss_per_s=1 * MB), set[str]()
+    world.run(10.0)
+    for number in range(20):
+        world.hit_per_s = 4 * MB - number % 7 * 10_000
+        said = str(world.run(REPORT_S).probes.told(*KEY, 0.0)["waits_for"])
+        needs.add(said.rpartition(" would need ")[2])
+    assert needs <= {"at least 79 MB", "at least 80 MB"}
 
 
 def test_what_is_read_past_the_cache_twice_is_known_until_the_probe_is_over() -> None:

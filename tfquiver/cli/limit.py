@@ -40,6 +40,9 @@ def _run(arguments: argparse.Namespace) -> int:
         token, whom = calls.token(arguments), f"coordinator {address}"
         known = _known(stub, token, whom)
         name = named(arguments.job, known)
+        if name not in known:  # it may have ended, and its rate be there still
+            rates = calls.ask(stub.ListRemoteIO, coordinator_pb2.ListRemoteIORequest(), token, whom).jobs
+            name = named(arguments.job, {one.job: one.job for one in rates})
         request = coordinator_pb2.AllocateRemoteIORequest(job=name, bytes_per_s=bytes_per_s)
         calls.ask(stub.AllocateRemoteIO, request, token, whom)
     rate = f"at most {decimal(bytes_per_s)}/s" if bytes_per_s else "as much as it can"

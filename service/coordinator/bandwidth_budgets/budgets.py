@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import itertools
-from collections import Counter
-from collections.abc import Callable, Collection, Mapping, Sequence
+import math
+from collections import Counter, deque
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 
 from tfquiver.clock import Clock
 from tfquiver.service.coordinator.bandwidth_budgets.bucket import Bucket
@@ -14,8 +15,10 @@ from tfquiver.service.coordinator.bandwidth_budgets.shared_costs import SharedCo
 
 _LEAST_BYTES_PER_S = 1.0
 _LEAST_PAUSE_S, _LONGEST_PAUSE_S = 0.05, 1.0  # not for each shard; and it may have another rate by then
-_LEND_S = 0.05  # so often at most is shared anew what lenders took back: of a thousand jobs it takes half a millisecond
+# So often at most is shared anew what lenders took back, for each thousand jobs: of these it takes half a millisecond.
+_LEND_S = 0.05
 _MARKED_S = 60.0  # a shard that was leased to be loaded is loaded by then, or was not
+_AT_A_TIME = 256  # jobs
 _CHANGE_TOLD = 0.02  # nodes hear of rates that differ by more
 
 
@@ -38,6 +41,7 @@ class Budgets:
         self._wants: dict[str, float] = {}  # of those who read
         self._ticked_s = self._lent_s = clock.now()
         self._took_back = False  # some lender did, since then
+        self._lendings = 0  # grows with every look at who lends what, and with what makes the last one outdated
         self._jobs_of: dict[bytes, frozenset[str]] = {}  # who reads each data set
         self._parts = Counter[str]()  # of how many data sets each job reads
         # By data set; made when needed, until who reads, or has a rate, differs.
@@ -82,7 +86,7 @@ class Budgets:
         At most 0: none. None: any."""
         self._settle()
         now = self._clock.now()
-        if self._took_back and now >= self._lent_s + _LEND_S:
+        if self._took_back and now >= self._lent_s + self._lend_s:
             self._lend()
         bucket = self._charged(job, now)
         return bucket.left_bytes(now) if bucket else None
@@ -97,7 +101,7 @@ class Budgets:
             now = self._clock.now()
             self._wants[job], self._took_back = self.allocated[job], True
             self._refill(job, self.allocated[job], now)
-            if now >= self._lent_s + _LEND_S:
+            if now >= self._lent_s + self._lend_s:
                 self._lend()
 
     def pause_s(self, job: str) -> float | None:
@@ -146,16 +150,23 @@ class Budgets:
     # Time.
 
     def tick(self, jobs_of: Mapping[bytes, frozenset[str]], loading: Collection[bytes]) -> None:
-        """Time has passed. Call it every second or so.
+        """Time has passed. Call it, or `ticking`, every second or so.
 
         Args:
           jobs_of: who reads each data set.
           loading: data sets that nodes load ahead of readers.
         """
+        deque(self.ticking(jobs_of, loading), maxlen=0)
+
+    def ticking(self, jobs_of: Mapping[bytes, frozenset[str]], loading: Collection[bytes]) -> Iterator[None]:
+        """As `tick`, some jobs at a time: others may be served between. To its end, and one after the other."""
         self._settle()
-        now = self._clock.now()
-        self._charge_all(now)
+        for digest_id, shared in list(self._shared.items()):
+            if digest_id not in jobs_of or not shared.is_of(jobs_of[digest_id]):
+                self._charge_no_more(digest_id, shared)
         self._jobs_of = dict(jobs_of)
+        self._parts = Counter(itertools.chain.from_iterable(jobs_of.values()))
+        now = self._clock.now()
         for digest_id, marked in list(self._marked.items()):
             # Oldest first: all of them need not be looked at.
             old = list(itertools.takewhile(lambda item: now >= item[1] + _MARKED_S, marked.items()))
@@ -163,18 +174,13 @@ class Budgets:
                 del marked[shard]
             if not marked:
                 del self._marked[digest_id]
-        passed_s = now - self._ticked_s
-        if passed_s > 0:
-            reading = frozenset().union(*jobs_of.values())
-            self.used_bytes_per_s = {job: self._used_bytes.get(job, 0.0) / passed_s for job in self.allocated}
-            self._wants = {
-                job: wanted(rate, self.used_bytes_per_s[job], job in self._held_back)
-                for job, rate in self.allocated.items()
-                if job in reading
-            }
-            self._used_bytes, self._held_back, self._ticked_s = {}, set(), now
-        self._lend()
-        self._parts = Counter(job for jobs in jobs_of.values() for job in jobs)
+        for at, job in enumerate(list(self._shared_by), 1):
+            self._charged(job, self._clock.now())
+            if at % _AT_A_TIME == 0:
+                yield
+        if (passed_s := self._clock.now() - self._ticked_s) > 0:
+            yield from self._measure(passed_s)
+        yield from self._lending()
         told = {digest_id: self._rate_of(digest_id) for digest_id in loading}
         if told.keys() != self._told.keys() or any(_differ(rate, self._told[key]) for key, rate in told.items()):
             self._told = told
@@ -203,15 +209,48 @@ class Budgets:
 
     # Inside.
 
+    def _measure(self, passed_s: float) -> Iterator[None]:
+        """What each job has used, and wants; of what comes meanwhile the next time tells."""
+        used, held_back = self._used_bytes, self._held_back
+        self._used_bytes, self._held_back, self._ticked_s = {}, set(), self._clock.now()
+        used_per_s, wants = dict[str, float](), dict[str, float]()
+        for at, (job, rate) in enumerate(list(self.allocated.items()), 1):
+            used_per_s[job] = used.get(job, 0.0) / passed_s
+            if job in self._parts:
+                wants[job] = wanted(rate, used_per_s[job], job in held_back)
+            if at % _AT_A_TIME == 0:
+                yield
+        self._settle()
+        wants |= dict.fromkeys(self._held_back & wants.keys(), math.inf)
+        self.used_bytes_per_s = used_per_s
+        self._wants = {job: want for job, want in wants.items() if job in self._allocated}
+
     def _pinned(self, job: str, bytes_per_s: float) -> None:
         """What comes of it for all is worked out when it is asked for: a scheduler pins a thousand jobs one after the
         other. Of what has ended at once: who has a limit again later begins anew."""
         if bytes_per_s and not self._outdated and not (job not in self._buckets and self._pays_a_head(job)):
             self._pin(job, max(bytes_per_s, _LEAST_BYTES_PER_S))
             return
+        if not bytes_per_s and not self._outdated and self._pays_for_nobody(job):
+            self._unpin(job)
+            return
         self._outdated = True
         if not bytes_per_s:
             self._settle()
+
+    def _pays_for_nobody(self, job: str) -> bool:
+        """Nor is it the last one, after which nothing is left to be worked out; nor has a policy given it a rate."""
+        return (
+            job in self._buckets and job not in self._shared_by and job not in self._planned and len(self._buckets) > 1
+        )
+
+    def _unpin(self, job: str) -> None:
+        """As `_pin`."""
+        del self._allocated[job], self._buckets[job]
+        self._used_bytes.pop(job, None)
+        self._held_back.discard(job)
+        self._took_back = self._wants.pop(job, None) is not None or self._took_back
+        self._lendings += 1
 
     def _pays_a_head(self, job: str) -> bool:
         """Without a rate: with one, what all pay of a data set is another part for each."""
@@ -229,6 +268,7 @@ class Budgets:
         else:
             self._buckets[job] = Bucket(rate, now)
         self._took_back = self._took_back or job in self._wants
+        self._lendings += 1
 
     def _settle(self) -> None:
         if self._outdated:
@@ -253,13 +293,28 @@ class Budgets:
             self.orders += bool(self._told)
             self._told, self._jobs_of, self._parts, self._marked = {}, {}, Counter(), {}
 
+    @property
+    def _lend_s(self) -> float:
+        return _LEND_S * max(1.0, len(self._buckets) / 1000)
+
     def _lend(self) -> None:
+        deque(self._lending(), maxlen=0)
+
+    def _lending(self) -> Iterator[None]:
+        """Who takes its own back meanwhile is seen the next time; where others have a rate by then it is not gone on
+        with."""
+        self._lendings += 1
+        this = self._lendings
         among = {job: self._allocated[job] for job in self._wants}
         rates = {**self._allocated, **effective_rates(among, self._wants)}
-        now = self._clock.now()
-        for job in self._buckets:
-            self._refill(job, rates[job], now)
-        self._lent_s, self._took_back = now, False
+        self._lent_s, self._took_back = self._clock.now(), False
+        for at, (job, rate) in enumerate(rates.items(), 1):
+            if job in self._buckets:
+                self._refill(job, rate, self._clock.now())
+            if at % _AT_A_TIME == 0:
+                yield
+                if this != self._lendings:
+                    return
 
     def _refill(self, job: str, rate: float, now: float) -> None:
         if (more := rate - self._buckets[job].bytes_per_s) and (bucket := self._charged(job, now)):
@@ -301,6 +356,17 @@ class Budgets:
         for job in self._shared_by:
             self._charged(job, now)
         self._shared, self._shared_by = {}, {}
+
+    def _charge_no_more(self, digest_id: bytes, shared: SharedCosts) -> None:
+        """Before who pays for one data set is another one."""
+        now = self._clock.now()
+        for job in shared.limited:
+            self._charged(job, now)
+            its = self._shared_by[job]
+            its.remove(shared)
+            if not its:
+                del self._shared_by[job]
+        del self._shared[digest_id]
 
     def _rate_of(self, digest_id: bytes) -> float:
         """What the jobs of one data set may read together; between two epochs, when nobody does, as before."""

@@ -6,7 +6,7 @@ of rate owes, and a job is charged when somebody looks at its bucket.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Set
 
 
 class SharedCosts:
@@ -21,6 +21,10 @@ class SharedCosts:
         self._charged: dict[str, tuple[float, float]] = {}  # of these, by job that has a rate: until here
         for job, rate in rates.items():
             self._begin(job, rate)
+
+    def is_of(self, jobs: Set[str]) -> bool:
+        """Whether these, and no others, pay."""
+        return self._jobs == jobs
 
     @property
     def limited(self) -> Iterable[str]:

@@ -71,8 +71,8 @@ class Placement:
             if is_whole:
                 fixed.allocation_bytes = max(asked.allocation_bytes, whole_bytes * copies)
             self._fix_allocation(digest.digest_id, fixed, quotas_bytes, rooms_bytes, copies if is_whole else 1)
-            if is_whole:  # more than all of it keeps no more, and would be taken from the others
-                fixed.allocation_bytes = whole_bytes * copies
+            # More than all of it keeps no more, and would be taken from the others.
+            fixed.allocation_bytes = min(fixed.allocation_bytes, whole_bytes * copies)
         if asked.mode == COOPERATIVE:
             _fix_chunks(fixed, asked, digest)
         return fixed

@@ -24,11 +24,13 @@ from tfquiver.service.coordinator.dataset_placement import rules
 from tfquiver.service.coordinator.dataset_registry.ownership import Ownership
 from tfquiver.service.coordinator.dataset_registry.registry import Registry
 from tfquiver.service.coordinator.long_polls.readers import Waiting
+from tfquiver.service.coordinator.long_work.in_parts import InParts
 from tfquiver.service.coordinator.named_dataset_lifecycle.users import Users
 from tfquiver.service.coordinator.nodes_mounts_dispatchers.membership import Membership
 from tfquiver.service.coordinator.sessions.sessions import Sessions
 
 _MET_LOOK_S = 0.05
+_CARRIED_OUT_AT_ONCE = 64  # of a policy's decisions
 Check = Callable[[], None]  # made when nothing is waited for any more; raises where it may not be
 
 
@@ -224,8 +226,15 @@ class Catalogue:
 
     async def carry_out(self, decided: Mapping[bytes, types_pb2.CacheSetting], policy: str) -> None:
         """What a policy has decided; an empty setting takes its own away. What a person has set meanwhile, or removed,
-        stays so; what cannot be is passed over. Raises UnavailableError, when some of it may have been carried out."""
-        for digest_id, asked in decided.items():
+        stays so; what cannot be is passed over. Raises UnavailableError, when some of it may have been carried out.
+
+        Nobody is answered with it: many are made durable together, and a coordinator that is killed before plans again.
+        """
+        parts = InParts()
+        for at, (digest_id, asked) in enumerate(decided.items(), 1):
+            await parts.rest()
+            if at % _CARRIED_OUT_AT_ONCE == 0:
+                await self._log.synced()
             try:
                 await self._carry_out(digest_id, asked, policy)
             except (errors.NotFoundError, errors.CorruptDigestError, errors.InvalidArgumentError) as error:
@@ -239,6 +248,7 @@ class Catalogue:
                         error,
                         extra=about(dataset=called, digest=digest_id),
                     )
+        await self._log.synced()
 
     async def writable(self) -> None:
         """Raises UnavailableError where nothing could be decided: the log cannot be written."""
@@ -291,7 +301,6 @@ class Catalogue:
             self._log.append(record)
             self._caching.apply(record.cache_set)
             self._caching.set(digest_id, plan) if anew else self._caching.resize(digest_id)
-            await self._log.synced()
 
     def _keepers(self, digest_id: bytes) -> list[types_pb2.NodeInfo]:
         """The live nodes that may keep it."""

@@ -27,10 +27,15 @@ class Users:
         its = list(sessions)
         reading = {session.job for session in its if session.readers}
         last: dict[str, float] = {}
+        since = set[str]()
         for session in its:
-            if session.job and session.job not in reading:
-                last[session.job] = max(session.last_used, last.get(session.job, session.last_used))
-        since = {session.job for session in its if session.last_used != session.restored_at}
+            if not session.job or session.job in reading:
+                continue
+            began = session.restored_at
+            used = session.last_used if began is None else max(session.last_used, began)
+            last[session.job] = max(used, last.get(session.job, used))
+            if began is None or session.last_used > began:
+                since.add(session.job)
         readers = sum(len(session.readers) for session in its)
         return Users(readers, tuple(sorted(last.items())), frozenset(last.keys() - since))
 

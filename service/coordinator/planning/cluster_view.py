@@ -52,6 +52,7 @@ _MODES: Mapping[Mode, types_pb2.CacheMode.ValueType] = {
     "none": NONE, "cooperative": COOPERATIVE, "uniform": UNIFORM, "lru": LRU,
 }  # fmt: skip
 _NAMES: Mapping[int, Mode] = {number: name for name, number in _MODES.items()}
+_AT_A_TIME = 32  # sessions
 _HARDLY_ANY = 0.05  # of a data set: as little as may be hit in a window that counts as missed (ProbeLimits.pure_share)
 
 
@@ -96,15 +97,18 @@ class ClusterViews:
         self._sizes: dict[bytes, _Size] = {}
         self.room = CacheRoom()  # as of the last view
 
-    def note(self) -> dict[tuple[str, bytes], float]:
-        """Who reads what. Call it now and then. Returns who has gone, and when each was last seen."""
-        now, gone, left = self._clock.now(), dict[tuple[str, bytes], float](), self._left()
+    async def note(self) -> dict[tuple[str, bytes], float]:
+        """Who reads what. Call it now and then. Returns who has gone, and when each was last seen. Others may be served
+        between; they see who reads as it was before, or after."""
+        gone, left, parts = dict[tuple[str, bytes], float](), self._left(), InParts()
         sampled, plain = set[tuple[str, bytes]](), set[tuple[str, bytes]]()
-        for session in self._sessions.read():
+        for at, session in enumerate(self._sessions.read(), 1):
             if session.own_reader_id or session.session_key not in left:
-                self.reading[session.reads] = now
                 (sampled if session.sampled else plain).add(session.reads)
-        self.read_now = sampled | plain
+            if at % _AT_A_TIME == 0:
+                await parts.rest()
+        now, self.read_now = self._clock.now(), sampled | plain
+        self.reading.update(dict.fromkeys(self.read_now, now))
         self.irregular = ((self.irregular - plain) | sampled) & self.reading.keys()
         for key, seen_at in list(self.reading.items()):
             if seen_at + GONE_S <= now or key[1] not in self._registry:
@@ -139,7 +143,12 @@ class ClusterViews:
         kept_bytes = self.room.look(self._membership.live())
         even = 1 - UNEVEN_SHARE if self.room.keepers > 1 else 1.0
         known = {digest_id for digest_id in wanted & self._sizes.keys() if digest_id in self._registry}
-        unknown_bytes = sum(setting.allocation_bytes for key, setting in pins.items() if key not in self._sizes)
+        # Of what is kept several times a plan is shown one copy: the others are nobody else's room, either.
+        unshown_bytes = sum(
+            setting.allocation_bytes if key not in self._sizes
+            else max(0, setting.allocation_bytes - self._sizes[key].size_bytes) * (setting.mode == UNIFORM)
+            for key, setting in pins.items()
+        )  # fmt: skip
         self.names = self.names_of(known, sorted(key for key in self.reading if key[1] in known))
         datasets, jobs, parts = list[DatasetView](), list[JobView](), InParts()
         for digest_id in sorted(known):
@@ -151,7 +160,7 @@ class ClusterViews:
             await parts.rest()
         return ClusterView(
             # Some write more than any disk has, for all there is; of the sum nothing may come that is no view.
-            cache_bytes=max(0, int(min(kept_bytes, MOST_BYTES) * even) - unknown_bytes),
+            cache_bytes=max(0, int(min(kept_bytes, MOST_BYTES) * even) - unshown_bytes),
             remote_bytes_per_s=_rate(self._store_bytes_per_s),
             datasets=tuple(datasets),
             jobs=tuple(jobs),

@@ -2,7 +2,7 @@
 is made.
 
 Another package's need not come to an end while it is imported or made, and nobody can end its thread: so it is made
-beside all else, waited for in bounded time, and decides whenever it is there.
+beside all else, while the coordinator serves already, and decides whenever it is there.
 """
 
 from __future__ import annotations
@@ -21,7 +21,8 @@ from tfquiver.service.coordinator.planning.planner import Planner
 from tfquiver.service.coordinator.policies import registry
 from tfquiver.service.coordinator.policies.views_and_plans.interface import Policy
 
-MOST_MADE_S = 10.0
+MOST_WAITED_S = 1.0  # before the coordinator starts: one that fails at once is refused as one that is not there
+MOST_MADE_S = 10.0  # after that somebody else decides in its place; until then the plan in force stays
 OFF = "off"  # of the flag: nobody decides but persons
 
 
@@ -38,23 +39,24 @@ class AtStart:
     """Lives on the coordinator's loop."""
 
     def __init__(self) -> None:
-        self.trouble = ""  # why somebody else decides than was said; for people
         self._late: list[tuple[str, Future[Policy]]] = []  # whose word counts more first
+        self._until_s = 0.0  # of the loop: nobody decides in their place before
+        self._failed = ""  # why the one that was chosen cannot decide
+        self._is_told = False  # that somebody decides in their place
 
     async def decides(self, planner: Planner, chosen: ChosenPolicy, now: float) -> Decision | None:
         """The planner has who is to decide, as far as that is made. What is to be told in the history, if anything.
 
-        Raises InvalidArgumentError where --policy names one that cannot be made.
+        Raises InvalidArgumentError where --policy names one that cannot be made, as far as that is known by then.
         """
-        untold = ""
+        began_s = _time_s()
         for policy in dict.fromkeys((chosen.name, chosen.flag)):
             if policy == planner.policy_name:
                 break
             making = begun(policy)
-            await asyncio.to_thread(futures.wait, [making], MOST_MADE_S)
+            await asyncio.to_thread(futures.wait, [making], max(0.0, began_s + MOST_WAITED_S - _time_s()))
             if not making.done():
                 self._late.append((policy, making))
-                untold = untold or f"policy {policy} is not made within {MOST_MADE_S:g} s"
                 continue
             try:
                 planner.take(policy, making.result())
@@ -62,13 +64,32 @@ class AtStart:
             except errors.InvalidArgumentError as error:  # the package that had it is gone
                 if policy == chosen.flag:
                     raise
-                untold = untold or f"the policy that was chosen is not there: {error}"
-        if not untold:
+                self._failed = f"the policy that was chosen is not there: {error}"
+        self._until_s = began_s + MOST_MADE_S
+        if self._late:
+            logging.warning("%s", self.trouble(planner.policy_name))
+        return self._refused(planner, chosen.name, now) if self._failed and not self._late else None
+
+    @property
+    def waits(self) -> bool:
+        """Nobody decides just now."""
+        return bool(self._late) and _time_s() < self._until_s
+
+    def trouble(self, decides: str) -> str:
+        """Why somebody else decides than was said, or nobody yet; for people. `decides`: who does."""
+        if self._late:
+            said = f"policy {self._late[0][0]} is not made"
+            if self.waits:
+                return f"{said} yet: until it is the plan in force stays, for {MOST_MADE_S:g} s at most"
+            return f"{said} within {MOST_MADE_S:g} s: {decides} decides until it is"
+        return f"{self._failed}: {decides} decides; choose another one" if self._failed else ""
+
+    def overdue(self, planner: Planner, now: float) -> Decision | None:
+        """From now on somebody else decides, if that has not been told yet."""
+        if not self._late or self._is_told:
             return None
-        until = " until it is" if self._late else "; choose another one"
-        self.trouble = f"{untold}: {planner.policy_name} decides{until}"
-        logging.error("%s", self.trouble)
-        return Decision(now, "policy", planner.policy_name, chosen.name, planner.policy_name, refused=self.trouble)
+        self._is_told = True
+        return self._refused(planner, self._late[0][0], now)
 
     def has_come(self) -> bool:
         return any(making.done() for _, making in self._late)
@@ -81,21 +102,29 @@ class AtStart:
             try:
                 made = making.result()
             except errors.InvalidArgumentError as error:
-                self.trouble = f"{error}; {planner.policy_name} decides: choose another one"
-                logging.error("%s", self.trouble)
                 del self._late[at]
-                return Decision(now, "policy", planner.policy_name, policy, planner.policy_name, refused=self.trouble)
+                self._failed = self._failed or str(error)
+                return self._refused(planner, policy, now)
             was, self._late = planner.policy_name, self._late[:at]
             planner.take(policy, made, chosen.pending and policy == chosen.name)
-            if not self._late:
-                self.trouble = ""
+            if policy == chosen.name:
+                self._failed = ""
             logging.info("policy %s is made, and decides", policy)
             return Decision(now, "policy", policy, was, policy, rule="it took its time to be made")
         return None
 
     def forget(self) -> None:
         """A person has chosen another one since."""
-        self.trouble, self._late = "", []
+        self._failed, self._late = "", []
+
+    def _refused(self, planner: Planner, policy: str, now: float) -> Decision:
+        said = self.trouble(planner.policy_name)
+        logging.error("%s", said)
+        return Decision(now, "policy", planner.policy_name, policy, planner.policy_name, refused=said)
+
+
+def _time_s() -> float:
+    return asyncio.get_running_loop().time()
 
 
 def begun(policy: str) -> Future[Policy]:

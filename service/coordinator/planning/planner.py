@@ -18,9 +18,8 @@ from tfquiver.service.coordinator.planning.moves import carried
 from tfquiver.service.coordinator.policies import registry
 from tfquiver.service.coordinator.policies.pins import pin_reasons, remote_pins
 from tfquiver.service.coordinator.policies.views_and_plans.check import check_plan, check_view
-from tfquiver.service.coordinator.policies.views_and_plans.columns import ByName
 from tfquiver.service.coordinator.policies.views_and_plans.interface import Allocation, ClusterView, Plan, Policy
-from tfquiver.service.coordinator.policies.views_and_plans.reasons import Reasons
+from tfquiver.service.coordinator.policies.views_and_plans.own_copy import own_copy
 from tfquiver.service.coordinator.speed_model_and_weighted_shares.filling import fill
 
 _FIRST, _SWITCHED = "the first plan", "another policy was chosen"
@@ -148,7 +147,7 @@ class Planner:
         check_view(view)
         old, facts = carried(view, self.plan.allocations), _Facts.of(view)
         try:
-            proposed = _kept_apart(self.policy.plan(view, now))
+            proposed = own_copy(self.policy.plan(view, now))
             check_plan(proposed, view)
             verdict = Verdict(proposed, self._force)
             if not self._force:
@@ -185,7 +184,7 @@ class Planner:
     def bandwidth(self, view: ClusterView, now: float) -> Mapping[str, float]:
         """Bytes/s of the store by job, for a view whose data sets are all pinned. Of a policy that fails, as it was."""
         try:
-            plan = _kept_apart(self.policy.plan(view, now))
+            plan = own_copy(self.policy.plan(view, now))
             check_plan(plan, view)
         except self.passes:
             raise
@@ -201,23 +200,6 @@ class Planner:
     def _failure(self, error: BaseException) -> str:
         said = plain(error, 200) if isinstance(error, errors.TfquiverError) else of_others_error(error)
         return f"policy {self.policy_name} failed: {said}"
-
-
-def _kept_apart(plan: Given) -> Given:
-    """What a policy of others does later with the objects that it has given changes nothing that is in force. Columns,
-    which are ours, are made anew for each plan."""
-    if not isinstance(plan, Plan):
-        return plan
-    return replace(
-        plan,
-        allocations=_copied(plan.allocations),
-        remote_bytes_per_s=_copied(plan.remote_bytes_per_s),
-        reasons=_copied(plan.reasons),
-    )
-
-
-def _copied(given: Given) -> Given:
-    return dict(given) if isinstance(given, Mapping) and not isinstance(given, ByName | Reasons) else given  # type: ignore[return-value]
 
 
 def _remote_as_it_was(view: ClusterView, had: Mapping[str, float]) -> dict[str, float]:

@@ -12,6 +12,7 @@ import json
 import math
 import time
 from collections.abc import Awaitable, Callable, Iterable, Mapping
+from concurrent.futures import Future
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -39,7 +40,7 @@ from tfquiver.service.coordinator.planning.explanations.explaining import Explai
 from tfquiver.service.coordinator.planning.making import AtStart, begun
 from tfquiver.service.coordinator.planning.plan_times import PlanTimes
 from tfquiver.service.coordinator.planning.planner import Outcome, Planner
-from tfquiver.service.coordinator.policies.views_and_plans.interface import Allocation, ClusterView, Plan
+from tfquiver.service.coordinator.policies.views_and_plans.interface import Allocation, ClusterView, Plan, Policy
 from tfquiver.service.coordinator.policies.views_and_plans.names import Names, Reads, renamed
 from tfquiver.service.coordinator.probing.probes import Held, Probes
 from tfquiver.service.coordinator.sessions.session import Session
@@ -81,13 +82,15 @@ class Replanning:
         self._due = 0.0
         self._asking = Asking()
         self._failure = ""  # of the last plan
+        # Begun in place of a silent one: who is chosen again while it hangs takes no other thread.
+        self._made: dict[str, Future[Policy]] = {}
 
     @property
     def trouble(self) -> str:
         """Why nothing is decided, or not by whom it should be; for people. Empty: all is well."""
         if silent := self._asking.silent:
             return silent.silent()
-        return self._at_start.trouble or self._failure
+        return self._at_start.trouble(self.planner.policy_name) or self._failure
 
     async def restored(self) -> None:
         """The log has been read: what the policy had decided is in force, and the one that was chosen goes on. Raises
@@ -133,7 +136,7 @@ class Replanning:
     async def measure(self) -> None:
         """Who reads what, and who is to be probed, if the policy makes something of that."""
         parts = InParts()
-        self._explaining.note()
+        await self._explaining.note()
         if not self.planner.probing:
             self._probes.tick({}, ())
             return
@@ -161,6 +164,9 @@ class Replanning:
         if self._at_start.has_come():
             async with self._asking.alone():
                 self._tell(self._at_start.take(self.planner, self.chosen, self._date()))
+        if self._at_start.waits:
+            return
+        self._tell(self._at_start.overdue(self.planner, self._date()))
         now = self._clock.now()
         facts = self._views.facts(), self.planner.policy_name
         if facts == self._planned_for and now < self._due:
@@ -198,7 +204,7 @@ class Replanning:
         owns: Callable[[str], bool] = lambda _: True,
     ) -> Explanation:
         """As Explaining.explain; and raises DeadlineError."""
-        self._explaining.note()  # who has just begun is there, too
+        await self._explaining.note()  # who has just begun is there, too
         await self._asking.begin()
         try:
             view, now = await self._seen(), self._date()
@@ -210,7 +216,7 @@ class Replanning:
         telling.add_done_callback(lambda _: self._explained(asked, telling))
         if not await answers(telling, asked) or not telling.done():
             raise errors.DeadlineError(asked.silent())
-        return replace(telling.result(), trouble=self._at_start.trouble)
+        return replace(telling.result(), trouble=self._at_start.trouble(self.planner.policy_name))
 
     # Inside.
 
@@ -247,10 +253,12 @@ class Replanning:
 
     async def _switch_from(self, silent: Asked, policy: str) -> None:
         """As `switch`. The plan in force stays; what the silent one says is said to a planner that decides nothing."""
-        making = asyncio.wrap_future(begun(policy))
+        if policy not in self._made or self._made[policy].done():
+            self._made[policy] = begun(policy)
+        making = asyncio.wrap_future(self._made[policy])
         if not (await asyncio.wait([making], timeout=MOST_ASKED_S))[0]:
             raise errors.DeadlineError(f"{silent.silent()}; nor is policy {policy} made within {MOST_ASKED_S:g} s")
-        made = making.result()
+        made = self._made.pop(policy).result()
         if silent is not self._asking.silent:
             raise errors.DeadlineError(f"policy {silent.policy} has answered meanwhile: choose again")
         self._asking.give_up(silent)
@@ -335,8 +343,10 @@ class Replanning:
             self._journal(_record(decision))
         plan = outcome.plan
         names, rates = self._views.names, dict[str, float]()
+        # Of one that reads several data sets a limit is for all of them: where one is not limited it would be, too.
+        free = {job for (job, _), name in names.jobs.items() if name not in plan.remote_bytes_per_s}
         for (job, _), name in names.jobs.items():
-            if name in plan.remote_bytes_per_s and job not in self._budgets.pins.bytes_per_s:
+            if job not in free and job not in self._budgets.pins.bytes_per_s:
                 rates[job] = rates.get(job, 0.0) + plan.remote_bytes_per_s[name]
         self._budgets.plan(rates)
         wanted = {

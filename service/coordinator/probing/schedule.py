@@ -16,7 +16,7 @@ when it is first seen, so that a probe of the time before ends there.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
 from tfquiver.service.coordinator.measuring.store_load import StoreLoad
@@ -179,12 +179,12 @@ class ProbeSchedule:
             return 0, "somebody would read below a floor"
         allowed_bytes = int(self._limits.extra_share * max(one.totals.size_bytes, one.expected_bytes))
         allowed_bytes -= one.extra_store_bytes
-        need_bytes, most_bytes = _costs(known, self._limits, 0)
+        how, (need_bytes, most_bytes) = "at least", _costs(known, self._limits, 0)
         if need_bytes <= allowed_bytes:  # what is in buffers takes as long to know as all else together
-            need_bytes, most_bytes = _costs(known, self._limits, one.buffer_bytes)
+            how, (need_bytes, most_bytes) = "about", _costs(known, self._limits, one.buffer_bytes)
         if need_bytes > allowed_bytes:
-            allowed, need = (f"{size_bytes / 1e6:,.1f} MB" for size_bytes in (allowed_bytes, need_bytes))
-            return 0, f"it may read {allowed} past the cache by now, and would need {need}"
+            may, need = _said_mb(allowed_bytes, math.floor), _said_mb(need_bytes, math.ceil)
+            return 0, f"it may read {may} past the cache by now, and would need {how} {need}"
         return min(most_bytes, max(allowed_bytes, 0)), ""
 
     def _due(self, key: Key, known: _Job, store: StoreLoad) -> bool:
@@ -192,6 +192,12 @@ class ProbeSchedule:
         if last is None or self._now >= last.at + limits.repeat_s:
             return True
         return known.store.changed(store, limits.load_factor)
+
+
+def _said_mb(size_bytes: int, rounded: Callable[[float], int]) -> str:
+    """To two digits: what its reports and buffers come to is another number each time, and no more is known of it."""
+    unit = 10.0 ** max(4, len(str(max(0, size_bytes))) - 2)
+    return f"{rounded(max(0, size_bytes) / unit) * unit / 1e6:,.12g} MB"
 
 
 def _store_of(result: ProbeResult) -> StoreLoad:

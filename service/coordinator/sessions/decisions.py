@@ -36,23 +36,43 @@ class Decisions:
     ) -> None:
         self._clock, self._journal, self.changed, self.limits = clock, journal, changed, limits
         self.book = SessionBook(clock, limits.max_jobs)
+        # `up_ms` of the log at this time of the clock. At 0 it would not be known.
+        self._up_at, self._up_ms = clock.now(), 1
 
     def now(self) -> float:
         return self._clock.now()
+
+    def restored(self) -> None:
+        """The log has been read."""
+        self._up_at, self._up_ms = self._clock.now(), max(1, self.book.up_ms)
+
+    def up_ms(self, at: float | None = None) -> int:
+        """For how long coordinators of this log have been up at a time of the clock; None: now."""
+        return max(1, self._up_ms + round(1000 * ((self._clock.now() if at is None else at) - self._up_at)))
+
+    def time_of(self, up_ms: int) -> float:
+        """On the clock."""
+        return self._up_at - (self._up_ms - up_ms) / 1000
+
+    def note_time(self, least_ms: int = 0) -> None:
+        """Where none is in the log that is younger than that."""
+        if (up_ms := self.up_ms()) >= self.book.up_ms + max(1, least_ms):
+            self.commit(Record(time_passed=log_pb2.TimePassed(up_ms=up_ms)))
 
     def commit(self, record: Record) -> None:
         self._journal(record)
         self.book.apply(record)
 
     def reader_gone(self, session: Session, reader: Reader) -> None:
-        gone = log_pb2.ReaderGone(session_id=session.session_id, reader_id=reader.reader_id)
+        gone = log_pb2.ReaderGone(session_id=session.session_id, reader_id=reader.reader_id, up_ms=self.up_ms())
         self.commit(Record(reader_gone=gone))
         session.last_used = session.last_progress = self.now()
         self.changed(session.session_id)
 
     def end(self, session: Session) -> None:
         if session.reopened or not session.ended:
-            self.commit(Record(session_ended=log_pb2.SessionEnded(session_id=session.session_id)))
+            ended = log_pb2.SessionEnded(session_id=session.session_id, up_ms=self.up_ms())
+            self.commit(Record(session_ended=ended))
             self.changed(session.session_id)
 
     def forget(self, session: Session) -> None:

@@ -97,7 +97,8 @@ class Session:
         self.asked_late: dict[str, float] = {}  # who asks for a late ticket, oldest first -> since when
         self.sampler: Sampler | None = None
         self.last_used = now
-        self.restored_at: float | None = None  # `last_used` of one from before a restart, until it is used
+        self.used_up_ms = created.up_ms  # the last in the log; 0: not known
+        self.restored_at: float | None = None  # the coordinator's restart, of one from before
         self.last_progress = now  # a lease, an ack, or a reader that came or went
         self._drawn_shards: DrawnShards | None = None
         self._holders: dict[int, Reader] = {}

@@ -33,6 +33,7 @@ class SessionBook:
         self._nodes_of: dict[str, set[str]] = {}
         self._own: dict[str, str] = {}  # reader id -> the session it made for itself
         self._epochs: dict[tuple[str, bytes], int] = {}
+        self.up_ms = 0  # the highest in the log: so long coordinators of it have been up, as far as is known
         self.tickets = Tickets()
         self.resumptions = Resumptions(self._sessions)
         self._count = 0
@@ -100,11 +101,13 @@ class SessionBook:
         kind = record.WhichOneof("record")
         if kind == "session_created":
             self._session_created(record.session_created)
+            self._used(record.session_created.session_id, record.session_created.up_ms)
         elif kind == "ticket_given":
             given = record.ticket_given
             key = self._sessions[given.session_id].session_key
             name = (key, given.provider_id, given.repetition)
             self.tickets.given(name, given.session_id, given.adopted, given.end)
+            self._used(given.session_id, given.up_ms)
         elif kind == "reader_opened":
             opened = record.reader_opened
             reader = Reader(opened.reader_id, opened.node_id, opened.incarnation, opened.label)
@@ -118,11 +121,13 @@ class SessionBook:
             session.counters.CopyFrom(record.shards_acked.counters)
         elif kind == "reader_gone":
             self._sessions[record.reader_gone.session_id].reader_gone(record.reader_gone.reader_id)
+            self._used(record.reader_gone.session_id, record.reader_gone.up_ms)
         elif kind == "session_ended":
             ended = record.session_ended
             session = self._sessions[ended.session_id]
             session.settle(ended.acked, ended.labels, ended.undelivered) if ended.settled else session.session_ended()
             session.taken_over |= ended.taken_over
+            self._used(ended.session_id, ended.up_ms)
             if not session.own_reader_id:
                 for other in self.iterations(session.session_key, session.digest_id):
                     other.alongside |= other.number > session.number
@@ -137,23 +142,32 @@ class SessionBook:
         elif kind == "epochs_counted":
             counted = record.epochs_counted
             self._epochs[counted.job, counted.digest_id] = counted.sessions
+        elif kind == "time_passed":
+            self.up_ms = max(self.up_ms, record.time_passed.up_ms)
 
-    def still(self) -> Iterator[Callable[[], Iterable[Record]]]:
+    def still(self, up_ms: Callable[[float], int]) -> Iterator[Callable[[], Iterable[Record]]]:
         """Give the records that bring an empty object where this one is when they are asked for: each in any thread,
         also while this object goes on.
 
-        Of twenty thousand sessions nearly all have settled: of those only records are made, and not here."""
+        Of twenty thousand sessions nearly all have settled: of those only records are made, and not here.
+
+        Args:
+          up_ms: at a time of the clock.
+        """
         settled: list[Session] = []
         for session in self._sessions.values():  # whose order is that of their epochs
             if session.settled_acked is not None and not session.readers:
                 settled.append(session)
                 continue
             if settled:
-                yield functools.partial(settled_records, settled, self.tickets)
+                yield functools.partial(settled_records, settled, self.tickets, up_ms)
                 settled = []
-            yield still(session, self.tickets)
-        yield functools.partial(settled_records, settled, self.tickets)
+            yield still(session, self.tickets, up_ms(session.last_used))
+        yield functools.partial(settled_records, settled, self.tickets, up_ms)
         yield self.resumptions.still()
+        if self._sessions:
+            passed = log_pb2.TimePassed(up_ms=up_ms(self._clock.now()))
+            yield lambda: [Record(time_passed=passed)]
         epochs = dict(self._epochs)
         yield lambda: (
             Record(epochs_counted=log_pb2.EpochsCounted(job=job, digest_id=digest_id, sessions=sessions))
@@ -192,6 +206,11 @@ class SessionBook:
         _remove(self._by_digest, session.digest_id, session_id)
         if not session.own_reader_id:
             _remove(self._iterations, (session.session_key, session.digest_id), session_id)
+
+    def _used(self, session_id: str, up_ms: int) -> None:
+        if up_ms:
+            self._sessions[session_id].used_up_ms = up_ms
+            self.up_ms = max(self.up_ms, up_ms)
 
     def _left(self, session_id: str, node_id: str) -> None:
         """Nobody reads it there any more."""

@@ -12,22 +12,26 @@ from tfquiver.service.coordinator.sessions.session import Session
 Record = log_pb2.CommitRecord
 
 
-def still(session: Session, tickets: Tickets) -> Callable[[], Iterator[Record]]:
-    """What gives the records of a session as it is now, in an order in which they can be applied; in any thread."""
+def still(session: Session, tickets: Tickets, up_ms: int) -> Callable[[], Iterator[Record]]:
+    """What gives the records of a session as it is now, in an order in which they can be applied; in any thread.
+    `up_ms`: when somebody used it last."""
     given, end_told = tickets.of(session.session_id), tickets.end_told(session.session_id)
-    return functools.partial(_records_of, session.still(), given, end_told)
+    return functools.partial(_records_of, session.still(), given, end_told, up_ms)
 
 
-def settled_records(settled: Sequence[Session], tickets: Tickets) -> Iterator[Record]:
+def settled_records(settled: Sequence[Session], tickets: Tickets, up_ms: Callable[[float], int]) -> Iterator[Record]:
     """Of sessions that had settled, and that nobody read, when a snapshot was begun; in any thread. What has come to
     one of them since is in the log behind the snapshot, and may be here, too."""
     for session in settled:
-        yield from _records_of(session, tickets.of(session.session_id), tickets.end_told(session.session_id))
+        given, end_told = tickets.of(session.session_id), tickets.end_told(session.session_id)
+        yield from _records_of(session, given, end_told, up_ms(session.last_used))
 
 
-def _records_of(session: Session, tickets: list[tuple[TicketName, bool]], end_told: bool) -> Iterator[Record]:
+def _records_of(
+    session: Session, tickets: list[tuple[TicketName, bool]], end_told: bool, up_ms: int
+) -> Iterator[Record]:
     session_id = session.session_id
-    yield Record(session_created=_created(session))
+    yield Record(session_created=_created(session, up_ms))
     for (_, provider_id, repetition), adopted in tickets:
         given = log_pb2.TicketGiven(
             session_id=session_id, provider_id=provider_id, repetition=repetition, adopted=adopted, end=end_told
@@ -53,7 +57,7 @@ def _records_of(session: Session, tickets: list[tuple[TicketName, bool]], end_to
         yield Record(session_reopened=log_pb2.SessionReopened(session_id=session_id))
 
 
-def _created(session: Session) -> log_pb2.SessionCreated:
+def _created(session: Session, up_ms: int) -> log_pb2.SessionCreated:
     return log_pb2.SessionCreated(
         session_id=session.session_id,
         session_key=session.session_key,
@@ -71,4 +75,5 @@ def _created(session: Session) -> log_pb2.SessionCreated:
         presumed=sorted(session.presumed),
         alongside=session.alongside,
         drawn=session.drawn if session.sampled else None,
+        up_ms=up_ms,
     )

@@ -23,6 +23,8 @@ from tfquiver.service.coordinator.sessions.session import DatasetView, Session
 from tfquiver.service.coordinator.sessions.session_book import Record
 
 _EXPIRED_AT_ONCE = 1000
+# So much of its time a coordinator that is killed has not noted at most: sessions are remembered for so much longer.
+_TIME_NOTED_MS = 30_000
 
 
 class Sessions:
@@ -127,6 +129,8 @@ class Sessions:
             if not session.readers and session.last_used + keep_s <= now:
                 self._decisions.forget(session)
         self.open_readers = open_readers
+        if len(self._book):
+            self._decisions.note_time(_TIME_NOTED_MS)
 
     # What is known.
 
@@ -170,16 +174,23 @@ class Sessions:
 
     def restored(self) -> None:
         """The log has been read: from now on readers have their grace to come back and say what they hold."""
+        self._decisions.restored()
         now = self._decisions.now()
         for session in self._book:
-            session.last_used, session.restored_at = now, now
+            session.restored_at = now
+            session.last_used = self._decisions.time_of(session.used_up_ms) if session.used_up_ms else now
             for reader in session.readers.values():
                 reader.leases_unknown = True
                 reader.deadline = now + self._decisions.limits.grace_s
 
+    def stopping(self) -> None:
+        """Nothing befalls them any more."""
+        if len(self._book):
+            self._decisions.note_time()
+
     def still(self) -> Iterator[Callable[[], Iterable[Record]]]:
         """See SessionBook."""
-        return self._book.still()
+        return self._book.still(self._decisions.up_ms)
 
     def snapshot(self) -> Iterator[Record]:
         """Records that bring an empty object here."""

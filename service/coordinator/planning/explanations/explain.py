@@ -21,6 +21,7 @@ from tfquiver.service.coordinator.policies.views_and_plans.interface import (
     DatasetView,
     JobView,
 )
+from tfquiver.service.coordinator.policies.views_and_plans.own_copy import own_copy
 from tfquiver.service.coordinator.speed_model_and_weighted_shares.closed_form import hit_ratio
 from tfquiver.service.coordinator.speed_model_and_weighted_shares.demand import demands, expected_rates, reading_rates
 
@@ -169,7 +170,7 @@ def _with(
         remote_bytes_per_s=None if there is None else there * remote,
     )
     try:
-        plan = planner.policy.plan(larger, now)
+        plan = own_copy(planner.policy.plan(larger, now))
         check_plan(plan, larger)
         return _share(planner, larger, plan.allocations, dataset, names, now)
     except planner.passes:

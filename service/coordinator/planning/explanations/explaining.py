@@ -52,9 +52,9 @@ class Explaining:
         self._probes, self._views, self.planner = probes, views, planner
         self._finished = FinishedJobs(clock)
 
-    def note(self) -> None:
+    async def note(self) -> None:
         """Those that read no more are remembered; when a sweep ends these are many, and sessions are more."""
-        if not (gone := self._views.note()):
+        if not (gone := await self._views.note()):
             return
         newest = dict[tuple[str, bytes], Session]()
         for session in self._sessions:

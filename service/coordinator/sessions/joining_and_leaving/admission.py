@@ -196,6 +196,7 @@ class Admission:
             homogeneous=wish.homogeneous,
             order=order,
             drawn=drawn.shards if drawn else None,
+            up_ms=self._decisions.up_ms(),
         )
         if start:
             start.apply(created)
@@ -223,8 +224,9 @@ class Admission:
 
     def _ticket_given(self, session: Session, provider_id: str, repetition: int, adopted: bool, end: bool) -> None:
         given = log_pb2.TicketGiven(
-            session_id=session.session_id, provider_id=provider_id, repetition=repetition, adopted=adopted, end=end
-        )
+            session_id=session.session_id, provider_id=provider_id, repetition=repetition, adopted=adopted, end=end,
+            up_ms=self._decisions.up_ms(),
+        )  # fmt: skip
         self._decisions.commit(Record(ticket_given=given))
 
     def _await_word_of_readers(self, session: Session, asker: str) -> None:

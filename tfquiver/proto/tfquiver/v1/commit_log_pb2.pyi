@@ -58,6 +58,7 @@ class CommitRecord(_message.Message):
     DERIVED_FORGOTTEN_FIELD_NUMBER: _builtins.int
     DISPATCHER_KNOWN_FIELD_NUMBER: _builtins.int
     NODE_KNOWN_FIELD_NUMBER: _builtins.int
+    TIME_PASSED_FIELD_NUMBER: _builtins.int
     @_builtins.property
     def dataset_registered(self) -> Global___DatasetRegistered: ...
     @_builtins.property
@@ -116,6 +117,8 @@ class CommitRecord(_message.Message):
     def dispatcher_known(self) -> Global___DispatcherKnown: ...
     @_builtins.property
     def node_known(self) -> Global___NodeKnown: ...
+    @_builtins.property
+    def time_passed(self) -> Global___TimePassed: ...
     def __init__(
         self,
         *,
@@ -148,16 +151,40 @@ class CommitRecord(_message.Message):
         derived_forgotten: Global___DerivedForgotten | None = ...,
         dispatcher_known: Global___DispatcherKnown | None = ...,
         node_known: Global___NodeKnown | None = ...,
+        time_passed: Global___TimePassed | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["cache_set", b"cache_set", "dataset_access", b"dataset_access", "dataset_registered", b"dataset_registered", "dataset_removed", b"dataset_removed", "derived_begun", b"derived_begun", "derived_forgotten", b"derived_forgotten", "derived_made", b"derived_made", "derived_rows", b"derived_rows", "derived_used", b"derived_used", "dispatcher_known", b"dispatcher_known", "epochs_counted", b"epochs_counted", "named_dataset_gone", b"named_dataset_gone", "named_dataset_set", b"named_dataset_set", "node_known", b"node_known", "placement_set", b"placement_set", "plan_decided", b"plan_decided", "policy_chosen", b"policy_chosen", "reader_gone", b"reader_gone", "reader_opened", b"reader_opened", "record", b"record", "remote_io_allocated", b"remote_io_allocated", "resume_asked", b"resume_asked", "sampling_asked", b"sampling_asked", "session_claimed", b"session_claimed", "session_created", b"session_created", "session_ended", b"session_ended", "session_forgotten", b"session_forgotten", "session_reopened", b"session_reopened", "shards_acked", b"shards_acked", "ticket_given", b"ticket_given"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["cache_set", b"cache_set", "dataset_access", b"dataset_access", "dataset_registered", b"dataset_registered", "dataset_removed", b"dataset_removed", "derived_begun", b"derived_begun", "derived_forgotten", b"derived_forgotten", "derived_made", b"derived_made", "derived_rows", b"derived_rows", "derived_used", b"derived_used", "dispatcher_known", b"dispatcher_known", "epochs_counted", b"epochs_counted", "named_dataset_gone", b"named_dataset_gone", "named_dataset_set", b"named_dataset_set", "node_known", b"node_known", "placement_set", b"placement_set", "plan_decided", b"plan_decided", "policy_chosen", b"policy_chosen", "reader_gone", b"reader_gone", "reader_opened", b"reader_opened", "record", b"record", "remote_io_allocated", b"remote_io_allocated", "resume_asked", b"resume_asked", "sampling_asked", b"sampling_asked", "session_claimed", b"session_claimed", "session_created", b"session_created", "session_ended", b"session_ended", "session_forgotten", b"session_forgotten", "session_reopened", b"session_reopened", "shards_acked", b"shards_acked", "ticket_given", b"ticket_given", "time_passed", b"time_passed"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["cache_set", b"cache_set", "dataset_access", b"dataset_access", "dataset_registered", b"dataset_registered", "dataset_removed", b"dataset_removed", "derived_begun", b"derived_begun", "derived_forgotten", b"derived_forgotten", "derived_made", b"derived_made", "derived_rows", b"derived_rows", "derived_used", b"derived_used", "dispatcher_known", b"dispatcher_known", "epochs_counted", b"epochs_counted", "named_dataset_gone", b"named_dataset_gone", "named_dataset_set", b"named_dataset_set", "node_known", b"node_known", "placement_set", b"placement_set", "plan_decided", b"plan_decided", "policy_chosen", b"policy_chosen", "reader_gone", b"reader_gone", "reader_opened", b"reader_opened", "record", b"record", "remote_io_allocated", b"remote_io_allocated", "resume_asked", b"resume_asked", "sampling_asked", b"sampling_asked", "session_claimed", b"session_claimed", "session_created", b"session_created", "session_ended", b"session_ended", "session_forgotten", b"session_forgotten", "session_reopened", b"session_reopened", "shards_acked", b"shards_acked", "ticket_given", b"ticket_given"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["cache_set", b"cache_set", "dataset_access", b"dataset_access", "dataset_registered", b"dataset_registered", "dataset_removed", b"dataset_removed", "derived_begun", b"derived_begun", "derived_forgotten", b"derived_forgotten", "derived_made", b"derived_made", "derived_rows", b"derived_rows", "derived_used", b"derived_used", "dispatcher_known", b"dispatcher_known", "epochs_counted", b"epochs_counted", "named_dataset_gone", b"named_dataset_gone", "named_dataset_set", b"named_dataset_set", "node_known", b"node_known", "placement_set", b"placement_set", "plan_decided", b"plan_decided", "policy_chosen", b"policy_chosen", "reader_gone", b"reader_gone", "reader_opened", b"reader_opened", "record", b"record", "remote_io_allocated", b"remote_io_allocated", "resume_asked", b"resume_asked", "sampling_asked", b"sampling_asked", "session_claimed", b"session_claimed", "session_created", b"session_created", "session_ended", b"session_ended", "session_forgotten", b"session_forgotten", "session_reopened", b"session_reopened", "shards_acked", b"shards_acked", "ticket_given", b"ticket_given", "time_passed", b"time_passed"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    _WhichOneofReturnType_record: _TypeAlias = _typing.Literal["dataset_registered", "session_created", "ticket_given", "reader_opened", "shards_acked", "reader_gone", "session_ended", "session_forgotten", "epochs_counted", "cache_set", "resume_asked", "dataset_access", "dataset_removed", "session_claimed", "session_reopened", "remote_io_allocated", "plan_decided", "policy_chosen", "named_dataset_set", "named_dataset_gone", "placement_set", "sampling_asked", "derived_begun", "derived_rows", "derived_made", "derived_used", "derived_forgotten", "dispatcher_known", "node_known"]  # noqa: Y015
+    _WhichOneofReturnType_record: _TypeAlias = _typing.Literal["dataset_registered", "session_created", "ticket_given", "reader_opened", "shards_acked", "reader_gone", "session_ended", "session_forgotten", "epochs_counted", "cache_set", "resume_asked", "dataset_access", "dataset_removed", "session_claimed", "session_reopened", "remote_io_allocated", "plan_decided", "policy_chosen", "named_dataset_set", "named_dataset_gone", "placement_set", "sampling_asked", "derived_begun", "derived_rows", "derived_made", "derived_used", "derived_forgotten", "dispatcher_known", "node_known", "time_passed"]  # noqa: Y015
     _WhichOneofArgType_record: _TypeAlias = _typing.Literal["record", b"record"]  # noqa: Y015
     def WhichOneof(self, oneof_group: _WhichOneofArgType_record) -> _WhichOneofReturnType_record | None: ...
 
 Global___CommitRecord: _TypeAlias = CommitRecord  # noqa: Y015
+
+@_typing.final
+class TimePassed(_message.Message):
+    """`up_ms`, here and below: for how long coordinators of this log had been up together, in ms, when the record was made;
+    0: not known. By that a session's age goes on where it was after a restart, and time without a coordinator is none.
+    """
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    UP_MS_FIELD_NUMBER: _builtins.int
+    up_ms: _builtins.int
+    def __init__(
+        self,
+        *,
+        up_ms: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["up_ms", b"up_ms"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___TimePassed: _TypeAlias = TimePassed  # noqa: Y015
 
 @_typing.final
 class DatasetRegistered(_message.Message):
@@ -215,6 +242,7 @@ class SessionCreated(_message.Message):
     PRESUMED_FIELD_NUMBER: _builtins.int
     ALONGSIDE_FIELD_NUMBER: _builtins.int
     DRAWN_FIELD_NUMBER: _builtins.int
+    UP_MS_FIELD_NUMBER: _builtins.int
     session_id: _builtins.str
     session_key: _builtins.str
     digest_id: _builtins.bytes
@@ -234,6 +262,8 @@ class SessionCreated(_message.Message):
     """as the ResumeAsked of its session_key wanted it"""
     alongside: _builtins.bool
     """snapshots only: another session of its key has ended since it was made"""
+    up_ms: _builtins.int
+    """when it was made; of a snapshot when somebody used it last"""
     @_builtins.property
     def counters(self) -> Global___Counters: ...
     @_builtins.property
@@ -271,10 +301,11 @@ class SessionCreated(_message.Message):
         presumed: _abc.Iterable[_builtins.int] | None = ...,
         alongside: _builtins.bool = ...,
         drawn: _types_pb2.DrawnShards | None = ...,
+        up_ms: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["counters", b"counters", "drawn", b"drawn", "order", b"order"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["alongside", b"alongside", "counters", b"counters", "digest_id", b"digest_id", "done_bitmap", b"done_bitmap", "drawn", b"drawn", "epoch", b"epoch", "homogeneous", b"homogeneous", "job", b"job", "labels", b"labels", "order", b"order", "own_reader_id", b"own_reader_id", "presumed", b"presumed", "resumed", b"resumed", "seed", b"seed", "session_id", b"session_id", "session_key", b"session_key", "shards", b"shards", "takes_over", b"takes_over"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["alongside", b"alongside", "counters", b"counters", "digest_id", b"digest_id", "done_bitmap", b"done_bitmap", "drawn", b"drawn", "epoch", b"epoch", "homogeneous", b"homogeneous", "job", b"job", "labels", b"labels", "order", b"order", "own_reader_id", b"own_reader_id", "presumed", b"presumed", "resumed", b"resumed", "seed", b"seed", "session_id", b"session_id", "session_key", b"session_key", "shards", b"shards", "takes_over", b"takes_over", "up_ms", b"up_ms"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -319,6 +350,7 @@ class TicketGiven(_message.Message):
     REPETITION_FIELD_NUMBER: _builtins.int
     ADOPTED_FIELD_NUMBER: _builtins.int
     END_FIELD_NUMBER: _builtins.int
+    UP_MS_FIELD_NUMBER: _builtins.int
     session_id: _builtins.str
     provider_id: _builtins.str
     repetition: _builtins.int
@@ -326,6 +358,8 @@ class TicketGiven(_message.Message):
     """by a restored provider"""
     end: _builtins.bool
     """the provider was told that the session had ended"""
+    up_ms: _builtins.int
+    """not in snapshots"""
     def __init__(
         self,
         *,
@@ -334,10 +368,11 @@ class TicketGiven(_message.Message):
         repetition: _builtins.int = ...,
         adopted: _builtins.bool = ...,
         end: _builtins.bool = ...,
+        up_ms: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["adopted", b"adopted", "end", b"end", "provider_id", b"provider_id", "repetition", b"repetition", "session_id", b"session_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["adopted", b"adopted", "end", b"end", "provider_id", b"provider_id", "repetition", b"repetition", "session_id", b"session_id", "up_ms", b"up_ms"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -413,17 +448,20 @@ class ReaderGone(_message.Message):
 
     SESSION_ID_FIELD_NUMBER: _builtins.int
     READER_ID_FIELD_NUMBER: _builtins.int
+    UP_MS_FIELD_NUMBER: _builtins.int
     session_id: _builtins.str
     reader_id: _builtins.str
+    up_ms: _builtins.int
     def __init__(
         self,
         *,
         session_id: _builtins.str = ...,
         reader_id: _builtins.str = ...,
+        up_ms: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["reader_id", b"reader_id", "session_id", b"session_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["reader_id", b"reader_id", "session_id", b"session_id", "up_ms", b"up_ms"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -441,12 +479,15 @@ class SessionEnded(_message.Message):
     LABELS_FIELD_NUMBER: _builtins.int
     UNDELIVERED_FIELD_NUMBER: _builtins.int
     TAKEN_OVER_FIELD_NUMBER: _builtins.int
+    UP_MS_FIELD_NUMBER: _builtins.int
     session_id: _builtins.str
     settled: _builtins.bool
     """snapshots only: its last reader has left, and only this is still known:"""
     acked: _builtins.int
     taken_over: _builtins.bool
     """it did not end by being read: another session goes on with it"""
+    up_ms: _builtins.int
+    """not in snapshots"""
     @_builtins.property
     def labels(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]: ...
     @_builtins.property
@@ -462,10 +503,11 @@ class SessionEnded(_message.Message):
         labels: _abc.Iterable[_builtins.str] | None = ...,
         undelivered: _abc.Iterable[_builtins.int] | None = ...,
         taken_over: _builtins.bool = ...,
+        up_ms: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["acked", b"acked", "labels", b"labels", "session_id", b"session_id", "settled", b"settled", "taken_over", b"taken_over", "undelivered", b"undelivered"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["acked", b"acked", "labels", b"labels", "session_id", b"session_id", "settled", b"settled", "taken_over", b"taken_over", "undelivered", b"undelivered", "up_ms", b"up_ms"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
