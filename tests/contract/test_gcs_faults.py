@@ -40,7 +40,7 @@ def store(emulator: GcsEmulator, monkeypatch: pytest.MonkeyPatch) -> Iterator[Gc
     opened.close()
 
 
-_TRANSIENT = [status(503), status(500), status(429), reset, cut_off, whole_object, another_range, range_ignored]
+_TRANSIENT = [*map(status, (408, 429, 500, 503, 204, 304)), reset, cut_off, whole_object, another_range, range_ignored]
 
 
 @pytest.mark.parametrize("fault", _TRANSIENT)

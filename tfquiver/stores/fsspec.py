@@ -18,7 +18,7 @@ import fsspec.asyn
 from fsspec.exceptions import FSTimeoutError
 
 from tfquiver import errors
-from tfquiver.stores import versions
+from tfquiver.stores import s3_ranges, versions
 from tfquiver.stores.attempts import Attempts, Transient, Unreachable
 from tfquiver.stores.hanging_file_systems.patience import Patience
 from tfquiver.stores.object_store import ObjectInfo, give_parts, scheme_of
@@ -80,7 +80,7 @@ class FsspecStore:
     def read(self, uri: str, offset: int, length: int, generation: str, deadline_s: float) -> bytes:
         def attempt(left_s: float) -> bytes:
             give_up_at = time.monotonic() + left_s
-            data: bytes = self._call("cat_file", left_s, uri, start=offset, end=offset + length) if length else b""
+            data = self._range(uri, offset, length, left_s) if length else b""
             if not generation and len(data) == length:
                 return data
             now = self._stat(uri, max(give_up_at - time.monotonic(), 0.001))
@@ -113,6 +113,14 @@ class FsspecStore:
         if info.get("type") != "file":
             raise errors.InvalidArgumentError(f"{uri}: a directory; name its files, for example {uri.rstrip('/')}/*")
         return _info(scheme_of(uri), info["name"], info)
+
+    def _range(self, uri: str, offset: int, length: int, left_s: float) -> bytes:
+        if scheme_of(uri) in _S3 and self._fs.async_impl:
+            path, loop, end = self._fs._strip_protocol(uri), self._fs.loop, offset + length
+            found: bytes = fsspec.asyn.sync(loop, s3_ranges.range_of, self._fs, path, offset, end, timeout=left_s)
+        else:
+            found = self._call("cat_file", left_s, uri, start=offset, end=offset + length)
+        return found
 
     def _call(self, method: str, left_s: float, uri: str, **arguments: Any) -> Any:
         path = self._fs._strip_protocol(uri)

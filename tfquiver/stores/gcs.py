@@ -38,6 +38,8 @@ _TRANSIENT = (
     ConnectionError,
     TimeoutError,
 )
+# A request that took too long to arrive, and what answers no request of ours: of a proxy between.
+_NOT_THE_STORES = {408, *range(200, 400)}
 _BUSY = (exceptions.TooManyRequests, exceptions.ServiceUnavailable)
 
 
@@ -217,6 +219,8 @@ class GcsStore:
                     f"{what}: the store refused: {error}; the account needs storage.objects.list and .get there"
                 ) from error
             except exceptions.GoogleAPICallError as error:
+                if error.code in _NOT_THE_STORES:
+                    raise Transient(f"{type(error).__name__}: {error}") from error
                 raise errors.InvalidArgumentError(f"{what}: {error}") from error
 
         return self._attempts.run(what, deadline_s, attempt)
