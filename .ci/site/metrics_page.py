@@ -18,9 +18,9 @@ from tfquiver.proto.tfquiver.v1 import node_pb2
 from tfquiver.service.coordinator.coordinator import Coordinator
 from tfquiver.service.coordinator.options import CoordinatorOptions
 from tfquiver.service.metrics import coordinator_metrics as of_coordinator
+from tfquiver.service.metrics import node_metrics as of_node
 from tfquiver.service.metrics.exposition import Build
 from tfquiver.service.metrics.instruments import CALLS, FAULTS, LOOP_LAG, TOLD_BY
-from tfquiver.service.node.counters import node_metrics as of_node
 
 _ABOUT = """# Metrics
 

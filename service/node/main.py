@@ -27,10 +27,10 @@ from tfquiver.node_labels_shard_owners_chunks import labels
 from tfquiver.roles_and_tokens import own_token
 from tfquiver.service.common_to_servers import log_lines, serving
 from tfquiver.service.metrics import exposition, metrics_flag
+from tfquiver.service.metrics import node_metrics as metrics
 from tfquiver.service.metrics.instruments import TOLD_BY
 from tfquiver.service.node import node as node_parts
 from tfquiver.service.node import own_hosts
-from tfquiver.service.node.counters import node_metrics as metrics
 from tfquiver.service.node.options import Options
 from tfquiver.service.node.shutdown.last_resort import LastResort, leave
 from tfquiver.service.node.unix_socket_clients.reader_group import ReaderGroup

@@ -9,8 +9,8 @@ import kopf
 
 from tfquiver import errors
 from tfquiver.logs import about
-from tfquiver.service.operator.job_manifest import GROUP, VERSION
 from tfquiver.service.operator.kubernetes_calls import KubernetesCalls
+from tfquiver.service.operator.reconciling.job_manifest import GROUP, VERSION
 from tfquiver.service.operator.reconciling.rounds import Rounds
 
 FINALIZER = f"{GROUP}/operator"

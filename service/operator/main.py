@@ -14,8 +14,8 @@ from tfquiver.roles_and_tokens import own_token
 from tfquiver.service.common_to_servers import log_lines, serving
 from tfquiver.service.operator import handlers
 from tfquiver.service.operator.coordinator_calls import CoordinatorCalls
-from tfquiver.service.operator.job_manifest import Surroundings
 from tfquiver.service.operator.kubernetes_calls import KubernetesCalls
+from tfquiver.service.operator.reconciling.job_manifest import Surroundings
 from tfquiver.service.operator.reconciling.rounds import Rounds
 
 log_lines.define()

@@ -13,13 +13,12 @@ from absl import logging
 
 from tfquiver import errors
 from tfquiver.logs import about
-from tfquiver.service.operator import job_manifest
 from tfquiver.service.operator.checked_specs import dataset_wish, job_wish
 from tfquiver.service.operator.coordinator_calls import CoordinatorCalls, is_final
-from tfquiver.service.operator.job_manifest import GROUP, VERSION, NodeScore, Surroundings
 from tfquiver.service.operator.kubernetes_calls import KubernetesCalls
-from tfquiver.service.operator.reconciling import dataset_plan, job_plan
+from tfquiver.service.operator.reconciling import dataset_plan, job_manifest, job_plan
 from tfquiver.service.operator.reconciling.dataset_plan import Action, Observed, Trouble
+from tfquiver.service.operator.reconciling.job_manifest import GROUP, VERSION, NodeScore, Surroundings
 from tfquiver.service.operator.reconciling.job_plan import ReadableDataset, Step, Waiting
 
 CACHE_LABEL = f"{GROUP}/cache"  # of machines on which a node runs (configs/kubernetes)
