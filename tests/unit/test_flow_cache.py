@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import time
+from math import inf
+
 import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from tfquiver.service.coordinator.policies.views_and_plans.interface import MODES
+from tfquiver.service.sim import cache_contents
 from tfquiver.service.sim.cache_contents.contents import LRU, NONE, UNIFORM, Contents
 from tfquiver.service.sim.cache_contents.lru_window import LruWindow
 from tfquiver.service.sim.cache_contents.trail import Trail
@@ -39,6 +44,37 @@ def test_a_trail_is_what_rows_of_all_jobs_are(steps: list[tuple[set[int], int, b
             between = (rows[0][0] + rows[1][0]) / 2
             assert trail.part(between) == 0.5
             assert trail.part(now + 1.0) == 1.0
+
+
+@given(st.lists(st.tuples(st.sets(st.integers(0, JOBS - 1)), st.integers(1, 9)), min_size=20, max_size=40))
+def test_of_a_long_trail_fewer_moments_are_kept_each_as_it_was(steps: list[tuple[set[int], int]]) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(cache_contents.trail, "MOST_MOMENTS", 12)
+        trail, done = Trail(JOBS), np.zeros(JOBS)
+        rows = {0.0: done.tolist()}
+        for now, (who, far) in enumerate(steps, start=1):
+            moving = np.array(sorted(who), np.int64)
+            done[moving] += far
+            trail.add(float(now), done, moving, now - 1.0)
+            rows[float(now)] = done.tolist()
+            assert len(trail) <= 12
+        kept = []
+        while trail.next_s < inf:
+            assert trail.next.tolist() == rows[trail.next_s]
+            trail.forget_oldest()
+            assert trail.oldest.tolist() == rows[trail.oldest_s]
+            kept.append(trail.oldest_s)
+        assert kept == sorted(kept) and kept[0] == 1.0 and kept[-1] == len(steps)
+
+
+def test_after_a_pause_a_long_trail_takes_no_longer_than_a_short_one() -> None:
+    trail, done, took_s = Trail(JOBS), np.zeros(JOBS), []
+    for now in range(1, 4001):
+        done[now % JOBS] += 1
+        began_s = time.perf_counter()
+        trail.add(float(now), done, np.array([now % JOBS]), now - 0.5)
+        took_s.append(time.perf_counter() - began_s)
+    assert sorted(took_s[-500:])[250] < 5 * sorted(took_s[:500])[250]
 
 
 def test_what_a_window_holds_is_counted_when_somebody_looks() -> None:

@@ -117,13 +117,40 @@ def test_a_coordinator_that_restarts_counts_from_0() -> None:
     assert recorded(recorder).trace.jobs[0].recorded.read_bytes == 300 + 50
 
 
+def test_who_ended_before_a_restart_did_not_end_with_it() -> None:
+    """The coordinator is killed at 15 s and is back at 200 s, when it takes all that it knows for just left."""
+    recorder = Recorder()
+    recorder.poll(0.0, [])
+    for at in range(1, 13):
+        recorder.poll(float(at), [reads("a", IMAGES, at * MB), reads("b", TEXT, at * MB), reads("c", TEXT, at * MB)])
+    recorder.poll(14.0, [away("a", IMAGES, 13 * MB, 1.0), reads("b", TEXT, 14 * MB), away("c", TEXT, 13 * MB, 1.0)])
+    for at in range(201, 251):
+        a = away("a", IMAGES, 0, at - 200.0)
+        b = reads("b", TEXT, (at - 200) * MB) if at >= 205 else away("b", TEXT, 0, at - 200.0)
+        c = away("c", TEXT, MB if at >= 203 else 0, at - (202.0 if at >= 203 else 200.0))
+        recorder.poll(float(at), [a, b, c])
+    jobs = {job.name: job.recorded for job in recorded(recorder).trace.jobs}
+    assert {name: one.ended_s for name, one in jobs.items()} == {"a": 13.0, "b": None, "c": 202.0}
+    assert {name: one.read_bytes // MB for name, one in jobs.items()} == {"a": 13, "b": 14 + 50, "c": 13 + 1}
+
+
 def test_the_store_is_as_fast_as_it_was_while_a_job_waited() -> None:
     recorder = Recorder()
     for at in range(61):
         waits = 20 < at <= 45
         missed = (at if at < 20 else 20 + 3 * (at - 20)) * MB
-        recorder.poll(float(at), [reads("a", IMAGES, at, at, stall_share=0.9 if waits else 0.0)], missed)
+        recorder.poll(float(at), [reads("a", IMAGES, at, at, stall_share=0.9 if waits else 0.0)], {"node": missed})
     assert recorded(recorder).cluster.remote_bytes_per_s == pytest.approx(3e6, rel=0.01)
+
+
+def test_nodes_that_come_back_one_by_one_have_not_read_all_they_ever_did_just_now() -> None:
+    """After the coordinator's restart; the third was started anew, too."""
+    recorder = Recorder()
+    for at in range(61):
+        told = {"a": 50_000 * MB + at * MB, "b": 70_000 * MB + 2 * at * MB, "c": (at if at < 30 else at - 30) * MB}
+        there = {name: told[name] for name in told if at < 30 or at >= {"a": 32, "b": 36, "c": 31}[name]}
+        recorder.poll(float(at), [reads("job", IMAGES, at, at, stall_share=0.9)], there)
+    assert recorded(recorder).cluster.remote_bytes_per_s == pytest.approx(4e6, rel=0.01)
 
 
 def test_nobody_is_named_who_does_not_want_to_be() -> None:
@@ -165,12 +192,13 @@ seen = st.builds(
     Seen, st.sampled_from(["a", "b", "a (2)", "", "long" * 99]), datasets, st.booleans(), st.floats(), counts, counts,
     rates, st.floats(), counts, counts,
 )  # fmt: skip
-polls = st.lists(st.tuples(st.floats(0, 1e12), st.lists(seen, max_size=4), st.none() | counts), max_size=6)
+stores = st.none() | st.dictionaries(st.sampled_from("xy"), counts)
+polls = st.lists(st.tuples(st.floats(0, 1e12), st.lists(seen, max_size=4), stores), max_size=6)
 
 
 @given(polls, st.integers(-1, 2**64), st.booleans())
 def test_whatever_is_told_can_be_read_again(
-    told: list[tuple[float, list[Seen], int | None]], cache_bytes: int, anonymous: bool
+    told: list[tuple[float, list[Seen], dict[str, int] | None]], cache_bytes: int, anonymous: bool
 ) -> None:
     recorder, now = Recorder(), 0.0
     for after_s, every, store_bytes in told:

@@ -5,29 +5,14 @@ from __future__ import annotations
 import heapq
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import pairwise
 from statistics import fmean
 
 from tfquiver import errors
 from tfquiver.plain_text import shortened
+from tfquiver.service.sim.jobs_as_flows.samples import Sample
 from tfquiver.service.sim.workloads.workload import Cluster, Workload
 
 YEAR_S, MOST_YEARS = 365 * 24 * 3600.0, 30
-
-
-@dataclass(frozen=True, slots=True)
-class Sample:
-    """From `at_s` until the next one."""
-
-    at_s: float
-    # The least job's rate over that at an equal division, of those that run (SiloD equation 8); nan: none runs.
-    fairness: float
-    read_bytes_per_s: float
-    store_bytes_per_s: float
-    ideal_bytes_per_s: float  # of those that run
-    resident_bytes: float
-    running: int
-    waiting: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,22 +23,12 @@ class Outcome:
     store_bytes: float
     plans: int
     samples: Sequence[Sample]
+    fairness: float  # over time; nan: no job ever ran
     probe_bytes: float = 0.0  # of `store_bytes`: past the cache, by jobs that miss on purpose
 
     @property
     def average_jct_s(self) -> float:
         return fmean(self.jct_s)
-
-    @property
-    def fairness(self) -> float:
-        """Over time; nan: no job ever ran."""
-        held = [
-            (one.fairness, after.at_s - one.at_s)
-            for one, after in pairwise(self.samples)
-            if one.fairness == one.fairness
-        ]
-        total_s = sum(held_s for _, held_s in held)
-        return sum(fairness * held_s for fairness, held_s in held) / total_s if total_s else float("nan")
 
 
 @dataclass(frozen=True, slots=True)

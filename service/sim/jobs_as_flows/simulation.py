@@ -21,8 +21,9 @@ from tfquiver.service.sim.cache_contents.contents import COOPERATIVE, Contents
 from tfquiver.service.sim.cache_contents.lru_window import LruWindow
 from tfquiver.service.sim.job_queue.jobs import Jobs, Queue
 from tfquiver.service.sim.jobs_as_flows import steps
-from tfquiver.service.sim.jobs_as_flows.outcome import MOST_YEARS, YEAR_S, Outcome, Sample
+from tfquiver.service.sim.jobs_as_flows.outcome import MOST_YEARS, YEAR_S, Outcome
 from tfquiver.service.sim.jobs_as_flows.rates import Rates, Store, rates
+from tfquiver.service.sim.jobs_as_flows.samples import Sample, Samples
 from tfquiver.service.sim.probing_and_policies.planner import Planner
 from tfquiver.service.sim.probing_and_policies.probing import TICK_S, Probing
 from tfquiver.service.sim.probing_and_policies.sight import SIGHTS, Sight
@@ -44,6 +45,7 @@ def simulate(
     least_gap_s: float = 0.0,
     sight: Sight = SIGHTS["all"],
     progress: Callable[[int], None] = lambda _: None,
+    look: Callable[[float], None] = lambda _: None,
 ) -> Outcome:
     """Until the last job has ended.
 
@@ -52,19 +54,21 @@ def simulate(
       least_gap_s: but not sooner than this after the last time.
       sight: what it is shown; what is measured `replan_s` after the last time, and when a job is seen to have ended.
       progress: told how many jobs have ended.
+      look: told after each moment what time it is there; may raise to end it.
 
     Raises:
       InvalidArgumentError: the policy's plan cannot be; or jobs have not ended after `MOST_YEARS`.
     """
-    return _Simulation(workload, cluster, policy, scheduler, replan_s, least_gap_s, sight, progress).run()
+    return _Simulation(workload, cluster, policy, scheduler, replan_s, least_gap_s, sight, progress, look).run()
 
 
 class _Simulation:
     def __init__(
         self, workload: Workload, cluster: Cluster, policy: Policy, scheduler: Scheduler,
         replan_s: float, least_gap_s: float, sight: Sight, progress: Callable[[int], None],
+        look: Callable[[float], None],
     ) -> None:  # fmt: skip
-        self._engine, self._cluster, self._progress = Engine(), cluster, progress
+        self._engine, self._cluster, self._progress, self._look = Engine(), cluster, progress, look
         self._replan_s, self._least_gap_s, self._round_s = replan_s, least_gap_s, scheduler.round_s
         self._jobs = jobs = Jobs(workload)
         sizes = np.array(list(workload.datasets.values()), np.float64)
@@ -85,7 +89,7 @@ class _Simulation:
         self._flows = 0  # how often rates were made; who waits for an end of older ones, waits in vain
         self._left = len(jobs.all)
         self._read_bytes = self._store_bytes = self._probe_bytes = 0.0
-        self._samples: list[Sample] = []
+        self._samples = Samples()
 
     def run(self) -> Outcome:
         jobs = self._jobs.all
@@ -95,7 +99,7 @@ class _Simulation:
         self._engine.after(first_s + self._replan_s, self._replan)
         if self._round_s is not None:
             self._engine.after(first_s, self._next_round)
-        if not self._engine.run(lambda: not self._left, first_s + MOST_YEARS * YEAR_S):
+        if not self._engine.run(self._over, first_s + MOST_YEARS * YEAR_S):
             raise errors.InvalidArgumentError(
                 f"jobs: {self._left} of {len(jobs)} have not ended after {MOST_YEARS} years; no more are simulated: "
                 "cluster.store_per_s, or their epochs?"
@@ -103,9 +107,13 @@ class _Simulation:
         jct_s = [end - job.submit_s for end, job in zip(self._jobs.ended_s.tolist(), jobs, strict=True)]
         self._sample()
         return Outcome(
-            jct_s, self._engine.now - first_s, self._read_bytes, self._store_bytes, self._planner.plans, self._samples,
-            self._probe_bytes,
+            jct_s, self._engine.now - first_s, self._read_bytes, self._store_bytes, self._planner.plans,
+            self._samples.kept, self._samples.fairness, self._probe_bytes,
         )  # fmt: skip
+
+    def _over(self) -> bool:
+        self._look(self._engine.now)
+        return not self._left
 
     def _submit(self, number: int) -> None:
         self._settle()
@@ -294,7 +302,7 @@ class _Simulation:
         if running.size:
             equal = equal_bytes_per_s(jobs.requests(running), self._capacity, len(running))
             fairness = float((read / equal).min())
-        self._samples.append(
+        self._samples.add(
             Sample(
                 self._engine.now, fairness, float(read.sum()), float(self._rates.fetched.sum()),
                 float(jobs.ideal[running].sum()), float(self._contents.resident.sum()), int(running.size),

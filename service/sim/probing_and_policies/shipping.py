@@ -12,7 +12,6 @@ class Shipping:
         """Raises InvalidArgumentError: there is no such policy."""
         self._planner = Planner(policy)
         self.failures, self.failure = 0, ""  # how often it had no plan that can be; the last time, why
-        self.at_s = 0.0  # when it was asked last
         self.settled = False  # the same view would give the same plan again: nothing is to be confirmed, or waits
 
     @property
@@ -21,7 +20,6 @@ class Shipping:
         return list(self._planner.history)
 
     def plan(self, view: ClusterView, now: float) -> Plan:
-        self.at_s = now
         made = self._planner.replan(view, now)
         self.settled = made.why not in ("again", "budget", "failed")
         if made.why == "failed":

@@ -7,7 +7,7 @@ is told may be anything: nothing of it makes a scenario that cannot be read agai
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -55,19 +55,19 @@ class Recorder:
     def reading(self) -> int:
         return len(self._open)
 
-    def poll(self, now_s: float, told: Iterable[Seen], store_bytes: int | None = None) -> None:
+    def poll(self, now_s: float, told: Iterable[Seen], store_bytes: Mapping[str, int] | None = None) -> None:
         """
         Args:
           now_s: since the recording began, never falls.
           told: at most one of each job and data set; all that read now, or have within `GONE_S`.
-          store_bytes: what all nodes have read from the store; None: they were not asked.
+          store_bytes: what each node has read from the store; None: they were not asked.
         """
         now_s = min(max(now_s, 0.0), MOST_S)
         every = {(seen.job, seen.dataset.digest): seen for seen in told}
         for key, seen in every.items():
             self._take(key, seen, now_s)
         for key, visit in list(self._open.items()):
-            if now_s - visit.seen_s >= GONE_S:
+            if now_s - visit.perhaps_s >= GONE_S:
                 visit.ended_s = visit.seen_s
                 del self._open[key]
         waiting = any(seen.reads and seen.stall_share >= WAITS for seen in every.values())
@@ -106,8 +106,11 @@ class Recorder:
         )
         visit.read_bytes = min(visit.read_bytes + read, MOST_BYTES)
         visit.missed_bytes = min(visit.missed_bytes + missed, MOST_BYTES)
+        # A coordinator that was restarted tells of everybody who was there before as if he had read just then.
+        visit.forgotten = not (seen.reads or read) and (visit.forgotten or seen.read_bytes < visit.last.read_bytes)
         visit.last = seen
-        visit.seen_s = now_s if seen.reads else max(visit.seen_s, now_s - max(seen.idle_s, 0.0))
+        visit.perhaps_s = now_s if seen.reads else max(visit.perhaps_s, now_s - max(seen.idle_s, 0.0))
+        visit.seen_s = visit.seen_s if visit.forgotten else visit.perhaps_s
         visit.accelerators = max(visit.accelerators, min(seen.accelerators, MOST_ACCELERATORS))
         visit.window_bytes = max(visit.window_bytes, min(seen.window_bytes, MOST_BYTES))
         if seen.ideal_bytes_per_s is not None and 1 <= seen.ideal_bytes_per_s < MOST_BYTES_PER_S:
@@ -129,7 +132,7 @@ class Recorder:
         if len(self._visits) >= MOST_JOBS:
             self.full = True
             return None
-        visit = Visit(key[0], key[1], began_s, at_first, before, began_s)
+        visit = Visit(key[0], key[1], began_s, at_first, before, began_s, began_s)
         self._visits.append(visit)
         self._open[key] = visit
         return visit

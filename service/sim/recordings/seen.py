@@ -41,9 +41,11 @@ class Visit:
     began_before: bool
     last: Seen
     seen_s: float  # when it was last known to read
+    perhaps_s: float  # or may have: by a coordinator that was restarted since
     read_bytes: int = 0
     missed_bytes: int = 0
     ideal_bytes_per_s: float = 0.0
     accelerators: int = 1  # the most it ever had
     window_bytes: int = 0  # the most that it ever had
     ended_s: float | None = None
+    forgotten: bool = False  # nothing was heard of it since its coordinator was restarted

@@ -87,4 +87,9 @@ class Fields:
         value = self.get(name, default)
         if not isinstance(value, list | tuple) or not value or not all(isinstance(one, str) for one in value):
             raise errors.InvalidArgumentError(f"{self.path(name)}: not a list of at least one name")
+        seen: set[str] = set()
+        for one in value:
+            if one in seen:
+                raise errors.InvalidArgumentError(f"{self.path(name)}: {shortened(one)} is there twice")
+            seen.add(one)
         return tuple(value)

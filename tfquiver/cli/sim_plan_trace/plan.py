@@ -14,7 +14,7 @@ from rich.filesize import decimal
 
 from tfquiver import errors, sizes
 from tfquiver.cli import calls
-from tfquiver.cli.sim_plan_trace import plan_now, plan_view, sim, sim_view
+from tfquiver.cli.sim_plan_trace import limits_of_patience, plan_now, plan_view, sim, sim_view
 from tfquiver.cli.sim_plan_trace.plan_view import Point
 from tfquiver.cli.sim_plan_trace.progressing import Progressing
 from tfquiver.service.coordinator.job_schedulers import registry as schedulers
@@ -66,6 +66,7 @@ def add_parser(subparsers: Any) -> None:
         ("rate", "a GB/s of the store, a month"),
     ):
         parser.add_argument(f"--{name}_price", type=_price, default=0.0, metavar="PRICE", help=f"of {what}")
+    limits_of_patience.add_flag(parser)
     parser.add_argument("--json", action="store_true", help="one JSON object instead of the table")
     parser.add_argument("--plot", type=Path, metavar="FILE", help="PNG of JCT by cache size (needs matplotlib)")
     parser.set_defaults(run=_run)
@@ -93,17 +94,20 @@ def _run(arguments: argparse.Namespace) -> int:
     Shipping(policy)  # there is one, before minutes go by
     points = []
     check_end(workload, replace(own, remote_bytes_per_s=min(rates)))
+    first_s = min(job.submit_s for job in workload.jobs)
+    patience = limits_of_patience.Patience(len(rates) * len(caches), arguments.anyway)
     with Progressing(len(workload.jobs)) as bar:
         for rate, cache_bytes in product(rates, caches):
             cluster = replace(own, cache_bytes=int(cache_bytes), remote_bytes_per_s=rate)
             shipping = Shipping(policy)
             least_s = bound(workload, cluster).makespan_s
             title = f"{decimal(cluster.cache_bytes)}, {plan_view.rate(rate)}"
-            bar.begin(title, lambda shipping=shipping: shipping.at_s, least_s)  # type: ignore[misc]
+            patience.begin(title, first_s, least_s)
+            bar.begin(title, lambda: patience.simulated_s, least_s)
             outcome = simulate(
                 workload, cluster, shipping, schedulers.make(scenario.schedulers[0]),
                 replan_s=scenario.replan_s, least_gap_s=scenario.least_gap_s, sight=SIGHTS[scenario.sees],
-                progress=bar.ended,
+                progress=bar.ended, look=patience.look,
             )  # fmt: skip
             sim.warn(shipping)
             pace = outcome.store_bytes / outcome.makespan_s

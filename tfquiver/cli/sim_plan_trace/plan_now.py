@@ -101,6 +101,8 @@ def _store_bytes_per_s(cluster: reading_jobs.Cluster, token: str) -> float:
     began, before = time.monotonic(), reading_jobs.store_bytes(cluster.nodes, token)
     time.sleep(_WATCHED_S)
     after = reading_jobs.store_bytes(cluster.nodes, token)
-    if before is None or after is None or after <= before:
+    if before is None or after is None:
         return inf
-    return (after - before) / (time.monotonic() - began)
+    # Of a node that was started anew meanwhile all.
+    came = sum(now - before[node] if now >= before[node] else now for node, now in after.items())
+    return came / (time.monotonic() - began) if came else inf

@@ -58,20 +58,21 @@ class Asking:
         return calls.ask(method, request, self._token, self._whom)
 
 
-def store_bytes(nodes: Sequence[types_pb2.NodeInfo], token: str) -> int | None:
-    """What they have read from the store since each began; None: not all have answered."""
-    total = 0
+def store_bytes(nodes: Sequence[types_pb2.NodeInfo], token: str) -> dict[str, int] | None:
+    """What each has read from the store since it began, by its id; None: not all have answered."""
+    told = dict[str, int]()
     for at in range(0, len(nodes), _NODES_AT_ONCE):
+        some = nodes[at : at + _NODES_AT_ONCE]
         with ExitStack() as stack:
             questions: list[calls.Asked] = []
-            for node in nodes[at : at + _NODES_AT_ONCE]:
+            for node in some:
                 stub: Any = node_pb2_grpc.NodeStub(stack.enter_context(rpc.channel(node.control_address)))
                 questions.append((stub.Status, node_pb2.StatusRequest(), f"node {node.node_id}"))
-            for reply in calls.ask_all(questions, token):
+            for node, reply in zip(some, calls.ask_all(questions, token), strict=True):
                 if isinstance(reply, errors.TfquiverError):
                     return None
-                total += reply.store_bytes
-    return total
+                told[node.node_id] = reply.store_bytes
+    return told
 
 
 def merged(sessions: Iterable[Any], datasets: Mapping[bytes, types_pb2.Dataset]) -> list[Seen]:

@@ -13,7 +13,7 @@ from typing import Any
 from tfquiver import errors
 from tfquiver.amounts import many
 from tfquiver.cli import calls
-from tfquiver.cli.sim_plan_trace import sim_view
+from tfquiver.cli.sim_plan_trace import limits_of_patience, sim_view
 from tfquiver.cli.sim_plan_trace.progressing import Progressing
 from tfquiver.cli.sim_plan_trace.sim_view import Run
 from tfquiver.plain_text import plain, shortened
@@ -33,7 +33,8 @@ and the planner that a coordinator runs. SCENARIO.json:
 {files.__doc__.split(chr(10) + chr(10), 1)[1] if files.__doc__ else ""}
 policies:   {", ".join(policies.names())}
 schedulers: {", ".join(schedulers.names())}"""
-_MOST_BYTES = 1 << 30
+# As text, and then as objects: of nothing but "[],[]," 64 bytes for three.
+_MOST_BYTES, _MOST_VALUES = 256 << 20, 25_000_000
 
 
 def add_parser(subparsers: Any) -> None:
@@ -43,6 +44,7 @@ def add_parser(subparsers: Any) -> None:
     add_files(parser)
     parser.add_argument("--policy", action="append", metavar="NAME", help="in place of the scenario's; may be repeated")
     parser.add_argument("--scheduler", action="append", metavar="NAME", help="likewise")
+    limits_of_patience.add_flag(parser)
     parser.add_argument("--json", action="store_true", help="one JSON object instead of the table")
     parser.add_argument("--plot", type=Path, metavar="FILE", help="PNG of what was read over time (needs matplotlib)")
     parser.set_defaults(run=_run)
@@ -52,12 +54,12 @@ def _run(arguments: argparse.Namespace) -> int:
     scenario, workload, seed = read(arguments.scenario, arguments.trace)
     scenario = replace(
         scenario,
-        policies=tuple(arguments.policy or scenario.policies),
-        schedulers=tuple(arguments.scheduler or scenario.schedulers),
+        policies=tuple(dict.fromkeys(arguments.policy or scenario.policies)),
+        schedulers=tuple(dict.fromkeys(arguments.scheduler or scenario.schedulers)),
     )
     if arguments.plot:
         sim_view.check_drawing(arguments.plot)
-    runs = list(_simulated(scenario, workload))
+    runs = list(_simulated(scenario, workload, arguments.anyway))
     least = bound(workload, scenario.cluster)
     if arguments.plot:
         sim_view.draw(runs, arguments.plot)
@@ -103,7 +105,7 @@ def _its_trace(data: object, accelerators: int) -> tuple[Workload, int | None]:
     return files.trace(data, accelerators)
 
 
-def _simulated(scenario: Scenario, workload: Workload) -> Iterator[Run]:
+def _simulated(scenario: Scenario, workload: Workload, anyway: bool) -> Iterator[Run]:
     """All names are looked up before the first begins."""
     pairs = [
         (scheduler, policy, schedulers.make(scheduler), Shipping(policy))
@@ -111,14 +113,16 @@ def _simulated(scenario: Scenario, workload: Workload) -> Iterator[Run]:
         for policy in scenario.policies
     ]
     check_end(workload, scenario.cluster)
-    least_s = bound(workload, scenario.cluster).makespan_s
+    least_s, first_s = bound(workload, scenario.cluster).makespan_s, min(job.submit_s for job in workload.jobs)
+    patience = limits_of_patience.Patience(len(pairs), anyway)
     with Progressing(len(workload.jobs)) as bar:
         for name, policy_name, scheduler, policy in pairs:
-            bar.begin(f"{name}, {policy_name}", lambda policy=policy: policy.at_s, least_s)  # type: ignore[misc]
+            patience.begin(f"{name}, {policy_name}", first_s, least_s)
+            bar.begin(f"{name}, {policy_name}", lambda: patience.simulated_s, least_s)
             outcome = simulate(
                 workload, scenario.cluster, policy, scheduler,
                 replan_s=scenario.replan_s, least_gap_s=scenario.least_gap_s, sight=SIGHTS[scenario.sees],
-                progress=bar.ended,
+                progress=bar.ended, look=patience.look,
             )  # fmt: skip
             warn(policy)
             yield Run(name, policy_name, outcome)
@@ -143,9 +147,15 @@ def _named(path: Path, parse: Any, data: object) -> Any:
 def _loaded(path: Path) -> object:
     """Raises NotFoundError, PermissionError_ or InvalidArgumentError, naming the file."""
     try:
-        if path.stat().st_size > _MOST_BYTES:
+        with path.open("rb") as file:  # which may be a pipe, or have no end
+            data = file.read(_MOST_BYTES + 1)
+        if len(data) > _MOST_BYTES:
             raise errors.InvalidArgumentError(f"{path}: larger than {_MOST_BYTES >> 20} MiB")
-        return json.loads(path.read_text(encoding="utf-8"), object_pairs_hook=_once)
+        if sum(map(data.count, (b",", b"[", b"{"))) > _MOST_VALUES:
+            raise errors.InvalidArgumentError(f"{path}: more than {_MOST_VALUES:,} values")
+        text = data.decode()
+        del data
+        return json.loads(text, object_pairs_hook=_once)
     except OSError as error:
         raise errors.from_os_error(error, str(path)) from error
     except (ValueError, RecursionError) as error:  # not JSON, or not UTF-8
