@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import ipaddress
 import re
 import socket
@@ -13,6 +14,7 @@ ALL = "[::]"  # as a host to listen on: every address of this machine, those of 
 _ALL_IPV4 = "0.0.0.0"
 _PORTS_TRIED = 16
 _MOST_OF_ONE = 8  # addresses
+_NO_WAY = frozenset({errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT, errno.ENETUNREACH})
 
 
 def is_host_port(text: str) -> bool:
@@ -75,6 +77,35 @@ def leads_elsewhere(address: str) -> bool:
     except ValueError:
         return False
     return not address.startswith("unix:") and not all(map(is_loopback, hosts))
+
+
+def connected(address: str, timeout_s: float) -> socket.socket:
+    """To host:port, at the first of the name's addresses that takes a connection; each is waited for so long.
+
+    Raises OSError, ValueError. Where one of the addresses is silent, whatever the others say, TimeoutError: somebody
+    may be there; else, where one refuses, ConnectionRefusedError.
+    """
+    try:
+        return socket.create_connection(split(address), timeout_s, all_errors=True)
+    except ExceptionGroup as several:
+        for kind in (TimeoutError, ConnectionRefusedError, OSError):
+            for error in several.exceptions:
+                if isinstance(error, kind):
+                    raise error from None
+        raise
+
+
+def refuses(address: str, timeout_s: float) -> bool:
+    """Whether nobody listens at any of the name's addresses. Those that this machine has no way to, as to IPv6 where it
+    has none, count for nothing."""
+    try:
+        socket.create_connection(split(address), timeout_s, all_errors=True).close()
+    except ExceptionGroup as several:
+        heard = [error for error in several.exceptions if getattr(error, "errno", None) not in _NO_WAY]
+        return bool(heard) and all(isinstance(error, ConnectionRefusedError) for error in heard)
+    except (OSError, ValueError, OverflowError):
+        pass
+    return False
 
 
 def is_number(host: str) -> bool:

@@ -31,7 +31,7 @@ def trouble(address: str, timeout_s: float) -> str:
 
 def _trouble(address: str, timeout_s: float) -> str:
     try:
-        with socket.create_connection(addresses.split(address), timeout_s) as sock:
+        with addresses.connected(address, timeout_s) as sock:
             sock.sendall(_HELLO)
             first = _received(sock, timeout_s)
     except (OSError, ValueError, OverflowError) as error:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import socket
 import time
 from collections.abc import Callable
 from typing import Any
@@ -23,19 +22,20 @@ _UNAVAILABLE, _DEADLINE = grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.DEADLINE_
 def check_answers(address: str, timeout_s: float, what: str) -> None:
     """Raises UnavailableError, beginning with `what`, unless a gRPC server answers at host:port in time.
 
-    At once where the connection is refused. A port that is open is not enough: the kernel keeps that of a stopped
-    process open.
+    At once where the connection is refused, at every address that there is. A port that is open is not enough: the
+    kernel keeps that of a stopped process open.
     """
-    for at, one in enumerate(several := addresses.each(address), 1):
+    failed: list[Exception] = []
+    for one in addresses.each(address):
         try:
-            socket.create_connection(addresses.split(one), min(timeout_s, FIRST_S)).close()
+            addresses.connected(one, min(timeout_s, FIRST_S)).close()
             break
-        except TimeoutError:
-            pass  # what follows says so
         except (OSError, OverflowError, UnicodeError) as error:  # the last: no machine can be called so
-            if at == len(several):
-                reason = unreached.why(address, str(error))
-                raise errors.UnavailableError(f"{what} does not answer: {reason}; {unreached.CHECK}") from error
+            failed.append(error)
+    else:
+        if not any(isinstance(error, TimeoutError) for error in failed):  # of such what follows says so
+            reason = unreached.why(address, str(failed[-1]))
+            raise errors.UnavailableError(f"{what} does not answer: {reason}; {unreached.CHECK}") from failed[-1]
     with rpc.channel(address) as channel:
         await_ready(channel, address, timeout_s, what, logging.warning)
 

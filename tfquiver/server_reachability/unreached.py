@@ -58,7 +58,7 @@ def _connect(address: str) -> None:
         return
     host, port = addresses.split(address)
     if addresses.is_loopback(host) or addresses.is_number(host) or _is_known(host, port):
-        socket.create_connection((host, port), _CONNECT_S).close()
+        addresses.connected(address, _CONNECT_S).close()
 
 
 def _is_known(host: str, port: int) -> bool:

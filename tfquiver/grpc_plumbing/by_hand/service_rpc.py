@@ -10,12 +10,13 @@ import grpc
 
 from tfquiver.grpc_plumbing import rpc
 from tfquiver.grpc_plumbing.by_hand import proto_wire, worker_list
+from tfquiver.grpc_plumbing.by_hand.refusals import Refusals
 
 _WORKER_UPDATE = "/tensorflow.data.DispatcherService/WorkerUpdate"
 _GET_WORKER_TASKS = "/tensorflow.data.WorkerService/GetWorkerTasks"
 _CALL_S = 2.0
-# What gRPC says, which tries again and again (`rpc.channel`), of the last address that a name has. Where another gRPC
-# says it otherwise nobody is seen to refuse.
+# What gRPC says, which tries again and again (`rpc.channel`), of the last address that a name has: `Refusals` looks at
+# all. Where another gRPC says it otherwise nobody is seen to refuse.
 _NO_CONNECTION, _REFUSED = "failed to connect to all addresses", "Connection refused"
 
 
@@ -50,6 +51,7 @@ class GrpcServiceRpc:
         self._dispatcher: grpc.Channel | None = None
         self._workers: dict[str, grpc.Channel] = {}
         self.refusing: Set[str] = frozenset()
+        self._refusals = Refusals()
 
     def dispatcher_started(self, address: str) -> None:
         """Before workers can be asked for, and tasks be finished."""
@@ -81,7 +83,7 @@ class GrpcServiceRpc:
                 self._workers.pop(address).close()
             elif _is_refused(call):
                 refusing.add(address)
-        self.refusing = refusing
+        self.refusing = self._refusals.of(refusing)
         return found
 
     def finish_tasks(self, worker: str, task_ids: Sequence[int]) -> None:
