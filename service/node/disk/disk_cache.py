@@ -5,7 +5,6 @@ from __future__ import annotations
 import errno
 import os
 import random
-import threading
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
@@ -14,30 +13,24 @@ from absl import logging
 
 from tfquiver import errors
 from tfquiver.clock import Clock, SystemClock
-from tfquiver.logs import about
 from tfquiver.service.node.checked_shards_in_memory.sealed_memory import NoMemoryError
 from tfquiver.service.node.checked_shards_in_memory.verified import VerifiedShard
 from tfquiver.service.node.counters.refusals import Refusals
-from tfquiver.service.node.disk import codec, entry, entry_file, free_room
+from tfquiver.service.node.disk import codec, entry, free_room
 from tfquiver.service.node.disk.entry_file import OpenEntry as OpenEntry
 from tfquiver.service.node.disk.landing import Landing
-from tfquiver.service.node.disk.layout import Layout
-from tfquiver.service.node.hanging_disk.hanging import Hanging
+from tfquiver.service.node.disk.leaving_entries import LeavingEntries
 from tfquiver.service.node.quota_and_eviction.accounts import UNSET
 from tfquiver.service.node.quota_and_eviction.books import Books, Claim
 from tfquiver.service.node.quota_and_eviction.rules import Rules, Why
 
 _SHRINKS = 16
-_BATCH = 64  # entries that are dealt with under the lock at one time
 _DEFAULT_SHARE = 0.8
 _OUT_OF_DESCRIPTORS = (errno.EMFILE, errno.ENFILE)
 
 
-class DiskCache:
-    """Thread-safe. One process has the directory (see node/directory.py).
-
-    Calls that may wait for the disk say so; no other waits for it, not even for one that hangs: the lock guards what
-    is known of the entries (see accounting/), and is never held over a call to the file system.
+class DiskCache(LeavingEntries):
+    """Thread-safe. One process has the directory (see tfquiver/cache_directory).
 
     Invariants: I-3 and I-5 (an entry is checked when it goes in and when it is opened; what fails is dropped and a
     miss), I-4 (the sizes of all entries and temporary files, in whole pages, never exceed the quota). Each entry is in
@@ -63,19 +56,14 @@ class DiskCache:
         clock: Clock | None = None,
     ) -> None:
         self._root, clock = root, clock or SystemClock()
-        self._layout = Layout(root)
         self._mode: codec.Mode = mode
         self._on_change = on_change
         # Told of an entry that comes by, before it stands; in the thread that inserts it.
         self.on_placed: Callable[[bytes], None] = lambda hash: None
-        self._books = Books(quota_bytes or 0, lambda hash, held: self._on_change(hash, held), rng or random.Random())
-        self._lock = threading.Lock()
-        self._settled = threading.Condition(self._lock)  # something that was going is gone, or back
+        books = Books(quota_bytes or 0, lambda hash, held: self._on_change(hash, held), rng or random.Random())
+        super().__init__(root, books, clock)
         self._landing = Landing(root, self._layout, self._books, self._settled, clock, self._unlinked)
-        self.hanging = Hanging(root, clock)
-        self._aside_bytes: dict[str, int] = {}
         self.refusals = Refusals(clock)
-        self.corrupt_entries = 0
         self._recover(quota_bytes)
 
     @property
@@ -104,17 +92,6 @@ class DiskCache:
         """Why the disk takes nothing just now; empty: it does, as far as is known."""
         with self._lock:
             return self.hanging.trouble() or self._landing.trouble()
-
-    def hashes(self) -> list[bytes]:
-        """Of every entry, now."""
-        with self._lock:
-            return list(self._books.sizes)
-
-    def __len__(self) -> int:
-        return len(self._books.sizes)
-
-    def __contains__(self, hash: bytes) -> bool:
-        return hash in self._books.sizes
 
     def open_entry(self, hash: bytes) -> OpenEntry | None:
         """The entry, or None: not here, or damaged and therefore dropped. May wait for the disk."""
@@ -257,112 +234,10 @@ class DiskCache:
             opened.close()
         return False
 
-    def delete(self, hash: bytes) -> None:
-        """Gives an entry up. Those who read it keep their descriptors. May wait for the disk."""
-        self.give_up([hash])
-
-    def resize(self, quota_bytes: int) -> None:
-        """Another quota; when it is lower, entries go at random until it is kept. May wait for the disk."""
-        with self._lock:
-            self._books.ledger.resize(quota_bytes)
-        self._shrink()
-
-    def set_aside(self, size_bytes: int, whose: str = "") -> None:
-        """So much of the quota is used by `whose` files of this cache; entries make room. May wait for the disk."""
-        with self._lock:
-            self._aside_bytes[whose] = size_bytes
-            self._books.ledger.set_aside(sum(self._aside_bytes.values()))
-        self._shrink()
-
     def use(self, rules: Rules) -> None:
         """Other rules, for what comes from now on. What stands moves, or goes, with `settle` and `evict`."""
         with self._lock:
             self._books.use(rules)
-
-    def settle(self) -> bool:
-        """Every entry goes to the account that the rules say, or goes; then accounts shrink to their limits.
-
-        May wait for the disk. False: the disk did not let everything go that had to; it is here as before.
-        """
-        hashes, whole = self.hashes(), True
-        for at in range(0, len(hashes), _BATCH):
-            batch = hashes[at : at + _BATCH]
-            whole = self._sort_out(batch, self._books.rules.accounts_of(batch)) and whole
-        while True:
-            with self._lock:
-                victims = self._books.take(self._books.accounts.excess(_BATCH))
-            if not victims:
-                return whole
-            if self._unlinked(victims) < len(victims):
-                return False
-
-    def evict(self, hashes: Sequence[bytes]) -> bool:
-        """Gives up those of these entries that the rules do not keep. As `settle`."""
-        here, whole = [hash for hash in hashes if hash in self], True
-        for at in range(0, len(here), _BATCH):
-            batch = here[at : at + _BATCH]
-            whole = self._sort_out(batch, [self._books.rules.accounts(hash, Why.STANDS) for hash in batch]) and whole
-        return whole
-
-    def give_up(self, hashes: Sequence[bytes]) -> tuple[int, int]:
-        """Evicts these; how many went, and how many the disk did not let go. May wait for the disk."""
-        went = stay = 0
-        for at in range(0, len(hashes), _BATCH):
-            with self._lock:
-                taken = self._books.take(hashes[at : at + _BATCH])
-            deleted = self._unlinked(taken)
-            went, stay = went + deleted, stay + len(taken) - deleted
-        return went, stay
-
-    def make_room(self, size_bytes: int) -> None:
-        """Evicts entries of so many bytes, at random, for something that the disk has no room for. May wait for it."""
-        with self._lock:
-            victims, found_bytes = [], 0
-            for hash in self._books.any_order():
-                if found_bytes >= size_bytes:
-                    break
-                victims.append(hash)
-                found_bytes += self._books.sizes[hash]
-        self.give_up(victims)
-
-    def drop(self, hash: bytes, reason: str, fd: int | None = None) -> None:
-        """Drops an entry that failed a check (I-5): what cannot be opened, or is still the open file `fd`; not another
-        that has come in its place. May wait for the disk."""
-        with self._lock:
-            if not self._books.take([hash], tell=False):
-                return
-        path = self._layout.path_of(hash)
-        if not entry_file.is_same_file(fd, path) if fd is not None else entry_file.opens(path):
-            with self._settled:
-                self._books.back(hash, tell=False)
-                self._settled.notify_all()
-            return
-        logging.warning("dropped entry %s: %s", hash.hex(), reason, extra=about(hash=hash))
-        gone = entry_file.unlink(path)
-        with self._settled:
-            self.corrupt_entries += 1
-            self._books.dropped(hash, gone)
-            self._settled.notify_all()
-
-    def _sort_out(self, hashes: Sequence[bytes], accounts: Sequence[Sequence[bytes]]) -> bool:
-        with self._lock:
-            unkept = self._books.sort_out(hashes, accounts)
-        return self._unlinked(unkept) == len(unkept)
-
-    def _unlinked(self, taken: Sequence[bytes]) -> int:
-        """Deletes the files of what is going; how many of them. The others are here again."""
-        deleted = 0
-        for hash in taken:
-            with self.hanging.waits():
-                gone = entry_file.unlink(self._layout.path_of(hash))
-            with self._settled:
-                if gone:
-                    self._books.gone(hash)
-                else:
-                    self._books.back(hash)
-                self._settled.notify_all()
-            deleted += gone
-        return deleted
 
     def _recover(self, quota_bytes: int | None) -> None:
         try:
@@ -384,17 +259,3 @@ class DiskCache:
             self._shrink()
         except OSError as error:
             raise errors.PermissionError_(f"{self._layout.objects}: cannot be scanned: {error}") from error
-
-    def _shrink(self) -> None:
-        if not self._books.ledger.excess_bytes:
-            return
-        with self._lock:
-            logging.warning("%d bytes over the quota: deleting entries at random", self._books.ledger.excess_bytes)
-            victims = self._books.any_order()
-        stay = 0
-        for victim in victims:
-            with self._lock:
-                taken = self._books.take([victim]) if self._books.ledger.excess_bytes else []
-            stay += len(taken) - self._unlinked(taken)
-            if not self._books.ledger.excess_bytes or stay >= _BATCH:
-                return
