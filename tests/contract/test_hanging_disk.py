@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+import random
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import Executor, Future
@@ -18,6 +19,7 @@ from tests.support.cluster import wait_until
 from tfquiver import errors
 from tfquiver.clock import ManualClock
 from tfquiver.service.node.checked_shards_in_memory.verified import VerifiedShard
+from tfquiver.service.node.disk import entry_file
 from tfquiver.service.node.disk.disk_cache import DiskCache
 from tfquiver.service.node.hanging_disk.disk_threads import DiskThreads
 from tfquiver.service.node.hanging_disk.patient_thread import PatientThread
@@ -169,3 +171,37 @@ def _answers(thread: PatientThread) -> bool:
 
 def _raises(error: Exception) -> None:
     raise error
+
+
+def test_a_disk_that_is_slow_answers_and_one_that_stands_still_does_not(tmp_path: Path) -> None:
+    """An insert of more than ten seconds was said to hang, and nothing more was kept, though bytes moved."""
+    clock, troubles = ManualClock(), list[str]()
+    disk = DiskCache(tmp_path, 64 << 20, clock=clock)
+    body = random.Random(1).randbytes((4 << 20) + 5)
+    large = VerifiedShard.check(hashlib.sha256(body).digest(), body, "here")
+
+    def slow(fd: int, size_bytes: int) -> None:
+        """Nine seconds for each piece."""
+        clock.advance(9.0)
+        troubles.append(disk.trouble)
+        written_out(fd, size_bytes)
+
+    written_out = entry_file._write_out
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(entry_file, "_write_out", slow)
+        disk.insert(large)
+    assert troubles == [""] * 4 and clock.now() > 30.0
+    opened = disk.open_entry(large.hash)
+    assert opened is not None and opened.read_stored() == body
+    opened.close()
+    with disk.hanging.waits() as moved:
+        clock.advance(9.0)
+        with disk.hanging.waits():
+            clock.advance(0.5)
+            moved()
+            clock.advance(10.0)
+            assert disk.hanging.for_s() == 10.5, "the other one: nothing of it has moved"
+        assert not disk.trouble
+        clock.advance(1.0)
+        assert disk.hanging.for_s() == 11.0
+    assert not disk.trouble

@@ -198,8 +198,8 @@ class DiskCache(LeavingEntries):
 
     def _write(self, claim: Claim, header: entry.Header, stored: bytes) -> None:
         try:
-            with self.hanging.waits():
-                self._landing.write(claim, header, stored)
+            with self.hanging.waits() as moved:
+                self._landing.write(claim, header, stored, moved)
         except errors.ResourceExhaustedError:
             self.refusals.disk()
             raise

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import ctypes
 import errno
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import google_crc32c
 from absl import logging
@@ -16,6 +18,11 @@ from tfquiver.rare_lines import every_n_seconds
 from tfquiver.service.node.disk import entry
 
 _PIECE_BYTES = 8 << 20
+_SYNCED_BYTES = 1 << 20  # what is less has to move within the time after which a disk is said to hang
+_WAITED_FOR = 7  # SYNC_FILE_RANGE_WAIT_BEFORE | _WRITE | _WAIT_AFTER
+_sync_file_range: Any = getattr(ctypes.CDLL(None, use_errno=True), "sync_file_range", None)
+if _sync_file_range is not None:
+    _sync_file_range.argtypes = [ctypes.c_int, ctypes.c_int64, ctypes.c_int64, ctypes.c_uint]
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,15 +63,33 @@ def create(path: Path) -> int:
         return os.open(path, flags, 0o600)
 
 
-def write_synced(fd: int, page: bytes, stored: bytes) -> None:
-    """Both into an empty file, safe on the disk when this returns. After an OSError the caller deletes what is left."""
-    written = os.writev(fd, [page, stored])
-    rest = memoryview(stored)[max(0, written - len(page)) :] if written >= len(page) else None
-    if rest is None:
+def write_synced(fd: int, page: bytes, stored: bytes, moved: Callable[[], None] = lambda: None) -> None:
+    """Both into an empty file, safe on the disk when this returns. After an OSError the caller deletes what is left.
+
+    `moved`: called for each piece that is on the disk, or on its way there: a large entry takes a slow disk long.
+    """
+    whole = memoryview(stored)
+    written = os.writev(fd, [page, whole[:_SYNCED_BYTES]])
+    if written < len(page):
         raise OSError(errno.EIO, f"only {written} bytes of the header were written")
+    rest = whole[written - len(page) :]
     while rest:
-        rest = rest[os.write(fd, rest) :]
+        moved()
+        _write_out(fd, written)
+        moved()
+        at_once = os.write(fd, rest[:_SYNCED_BYTES])
+        rest, written = rest[at_once:], written + at_once
+    moved()
     os.fsync(fd)
+
+
+def _write_out(fd: int, size_bytes: int) -> None:
+    """Returns when so much of it is on the disk; safe there it is not before `fsync`. Where the system cannot say that
+    of a part, at once."""
+    if _sync_file_range is not None and _sync_file_range(fd, 0, size_bytes, _WAITED_FOR):
+        number = ctypes.get_errno()
+        if number not in (errno.ENOSYS, errno.EINVAL, errno.ESPIPE, errno.EPERM):  # else `fsync` would not say it
+            raise OSError(number, os.strerror(number))
 
 
 def rename(temporary: Path, path: Path) -> None:

@@ -49,8 +49,13 @@ class Landing:
         """Says that entries have just taken all of the disk that they may; empty: they have not. Under the lock."""
         return self._lacking.trouble(self._clock.now())
 
-    def write(self, claim: Claim, header: entry.Header, stored: bytes) -> None:
-        """Makes the claimed entry. Whatever goes wrong with the disk is a refusal (and never a torn entry)."""
+    def write(
+        self, claim: Claim, header: entry.Header, stored: bytes, moved: Callable[[], None] = lambda: None
+    ) -> None:
+        """Makes the claimed entry. Whatever goes wrong with the disk is a refusal (and never a torn entry).
+
+        `moved`: called when the disk has done a part of it.
+        """
         temporary = self._layout.temporary_path(claim.hash, next(self._numbers))
         made = standing = False
         try:
@@ -58,8 +63,8 @@ class Landing:
             fd = entry_file.create(temporary)
             made = True
             try:
-                self._make_way(claim)
-                entry_file.write_synced(fd, entry.encode(header), stored)
+                self._make_way(claim, moved)
+                entry_file.write_synced(fd, entry.encode(header), stored, moved)
             finally:
                 os.close(fd)
             standing = self._land(claim, temporary)
@@ -87,7 +92,7 @@ class Landing:
                 self._lacking.failed(why, self._clock.now())
                 raise errors.ResourceExhaustedError(f"{why}: the shard is not kept")
 
-    def _make_way(self, claim: Claim) -> None:
+    def _make_way(self, claim: Claim, moved: Callable[[], None]) -> None:
         """Raises ResourceExhaustedError when the disk does not let something go."""
         for victim in list(claim.victims):
             if not entry_file.unlink(self._layout.path_of(victim)):
@@ -95,6 +100,7 @@ class Landing:
             with self._settled:
                 self._books.victim_gone(claim, victim)
                 self._settled.notify_all()
+            moved()
 
     def _land(self, claim: Claim, temporary: Path) -> bool:
         """Gives the written file its name; False: it is not to be kept any more."""

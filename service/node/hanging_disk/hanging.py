@@ -5,12 +5,12 @@ from __future__ import annotations
 import contextlib
 import itertools
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from tfquiver.clock import Clock
 
-HANGS_S = 10.0  # one that takes longer is said to hang
+HANGS_S = 10.0  # one that takes longer, and in which nothing moves for so long, is said to hang
 
 
 class Hanging:
@@ -23,13 +23,20 @@ class Hanging:
         self._since_s: dict[int, float] = {}  # oldest first
 
     @contextlib.contextmanager
-    def waits(self) -> Iterator[None]:
-        """Around a call that may wait for the disk."""
+    def waits(self) -> Iterator[Callable[[], None]]:
+        """Around a call that may wait for the disk. What it gives is called when a part of it is done: a disk that is
+        slow answers."""
         with self._lock:
             number = next(self._numbers)
             self._since_s[number] = self._clock.now()
+
+        def moved() -> None:
+            with self._lock:
+                del self._since_s[number]  # so that it is the last one
+                self._since_s[number] = self._clock.now()
+
         try:
-            yield
+            yield moved
         finally:
             with self._lock:
                 del self._since_s[number]
