@@ -233,6 +233,7 @@ class Node:
             self._moves, came, self._disk,
         )  # fmt: skip
         self._undo.append(self._named.close)
+        self._orders.names = self._named.names
         spilled = await spill_files.in_directory(directory.path, self._disk.quota_bytes, self._disk.set_aside)
         streams = Streams(spilled, self._source.on_disk, lambda: self._source.disk_waits_s)
         self._undo.append(streams.close)

@@ -296,13 +296,13 @@ async def test_pins_without_room_cost_a_look_the_same_however_many_they_are(tmp_
             for number in range(count):
                 life = lifecycle.made(of(f"n{number}", pin=True), f"{number:032}", "", False, 1)
                 coordinator.named_table.put(life)
-                named._short[life.life] = None
-            costs.append(steps(named._is_short))
+                named._pins.refused(life, 1, 0.0)
+            costs.append(steps(named._pins.is_short))
         assert costs[0] == costs[1] > 10
-        assert named._is_short()
+        assert named._pins.is_short()
         for number in range(40):
             coordinator.named_table.gone(f"n{number}")
-        assert not named._is_short()
+        assert not named._pins.is_short()
 
 
 @on_loop

@@ -20,6 +20,13 @@ from tfquiver.service.coordinator.coordinator import Coordinator
 from tfquiver.service.coordinator.grpc_calls.about_datasets.dataset_calls import DatasetCalls
 
 
+class Called:
+    """What gRPC gives with a call, as far as this one asks."""
+
+    def peer(self) -> str:
+        return "unix:"
+
+
 async def registered(coordinator: Coordinator, name: str, digest: Digest, task_id: str = "") -> None:
     """As nodes do it: `task_id` where they scan for a data set with a name, none where a trainer has asked."""
 
@@ -27,7 +34,7 @@ async def registered(coordinator: Coordinator, name: str, digest: Digest, task_i
         yield coordinator_pb2.RegisterDatasetRequest(name=name, task_id=task_id)
         yield coordinator_pb2.RegisterDatasetRequest(part=digest.to_bytes())
 
-    await DatasetCalls(coordinator).RegisterDataset(requests(), None)
+    await DatasetCalls(coordinator).RegisterDataset(requests(), Called())
 
 
 async def deleted(coordinator: Coordinator, name: str) -> list[bytes]:

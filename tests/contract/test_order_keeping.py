@@ -265,3 +265,24 @@ async def test_orders_for_a_data_set_that_cannot_be_had_wait_and_the_others_are_
         await w.until(lambda: len(w.node.disk) == 0)
         w.node.digests[w.digest.digest_id] = w.digest
         await w.until(lambda: w.held(1) == PER_CHUNK)
+
+
+@on_loop
+async def test_what_has_no_room_is_called_as_people_call_it(tmp_path: Path) -> None:
+    """A prefetch of one said that another had its room in use, whose name the first scan's was, or a number."""
+    async with world(tmp_path) as w:
+        hash = w.digest.shard(0).hash
+        names, given = list[str](), 4096
+        w.orders.names = lambda digest_id: names
+
+        async def lacking(called: str) -> None:
+            nonlocal given
+            given += 4096
+            w.give(mode="UNIFORM", bytes=given)
+            await w.until(lambda: w.node.disk.lacking(hash, 1 << 20).startswith(f"{called} has 0 of its"), called)
+
+        await lacking(f"data set {w.digest.name}")
+        names.append("mine")
+        await lacking("data set mine")
+        names.append("another")
+        await lacking("content of 2 data sets")

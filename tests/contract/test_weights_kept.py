@@ -154,7 +154,7 @@ async def test_nodes_are_told_which_records_and_told_the_same_after_a_restart(tm
         await client.upload([other.to_bytes()])
         asked = asking(weights().weights_id)
         asked.digest_id, asked.session_key = other.digest_id, "other~weighted"
-        with pytest.raises(errors.InvalidArgumentError, match="weights of other data than 'other' has"):
+        with pytest.raises(errors.InvalidArgumentError, match="weights of other data than this data set has"):
             await client.call("AskSampling", asked)
         reply = await client.call("AskSampling", asking(weights().weights_id))
         assert reply.picked == 3 * reply.records  # of one record a shard, each is the heaviest

@@ -1,4 +1,4 @@
-"""Two teams of one coordinator, one of which shares, sends or registers more than its part."""
+"""Teams of one coordinator, one of which shares, sends or registers more than its part."""
 
 from __future__ import annotations
 
@@ -35,14 +35,14 @@ def digest(tmp_path: Path, request: pytest.FixtureRequest) -> Digest:
 
 
 class Apart:
-    """A coordinator in this process, and two jobs."""
+    """A coordinator in this process, and three jobs."""
 
     def __init__(self, root: Path) -> None:
         self.root, self._address, self.tokens = root, f"unix:{root}/socket", dict[str, str]()
 
     async def __aenter__(self) -> Apart:
         lines = []
-        for name in ("blue", "green"):
+        for name in ("blue", "green", "red"):
             self.tokens[name], line = new_token(Role.JOB, name)
             lines.append(line)
         (self.root / "tokens").write_text("\n".join(lines))
@@ -62,7 +62,7 @@ class Apart:
 
     @property
     def coming_bytes(self) -> int:
-        return self._server.coordinator.registry._coming_bytes
+        return self._server.coordinator.registry.coming.size_bytes
 
     def call(self, who: str, method: str, request: Any) -> Any:
         stub = coordinator_pb2_grpc.CoordinatorStub(self._channel)
@@ -98,7 +98,7 @@ async def test_who_stops_sending_holds_no_room(tmp_path: Path, digest: Digest, m
         await asyncio.Event().wait()
 
     async with Apart(tmp_path) as apart:
-        held = [apart.call("green", "RegisterDataset", never_ends()) for _ in range(2)]
+        held = [apart.call(who, "RegisterDataset", never_ends()) for who in ("green", "blue")]
         for call in held:
             with pytest.raises(grpc.RpcError, match="did not come in time"):
                 await call
@@ -116,22 +116,42 @@ async def test_what_there_is_no_room_for_is_refused_before_it_is_sent(tmp_path: 
         sent.append(size_bytes)
         yield pb.RegisterDatasetRequest(part=digest.to_bytes())
 
-    def register(apart: Apart, size_bytes: int, goes_on: asyncio.Event) -> Any:
-        return apart.call("green", "RegisterDataset", announced(size_bytes, goes_on))
+    def register(apart: Apart, size_bytes: int, goes_on: asyncio.Event, who: str = "green") -> Any:
+        return apart.call(who, "RegisterDataset", announced(size_bytes, goes_on))
 
     go_on, never = asyncio.Event(), asyncio.Event()
     async with Apart(tmp_path) as apart:
-        first = [register(apart, 5000, go_on) for _ in range(2)]
+        first = [register(apart, 5000, go_on, who) for who in ("green", "blue")]
         while apart.coming_bytes < 10_000:
             await asyncio.sleep(0.005)
         with pytest.raises(grpc.RpcError, match="too many large digests are being registered: try again later"):
-            await register(apart, 5000, never)
+            await register(apart, 5000, never, "red")
         with pytest.raises(grpc.RpcError, match="a digest larger than 6000 bytes"):
             await register(apart, 6001, never)
         go_on.set()
         assert {(await call).digest_id for call in first} == {digest.digest_id}
         assert sent == [5000] * 2
         await apart.register("blue", digest)  # the room is there again
+
+
+@on_loop
+async def test_who_announces_the_largest_and_sends_nothing_keeps_nobody_from_registering(
+    tmp_path: Path, digest: Digest
+) -> None:
+    """Two such calls did, for half an hour."""
+
+    async def empty_parts() -> AsyncIterator[pb.RegisterDatasetRequest]:
+        yield pb.RegisterDatasetRequest(size_bytes=6000)
+        await asyncio.Event().wait()
+
+    async with Apart(tmp_path) as apart:
+        held = apart.call("green", "RegisterDataset", empty_parts())
+        while apart.coming_bytes < 6000:
+            await asyncio.sleep(0.005)
+        with pytest.raises(grpc.RpcError, match="6000 bytes of other digests are coming from the same sender"):
+            await apart.call("green", "RegisterDataset", empty_parts())
+        await apart.register("blue", digest)
+        held.cancel()
 
 
 @on_loop

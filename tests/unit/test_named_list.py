@@ -14,7 +14,7 @@ from tfquiver.service.coordinator.named_dataset_lifecycle import lifecycle
 from tfquiver.service.coordinator.named_dataset_lifecycle.table import NamedTable
 from tfquiver.service.coordinator.named_dataset_lifecycle.told_to_nodes.changes import NamedChanges
 from tfquiver.service.coordinator.named_dataset_lifecycle.told_to_nodes.overview import Overview
-from tfquiver.service.node.known_datasets.named_list import NamedList
+from tfquiver.service.node.known_datasets.named_list import NamedList, called
 
 MOST = 12
 
@@ -127,3 +127,17 @@ def test_what_a_node_keeps_is_no_part_of_the_message_it_came_in() -> None:
     [one] = node.take(reply)
     reply.named[0].name = "other"
     assert one.name == "n0"
+
+
+@pytest.mark.parametrize(
+    ("names", "first_use", "said"),
+    [
+        (["train"], "first", "data set train"),
+        ([], "first", "data set first"),
+        ([], "", "a data set that has no name"),
+        (["train", "secret"], "first", "content of 2 data sets"),
+    ],
+)
+def test_content_is_called_by_the_name_that_people_gave_it(names: list[str], first_use: str, said: str) -> None:
+    """It was by what its first scan had called it, which was another data set's name, or by its number."""
+    assert called(names, first_use) == said

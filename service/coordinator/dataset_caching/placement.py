@@ -57,8 +57,8 @@ class Placement:
             raise errors.InvalidArgumentError(f"setting.mode: {asked.mode} is not none, cooperative, uniform or lru")
         if asked.mode == COOPERATIVE and digest.format == formats.BYTES:
             raise errors.InvalidArgumentError(
-                f"setting.mode: cooperative: chunks come and go for readers of records, and data set {digest.name} has "
-                "none (format bytes): a mount would find nothing of it cached; give a size alone, or lru"
+                "setting.mode: cooperative: chunks come and go for readers of records, and this data set has none "
+                "(format bytes): a mount would find nothing of it cached; give a size alone, or lru"
             )
         if asked.mode != COOPERATIVE and (asked.rotation or asked.chunks or asked.partitions):
             raise errors.InvalidArgumentError("setting: rotation, chunks and partitions are for mode cooperative")
@@ -108,6 +108,14 @@ class Placement:
         """Whether `pins` has it; of many it takes long to find all."""
         setting = self.settings.get(digest_id)
         return setting is not None and not setting.decided_by and self.known(digest_id)
+
+    def pinned_bytes(self, digest_id: bytes) -> int:
+        """That it has by what a person has set."""
+        return self.settings[digest_id].allocation_bytes if self.is_pinned(digest_id) else 0
+
+    def left_bytes(self, there_bytes: int) -> int:
+        """Of so many, for whom persons have set nothing yet."""
+        return max(0, there_bytes - sum(setting.allocation_bytes for setting in self.pins.values()))
 
     @property
     def pins(self) -> dict[bytes, types_pb2.CacheSetting]:

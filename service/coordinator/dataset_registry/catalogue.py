@@ -52,6 +52,8 @@ class Catalogue:
         self._log, self._registry, self._ownership = log, registry, ownership
         self._membership, self._caching, self._sessions, self._waiting = membership, caching, sessions, waiting
         self._setting, self._stopping = asyncio.Lock(), asyncio.Event()
+        # Told of a data set of which nodes keep more copies, or fewer, from now on; before that is durable.
+        self.on_copies: Callable[[bytes], None] = lambda digest_id: None
 
     def release_waiters(self) -> None:
         """Who waits is told so at once, from now on."""
@@ -66,10 +68,12 @@ class Catalogue:
         who: Identity = EVERYBODY,
         then: Callable[[bytes], None] = lambda digest_id: None,
         size_bytes: int = 0,
+        sender: str = "",
     ) -> types_pb2.Dataset:
         """A job's word for what a listing is counts for itself alone: only nodes have scanned it.
 
-        `then`: told its digest id; what that journals is durable together with it. `size_bytes`: as Registry.register.
+        `then`: told its digest id; what that journals is durable together with it. `size_bytes`, `sender`: as
+        Registry.register.
         """
         await self._log.writable()
         listed_for = who.owner if who.role is Role.JOB else ""
@@ -77,6 +81,7 @@ class Catalogue:
         dataset = await self._registry.register(
             name, listing_key, terms, parts, listed_for,
             lambda digest_id: not ownership.access(digest_id).owners or ownership.owns(who, digest_id), size_bytes,
+            sender,
         )  # fmt: skip
         ownership.acquire(who, dataset.digest_id)
         then(dataset.digest_id)
@@ -155,8 +160,11 @@ class Catalogue:
                 rules.check(rule, digest_id, self._membership.labelled)
                 self._caching.placed.check_room(digest_id, rule)
             record = CommitRecord(placement_set=PlacementSet(digest_id=digest_id, rule=rule))
+            before = self._caching.placed.copies(digest_id)
             self._log.append(record)
             self._caching.place(record.placement_set)
+            if self._caching.placed.copies(digest_id) != before:
+                self.on_copies(digest_id)
             await self._log.synced()
         said = str(rule).replace("\n", " ") if rule else "on any node"
         logging.info("data set %s is kept so: %s", called, said, extra=about(dataset=called, digest=digest_id))
@@ -278,6 +286,12 @@ class Catalogue:
         record = CommitRecord(cache_set=CacheSet(digest_id=digest_id, setting=types_pb2.CacheSetting()))
         self._log.append(record)
         self._caching.apply(record.cache_set)
+
+    def left_bytes(self, digest_id: bytes) -> int:
+        """What the nodes that may keep it have for whom persons have set nothing yet."""
+        keepers = self._keepers(digest_id)
+        quotas_bytes, rooms_bytes = (sum(node.quota_bytes for node in keepers), sum(map(most_bytes, keepers)))
+        return self._caching.placement.left_bytes(min(quotas_bytes, rooms_bytes))
 
     def cache(self, digest_id: bytes) -> types_pb2.CacheSetting:
         self._registry.find(digest_id)

@@ -76,7 +76,7 @@ class Ownership:
         """Of one that they may read. Raises PermissionError_."""
         if not self.owns(who, digest_id):
             owners = ", ".join(sorted(self.access(digest_id).owners)[:10]) or "nobody"
-            raise errors.PermissionError_(f"digest_id: data set {digest_id.hex()} belongs to {owners}, not to {who}")
+            raise errors.PermissionError_(f"digest_id: this data set belongs to {owners}, not to {who}")
 
     def owned_by(self, name: str) -> int:
         """How many data sets."""

@@ -20,11 +20,11 @@ from tfquiver.listing.listing_terms import ListingTerms
 from tfquiver.logs import about
 from tfquiver.proto.tfquiver.v1 import commit_log_pb2 as log_pb2
 from tfquiver.proto.tfquiver.v1 import types_pb2
+from tfquiver.service.coordinator.dataset_registry.coming_digests import ComingDigests
 from tfquiver.service.coordinator.dataset_registry.dataset_table import DatasetTable
 from tfquiver.service.coordinator.dataset_registry.digest_files import DigestFiles
 
 MAX_DATASETS = 10_000
-_UPLOADS = 2  # of the largest size, at one time
 
 
 class Registry(DatasetTable):
@@ -32,10 +32,9 @@ class Registry(DatasetTable):
 
     def __init__(self, work_dir: Path, journal: Callable[[log_pb2.CommitRecord], None], max_digest_bytes: int) -> None:
         super().__init__(random.SystemRandom().getrandbits(62) + 1)
-        self._coming_bytes = 0  # of digests that are being sent
+        self.coming = ComingDigests(max_digest_bytes)
         self._digests = DigestFiles(work_dir / "digests")
         self._journal = journal
-        self._max_digest_bytes = max_digest_bytes
         # Held from a digest's rename until it is registered, and while digests are deleted.
         self._files = asyncio.Lock()
 
@@ -109,6 +108,7 @@ class Registry(DatasetTable):
         listed_for: str = "",
         may_rename: Callable[[bytes], bool] = lambda _: True,
         size_bytes: int = 0,
+        sender: str = "",
     ) -> types_pb2.Dataset:
         """Checks and keeps a digest. The caller makes the journal durable.
 
@@ -116,6 +116,7 @@ class Registry(DatasetTable):
           listed_for: who alone finds it by the listing key; "": all.
           may_rename: whether the data set of that digest id, if it is registered already, gets this name.
           size_bytes: that are coming, as their sender says; 0: it does not.
+          sender: whose they are: all that one sends at once is bounded.
 
         Raises:
           InvalidArgumentError: the listing key is not that of the digest's files under these terms, or more comes than
@@ -124,7 +125,7 @@ class Registry(DatasetTable):
           ResourceExhaustedError: larger than the limit, disk full, too many data sets.
           UnavailableError: too many are coming at once.
         """
-        data = await self._received(parts, size_bytes)
+        data = await self._received(parts, size_bytes, sender)
         digest = await asyncio.to_thread(_checked, data)
         if listing_key and (terms is None or await asyncio.to_thread(terms.key_of, digest) != listing_key):
             raise errors.InvalidArgumentError(
@@ -138,24 +139,11 @@ class Registry(DatasetTable):
             await self._digests.keep(digest)
             return self._registered(digest, name, listing_key, terms, listed_for, may_rename)
 
-    async def _received(self, parts: AsyncIterable[bytes], announced_bytes: int) -> bytearray:
-        """Into memory, where it is used from. All that are under way together are bounded, too. What is announced has
-        its room before it comes: else of many at once each is read in part, refused, and sent again."""
-        data, taken_bytes = bytearray(), 0
-
-        def take(size_bytes: int) -> None:
-            nonlocal taken_bytes
-            if size_bytes > self._max_digest_bytes:
-                raise errors.ResourceExhaustedError(
-                    f"a digest larger than {self._max_digest_bytes} bytes: see --max_digest_size"
-                )
-            more_bytes = max(0, size_bytes - taken_bytes)
-            if self._coming_bytes + more_bytes > _UPLOADS * self._max_digest_bytes:
-                raise errors.UnavailableError("too many large digests are being registered: try again later")
-            self._coming_bytes += more_bytes
-            taken_bytes += more_bytes
-
-        try:
+    async def _received(self, parts: AsyncIterable[bytes], announced_bytes: int, sender: str) -> bytearray:
+        """Into memory, where it is used from. What is announced has its room before it comes: else of many at once each
+        is read in part, refused, and sent again."""
+        data = bytearray()
+        with self.coming.upload(sender) as take:
             take(announced_bytes)
             async for part in parts:
                 data += part
@@ -164,8 +152,6 @@ class Registry(DatasetTable):
                         f"part: more than the {announced_bytes} bytes that size_bytes says are coming"
                     )
                 take(len(data))
-        finally:
-            self._coming_bytes -= taken_bytes
         return data
 
     def _registered(

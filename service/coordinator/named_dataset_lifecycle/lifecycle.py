@@ -25,7 +25,7 @@ SCANNING, READY, WARMING = Life.PHASE_SCANNING, Life.PHASE_READY, Life.PHASE_WAR
 EVICTING, DELETING, FAILED = Life.PHASE_EVICTING, Life.PHASE_DELETING, Life.PHASE_FAILED
 MAX_TROUBLE = 1000
 NOT_PINNED, NOT_PLACED = "not pinned: ", "not placed: "
-_FIGURES_S = 300
+FIGURES_S = 300
 
 
 def made(spec: pb2.DatasetSpec, life: str, owner: str, by_job: bool, now_s: int) -> Life:
@@ -52,11 +52,19 @@ def wants_pin(life: Life) -> bool:
     return life.phase not in (SCANNING, DELETING) and bool(life.digest_id) and life.spec.pin and not life.pinned
 
 
-def is_settled(life: Life) -> bool:
-    """Nothing is to be done about it as long as its digest is there: of ten thousand most are."""
-    if life.phase != READY or life.old_digest_ids or life.spec.pin != life.pinned:
+def wants_place(life: Life) -> bool:
+    """Its newest version is to have a rule, and has none."""
+    return life.spec.HasField("placement") and not life.placed
+
+
+def is_settled(life: Life, but_for_room: bool = False) -> bool:
+    """Nothing is to be done about it as long as its digest is there: of ten thousand most are.
+
+    `but_for_room`: but that its pin may wait for its room.
+    """
+    if life.phase != READY or life.old_digest_ids or wants_place(life):
         return False
-    return life.placed or not life.spec.HasField("placement")
+    return life.spec.pin == life.pinned or (but_for_room and life.spec.pin)
 
 
 # What people ask for. Raises InUseError where it cannot be now.
@@ -203,7 +211,7 @@ def pinned(life: Life, is_so: bool, trouble: str = "", now_s: int = 0) -> Life:
     """
     if life.pinned == is_so and (not trouble or life.trouble == _said(trouble)):
         return life
-    if life.pinned == is_so and now_s - life.trouble_s < _FIGURES_S and _is_same(life.trouble, _said(trouble)):
+    if life.pinned == is_so and now_s - life.trouble_s < FIGURES_S and _is_same(life.trouble, _said(trouble)):
         return life
     before = "" if is_so and life.trouble.startswith(NOT_PINNED) else life.trouble
     return _with(life, pinned=is_so, trouble=_said(trouble) or before)

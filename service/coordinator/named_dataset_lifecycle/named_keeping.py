@@ -11,7 +11,7 @@ import functools
 import random
 import time
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 from absl import logging
 
@@ -20,12 +20,10 @@ from tfquiver.clock import Clock
 from tfquiver.logs import about
 from tfquiver.plain_text import plain
 from tfquiver.proto.tfquiver.v1 import named_datasets_pb2 as pb2
-from tfquiver.proto.tfquiver.v1 import types_pb2
 from tfquiver.rare_lines import every_n_seconds
 from tfquiver.roles_and_tokens.identity import Identity, Role
 from tfquiver.service.coordinator.commit_log.commit_log import CommitLog
 from tfquiver.service.coordinator.dataset_caching.caching import Caching
-from tfquiver.service.coordinator.dataset_caching.placement import UNIFORM
 from tfquiver.service.coordinator.dataset_registry.catalogue import Catalogue
 from tfquiver.service.coordinator.dataset_registry.ownership import Ownership
 from tfquiver.service.coordinator.dataset_registry.registry import Registry
@@ -34,6 +32,8 @@ from tfquiver.service.coordinator.named_dataset_lifecycle import lifecycle, spec
 from tfquiver.service.coordinator.named_dataset_lifecycle.held import Held
 from tfquiver.service.coordinator.named_dataset_lifecycle.lifecycle import DELETING, EVICTING, SCANNING, WARMING, Life
 from tfquiver.service.coordinator.named_dataset_lifecycle.room import PARTIAL
+from tfquiver.service.coordinator.named_dataset_lifecycle.room_for_pins.pinned_room import PinnedRoom
+from tfquiver.service.coordinator.named_dataset_lifecycle.room_for_pins.waiting_pins import AGAIN_S, WaitingPins
 from tfquiver.service.coordinator.named_dataset_lifecycle.steps import (
     Become,
     Facts,
@@ -53,7 +53,6 @@ from tfquiver.service.coordinator.nodes_mounts_dispatchers.membership import Mem
 from tfquiver.service.coordinator.sessions.sessions import Sessions
 
 _LOOK_S = 1.0
-_AGAIN_S = 10.0  # a room that there was not, asked for again
 _USED_S = 60
 _STEPS = 100  # of one data set at a look
 _PAUSE_S, _SHARE = 0.05, 3.0  # between looks: at least so long, and so many times as long as the last one took
@@ -96,8 +95,10 @@ class NamedKeeping:
         self._overview = Overview(table, random_number.getrandbits(62) + 1)
         self.to_nodes = OrdersOfNames(clock, table, membership, caching, self._overview)
         self._changed, self._due = asyncio.Event(), asyncio.Event()
-        self._not_before: dict[str, float] = {}  # by life: when a pin or placement that was refused is tried again
-        self._short: dict[str, None] = {}  # lives whose newest version could not have the room that it wants
+        self._not_before: dict[str, float] = {}  # by life: when a placement that was refused is tried again
+        self._room = PinnedRoom(table, registry, caching, catalogue)
+        catalogue.on_copies = self._copies_are_others
+        self._pins = WaitingPins(table, self._room.left_bytes)
         self._reading = Counter[bytes]()  # readers by digest id, at the last look; 0: only sessions that may go on
         self._used = Counter[bytes]()  # and what mounts show
         self._stopping = False
@@ -196,6 +197,8 @@ class NamedKeeping:
         if self._due.is_set():
             self._bump()
         self._due.clear()
+        self._pins.look_begins()
+        self._room.looks_anew()
         self.to_nodes.look()  # nodes have the digest of a new version before they hear that the old one is removed
         reading, parts = Counter[bytes](), InParts()
         for session in list(self._sessions):
@@ -205,15 +208,22 @@ class NamedKeeping:
         if self._caching.met:
             for life in self._table:
                 await parts.rest()
-                if lifecycle.is_settled(life) and life.digest_id in self._registry and not self._is_used(life):
+                if self._is_settled(life) and life.digest_id in self._registry and not self._is_used(life):
                     continue
                 try:
                     await self._look_after(life.spec.name)
                 except errors.TfquiverError as error:  # what is wrong with one is nothing to the others
                     name = life.spec.name
                     every_n_seconds(logging.WARNING, "data set %s: %s", 60, name, error, extra=about(dataset=name))
+        if self._pins.has_more:
+            self._due.set()
         await self._log.synced()
         self.to_nodes.look()
+
+    def _is_settled(self, life: Life) -> bool:
+        if lifecycle.is_settled(life):
+            return True
+        return lifecycle.is_settled(life, but_for_room=True) and not self._pins.may_ask(life, self._clock.now())
 
     async def _look_after(self, name: str) -> None:
         if (life := self._table.get(name)) is not None and self._is_used(life):  # as it is now, not when the look began
@@ -236,29 +246,17 @@ class NamedKeeping:
         if life.phase == EVICTING:
             progress.seen.update(self._membership.lost.node_ids)
         shared = self._table.holding(life.digest_id, life.spec.name) if life.phase == EVICTING else ()
-        may_set = self._clock.now() >= self._not_before.get(life.life, 0.0)
+        now = self._clock.now()
+        may_set = now >= self._not_before.get(life.life, 0.0)
+        if may_set and lifecycle.wants_pin(life):
+            may_set = lifecycle.wants_place(life) or self._pins.may_ask(life, now)
         awaited = {old for old in life.old_digest_ids if self._is_awaited(life, old)}
-        pins, short = {old for old in life.old_digest_ids if self._is_roomy(old)}, self._is_short()
+        pins, short = {old for old in life.old_digest_ids if self._room.is_free(old)}, self._pins.is_short()
         storing = self._membership.storing
         return Facts(self._registry, storing, self._used, progress, may_set, awaited, pins, short, shared)
 
-    def _is_short(self) -> bool:
-        """Some pin was refused that is wanted still, and would be set if there were room."""
-        while self._short:  # asked for each data set: no further than to the first such
-            one, _ = self._short.popitem()
-            if (life := self._table.of_life(one)) is not None and lifecycle.wants_pin(life):
-                self._short[one] = None
-                return True
-        return False
-
     def _is_awaited(self, life: Life, old: bytes) -> bool:
         return old in self._reading or self._overview.old_s(life, old, self._clock.now()) < self._unread_s
-
-    def _is_roomy(self, old: bytes) -> bool:
-        """It has room of its own that no other data set's newest version asks for."""
-        holders = (self._table.get(name) for name in self._table.holding(old))
-        wanted = any(other.pinned and other.digest_id == old for other in holders if other)
-        return self._caching.placement.is_pinned(old) and not wanted and not self._table.is_to_be_pinned(old)
 
     async def _take(self, life: Life, step: Step) -> None:
         match step:
@@ -266,48 +264,48 @@ class NamedKeeping:
                 self._becomes(step.life)
             case Go():
                 self._not_before.pop(life.life, None)
+                self._pins.over(life)
                 self._table.gone(life.spec.name)
                 self._look_soon()
             case SetPin():
                 await self._take_pin(life, step.pinned)
             case GiveRoomBack():
-                waiting, self._short = self._short, {}  # until they have asked again no other version gives its room
-                await self._give_room_back(step.digest_id)
-                for one in waiting:  # they may have it now
-                    self._not_before.pop(one, None)
+                waiting = self._pins.take_short()  # until they have asked again no other version gives its room
+                await self._room.give_back(step.digest_id)
+                self._pins.may_have_room(waiting)
                 self._look_soon()
             case SetPlacement():
                 await self._take_placement(life)
             case Release():
                 await self._release(life, step.digest_id, step.force)
+        if not isinstance(step, Become):
+            self._room.looks_anew()
 
     async def _take_pin(self, life: Life, pinned: bool) -> None:
         trouble = ""
-        self._short.pop(life.life, None)
+        self._pins.asks(life)
         if pinned:
             try:
-                await self._set_pin(life.digest_id)
+                await self._room.take(life.digest_id)
+                self._pins.over(life)
             except errors.ResourceExhaustedError as error:
                 trouble = f"{lifecycle.NOT_PINNED}{error}"
-                self._not_before[life.life] = self._clock.now() + _AGAIN_S
-                self._short[life.life] = None
+                self._pins.refused(life, await self._room.wanted_bytes(life.digest_id), self._clock.now())
                 self._look_soon()  # an old version may have room to give
         else:
-            await self._give_room_back(life.digest_id, life.spec.name)
+            self._pins.over(life)
+            await self._room.give_back(life.digest_id, life.spec.name)
         now = self._table.get(life.spec.name)  # as it is after the wait
         if now is not None and (now.life, now.digest_id) == (life.life, life.digest_id):
             said = trouble if now.spec.pin else ""
             self._becomes(lifecycle.pinned(now, pinned and not trouble, said, int(time.time())))
 
-    async def _give_room_back(self, digest_id: bytes, whose: str = "") -> None:
-        """Unless it is to be pinned for another data set, perhaps since this one has waited for its turn."""
-
-        def check() -> None:
-            if self._table.is_to_be_pinned(digest_id, whose):
-                raise errors.InUseError("it keeps its room")
-
-        with contextlib.suppress(errors.InUseError):
-            await self._catalogue.unset_cache(digest_id, check)
+    def _copies_are_others(self, digest_id: bytes) -> None:
+        """A pin that has the room of as many as there were asks for that of all."""
+        for name in self._table.holding(digest_id):
+            life = self._table.get(name)
+            if life is not None and life.pinned and life.digest_id == digest_id and life.phase != DELETING:
+                self._becomes(lifecycle.pinned(life, False))
 
     async def _take_placement(self, life: Life) -> None:
         trouble = ""
@@ -317,7 +315,7 @@ class NamedKeeping:
         # Its nodes have gone, perhaps; or another name's are to keep it.
         except (errors.InvalidArgumentError, errors.ResourceExhaustedError, errors.InUseError) as error:
             trouble = f"{lifecycle.NOT_PLACED}{error}"
-            self._not_before[life.life] = self._clock.now() + _AGAIN_S
+            self._not_before[life.life] = self._clock.now() + AGAIN_S
         now = self._table.get(life.spec.name)
         if now is not None and (now.life, now.digest_id) == (life.life, life.digest_id):
             self._becomes(lifecycle.placed(now, trouble))
@@ -331,11 +329,6 @@ class NamedKeeping:
             other = self._table.get(name)
             if other is not None and other.digest_id == digest_id and other.phase != DELETING:
                 raise errors.InUseError(specs.kept_otherwise(name, rule))
-
-    async def _set_pin(self, digest_id: bytes, check: Callable[[], None] = lambda: None) -> None:
-        digest = await self._registry.digest(digest_id)
-        setting = types_pb2.CacheSetting(mode=UNIFORM, allocation_bytes=self._caching.placement.whole_bytes(digest))
-        await self._catalogue.set_cache(digest_id, setting, check=check)
 
     async def _release(self, life: Life, digest_id: bytes, force: bool) -> None:
         """A version is this data set's no more; nobody else's: it is removed, as `tfquiver dataset delete` does."""
@@ -351,7 +344,7 @@ class NamedKeeping:
     async def _leave_settings(self, life: Life, digest_id: bytes, holders: Sequence[str]) -> None:
         """What it alone has asked for is so no more for those whose that version is still."""
         if life.spec.pin or life.pinned:
-            await self._give_room_back(digest_id, life.spec.name)
+            await self._room.give_back(digest_id, life.spec.name)
         if life.spec.HasField("placement"):
             others = [other for name in holders if (other := self._table.get(name)) and other.digest_id == digest_id]
             placing = [other for other in others if other.spec.HasField("placement")]

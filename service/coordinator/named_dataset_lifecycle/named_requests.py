@@ -134,7 +134,7 @@ class NamedRequests(NamedKeeping):
                 raise _OtherContentError
 
         with contextlib.suppress(_OtherContentError):  # it has its room later, as any that is wished for
-            await self._set_pin(life.digest_id, has_room)  # refused here and now where there is none
+            await self._room.take(life.digest_id, has_room)  # refused here and now where there is none
         now = await self._owned(who, name)
         if (now.life, now.digest_id) == (life.life, life.digest_id):
             now = lifecycle.pinned(now, True)

@@ -93,7 +93,7 @@ def next_step(life: Life, facts: Facts) -> Step | None:
     if given:
         return GiveRoomBack(given[0])
     if life.phase != SCANNING and life.digest_id and facts.may_set:
-        if life.spec.HasField("placement") and not life.placed:
+        if lifecycle.wants_place(life):
             return SetPlacement()
         if life.spec.pin != life.pinned:
             return SetPin(life.spec.pin)

@@ -136,7 +136,7 @@ class Samplings:
                 raise _endless(asked.scheme)
             digest = await self._registry.digest(asked.digest_id)
             if weights and weights.content_root != digest.content_root:
-                raise errors.InvalidArgumentError(f"weights_id: weights of other data than {digest.name!r} has")
+                raise errors.InvalidArgumentError("weights_id: weights of other data than this data set has")
             draw = functools.partial(_drawn, asked, digest, weights, epoch)
             drawing = asyncio.get_running_loop().create_task(self._in_turn(turn.pop_all(), key, draw))
         self._drawing = drawing

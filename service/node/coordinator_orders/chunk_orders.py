@@ -28,6 +28,7 @@ from tfquiver.service.node.coordinator_orders.chunk_map import ChunkMap
 from tfquiver.service.node.coordinator_orders.dataset_rules import CacheRules, DatasetRule
 from tfquiver.service.node.coordinator_orders.load_plan import ChunkLoad
 from tfquiver.service.node.disk.disk_cache import DiskCache
+from tfquiver.service.node.known_datasets.named_list import called
 from tfquiver.service.node.shards_from_disk_peers_or_store.shard_source import ShardSource
 from tfquiver.service.node.shards_put_at_their_owners.known_places import KnownPlaces
 
@@ -93,6 +94,8 @@ class ChunkOrders:
         known_places: KnownPlaces | None = None,
     ) -> None:
         self._places = known_places or KnownPlaces()
+        # That people gave to data sets of that digest.
+        self.names: Callable[[bytes], Sequence[str]] = lambda digest_id: ()
         self._node_id, self._quota_bytes = node.node_id, node.quota_bytes
         self._disk, self._source, self._digests, self._members = disk, source, digests, members
         self._others, self._clock = others, clock or SystemClock()
@@ -231,7 +234,7 @@ class ChunkOrders:
         return known
 
     def _rule(self, orders: pb.DatasetOrders, known: _Known, quotas: Mapping[str, int]) -> DatasetRule:
-        name = f"data set {known.map.digest.name or orders.digest_id.hex()}"
+        name = called(self.names(orders.digest_id), known.map.digest.name)
         its_quotas = self._places.quotas(orders.digest_id, quotas)
         moving = self._places.is_moving(orders.digest_id)
         terms = dataset_rules.terms(name, orders.setting, known.map, self._node_id, its_quotas, moving)

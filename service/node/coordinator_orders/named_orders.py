@@ -106,7 +106,7 @@ class NamedOrders:
         self._report_stale = report_stale
         self._list, self._used = NamedList(), object()
         self._getting: asyncio.Task[None] | None = None
-        self._names: dict[bytes, str] = {}
+        self._names: dict[bytes, list[str]] = {}
         self._stale: set[bytes] = set()  # that the coordinator has been told of
         self._telling: set[asyncio.Task[None]] = set()
 
@@ -120,7 +120,9 @@ class NamedOrders:
         named = self._list.take(orders)
         if named is not self._used:
             self._use(named)
-            self._names = {one.digest_id: one.name for one in named}
+            self._names = {}
+            for one in named:
+                self._names.setdefault(one.digest_id, []).append(one.name)
             self._stale &= self._names.keys()
             self._used = named
         self._ordered(orders.tasks)
@@ -137,6 +139,10 @@ class NamedOrders:
             self._telling.add(task)
             task.add_done_callback(self._telling.discard)
 
+    def names(self, digest_id: bytes) -> Sequence[str]:
+        """Of the data sets of which that is a version."""
+        return self._names.get(digest_id, ())
+
     async def _tell_stale(self, digest_id: bytes, why: str) -> None:
         try:
             await self._report_stale(digest_id, why)
@@ -144,9 +150,9 @@ class NamedOrders:
             self._stale.discard(digest_id)
             logging.warning(
                 "data set %s: %s",
-                self._names.get(digest_id),
+                ", ".join(self.names(digest_id)),
                 error,
-                extra=about(dataset=self._names.get(digest_id) or "", digest=digest_id),
+                extra=about(dataset=", ".join(self.names(digest_id)), digest=digest_id),
             )
 
     async def close(self) -> None:

@@ -9,6 +9,16 @@ from tfquiver.proto.tfquiver.v1 import coordinator_pb2
 from tfquiver.proto.tfquiver.v1 import named_datasets_pb2 as pb
 
 
+def called(names: Sequence[str], first_use: str) -> str:
+    """What reasons call content that has these names, which people gave it; `first_use`: what its first scan called it.
+    Of several none is said: who reads a reason of one need not know the others."""
+    if len(names) == 1:
+        return f"data set {names[0]}"
+    if names:
+        return f"content of {len(names)} data sets"
+    return f"data set {first_use}" if first_use else "a data set that has no name"
+
+
 class NamedList:
     """`version`: for the next request."""
 

@@ -218,8 +218,7 @@ class ReaderShell:
         digest = await self._digests(frame.digest_id)
         if digest.format != formats.TFRECORD:
             raise errors.InvalidArgumentError(
-                f"data set {digest.name!r} has format {digest.format}: it has no records to read; "
-                "`tfquiver mount` shows its files"
+                f"this data set has format {digest.format}: it has no records to read; `tfquiver mount` shows its files"
             )
         held = self._held.take(MOST_DRAWS if KEY_MARK in frame.session_key else digest.num_shards)
         reply = await calls.open(done_bitmap, held)

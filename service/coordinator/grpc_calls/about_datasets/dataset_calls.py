@@ -20,7 +20,7 @@ from tfquiver.service.coordinator.coordinator import Coordinator
 from tfquiver.service.coordinator.dataset_placement import rules
 from tfquiver.service.coordinator.grpc_calls import checks
 from tfquiver.service.coordinator.grpc_calls.callers import Callers
-from tfquiver.service.coordinator.grpc_calls.uploads import parts_of
+from tfquiver.service.coordinator.grpc_calls.uploads import parts_of, sender
 from tfquiver.service.coordinator.long_work.in_parts import InParts
 
 _MOST_LOOKED_AT = 32
@@ -57,7 +57,7 @@ class DatasetCalls(Callers):
         try:
             dataset = await self._coordinator.catalogue.register(
                 first.name, first.listing_key, terms, parts_of(first, request_iterator), who, then,
-                first.size_bytes,
+                first.size_bytes, sender(who, context.peer()),
             )  # fmt: skip
             return self._visible.told(dataset)
         except errors.CorruptDigestError as error:

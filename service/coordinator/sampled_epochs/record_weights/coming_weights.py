@@ -198,7 +198,7 @@ def _header_for(start: bytes, digest: Digest) -> Header:
         raise errors.InvalidArgumentError(f"part: {error}") from error
     if header.content_root != digest.content_root or header.records != digest.num_records:
         raise errors.InvalidArgumentError(
-            f"part: weights of {many(header.records, 'record')}, of other data than {digest.name!r} has"
+            f"part: weights of {many(header.records, 'record')}, of other data than this data set has"
         )
     return header
 

@@ -67,7 +67,8 @@ class RegisterDatasetRequest(_message.Message):
     """
     size_bytes: _builtins.int
     """First message only: of the whole digest. Room for all of it is taken, or it is refused, before more of it is read; what
-    comes beyond it is refused. 0: not said.
+    comes beyond it is refused. All that one sender sends at once has the room of one digest of the largest size: beyond
+    that UNAVAILABLE. Each 64 KiB are to come within 30 s. 0: not said.
     """
     @_builtins.property
     def terms(self) -> _types_pb2.ListingTerms:
