@@ -22,7 +22,7 @@ _WAY_OUT = "fewer jobs or epochs, or a longer replan_s, take less; --anyway goes
 
 
 def add_flag(parser: argparse.ArgumentParser) -> None:
-    what = f"also where it takes more than an hour, or {of_bytes(MOST_BYTES)} of memory"
+    what = f"goes on also where it takes more than an hour, or {of_bytes(MOST_BYTES)} of memory: else that is an error"
     parser.add_argument("--anyway", action="store_true", help=what)
 
 
