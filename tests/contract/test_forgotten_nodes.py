@@ -164,6 +164,26 @@ async def test_a_dispatcher_that_leaves_is_not_missed_here_though_the_log_cannot
         assert await counted(coordinator) == (0, 0, 0)
 
 
+class Aborted(Exception):
+    pass
+
+
+class Context:
+    async def abort(self, code: grpc.StatusCode, details: str) -> None:
+        raise Aborted(f"{code.name}: {details}")
+
+
+@on_loop
+@pytest.mark.parametrize("request_", [
+    pb.ForgetRequest(node_ids=["n" * 10_000]), pb.ForgetRequest(dispatchers=["a", "d" * 10_000]),
+    pb.ForgetRequest(node_ids=["a"] * 5_001, dispatchers=["d:1"] * 5_000), pb.ForgetRequest(node_ids=[""]),
+], ids=["long node", "long dispatcher", "many", "none"])  # fmt: skip
+async def test_whatever_is_to_be_forgotten_is_bounded(tmp_path: Path, request_: pb.ForgetRequest) -> None:
+    async with started(tmp_path) as coordinator:
+        with pytest.raises(Aborted, match=r"INVALID_ARGUMENT: (node_ids|dispatchers)"):
+            await CoordinatorServicer(coordinator).Forget(request_, Context())
+
+
 def test_a_coordinator_that_is_older_than_the_command_is_told_of(capsys: pytest.CaptureFixture[str]) -> None:
     class Older(coordinator_pb2_grpc.CoordinatorServicer):
         def ListNodes(self, request: pb.ListNodesRequest, context: object) -> pb.ListNodesReply:

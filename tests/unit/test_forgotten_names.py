@@ -56,7 +56,10 @@ def test_one_that_is_heard_of_is_asked_for_too_the_coordinator_refuses_it() -> N
 
 
 def test_a_beginning_means_lost_ones_before_those_that_are_heard_of() -> None:
-    assert meant("aaaa222") == (["node-aaaa2222"], [])
+    both = pb.ListNodesReply(
+        nodes=[NodeInfo(node_id="node-aaaa11")], lost=[pb.LostNode(node=NodeInfo(node_id="node-aaaa22"))]
+    )
+    assert list(wanted(["aaaa"], both, DISPATCHERS).node_ids) == ["node-aaaa22"]
 
 
 @pytest.mark.parametrize("name", ["bbbb", "", "z:1", "aaaa4"])

@@ -52,6 +52,17 @@ def test_names_of_others_break_nothing(name: str) -> None:
     assert max(map(len, tables)) <= 80
 
 
+def test_a_spot_node_that_is_gone_has_a_line_that_is_no_problem() -> None:
+    gone = {
+        "node_id": "n-gone", "control_address": "far:1", "quota_bytes": 9, "silent_ms": 12_000,
+        "labels": {"lifecycle": "spot"},
+    }  # fmt: skip
+    status, out = told("name") | {"lost_nodes": [gone]}, io.StringIO()
+    status_view.show(status, calls.console(file=out, width=200, force_terminal=False))
+    assert "\n1 spot node is gone, as they may be, in the last hour: gone 12 s ago\n" in out.getvalue()
+    assert status_view.problems(status) == told("name")["problems"]
+
+
 def test_a_coordinator_that_cannot_write_is_the_first_problem() -> None:
     status = told("name") | {"coordinator_trouble": "/disk/commit.log: No space left on device"}
     assert status_view.problems(status)[0].endswith(

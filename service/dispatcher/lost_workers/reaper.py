@@ -112,9 +112,8 @@ class Reaper:
         logging.warning("worker %s %s: finished its tasks %s", worker, why, task_ids)
 
     def _of_lost_workers(self, now: float) -> dict[str, list[int]]:
-        refused_s = min(self._timeouts.refused_s, self._timeouts.worker_s)
         lost = self._silences.lasting(self._timeouts.worker_s, now)
-        lost |= self._silences.refused_for(refused_s, _REFUSALS, now)
+        lost |= self._silences.refused_for(self._timeouts.refused_s, _REFUSALS, now)
         for worker in sorted(lost - self._told_lost):
             logging.warning("worker %s is lost: epochs that others have read will end without it, others wait", worker)
         self._told_lost = lost
