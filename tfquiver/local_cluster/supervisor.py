@@ -109,7 +109,7 @@ class Supervisor:
             how = await process.wait()
             self._check_ours(server, how)
             restarts.ended(loop.time())
-            self._say(f"the {server.name} (pid {process.pid}) ended: {how}; it is started again")
+            self._say(f"{server.name} (pid {process.pid}) ended: {how}; it is started again")
             while not restarts.hopeless:
                 await asyncio.sleep(restarts.pause_s)
                 self._check_ours(server, how)
@@ -129,7 +129,7 @@ class Supervisor:
 
     def _check_ours(self, server: ServerPlan, how: str) -> None:
         if not self._is_ours():
-            raise errors.UnavailableError(f"{self._wish.directory} was deleted: the {server.name} ended ({how})")
+            raise errors.UnavailableError(f"{self._wish.directory} was deleted: {server.name} ended ({how})")
 
     async def _stop(self) -> None:
         """Readers before what they read from."""

@@ -37,7 +37,11 @@ def findings(address: str, token: str) -> Iterator[Finding]:
             after_ms = time.time() * 1000
             service = calls.ask_if_known(stub.ListDispatchers, coordinator_pb2.ListDispatchersRequest(), token, what)
     except errors.UnauthenticatedError as error:
-        yield fail("token", of_error(error), "give --auth_token_file, the file that the servers were given")
+        yield fail(
+            "token",
+            of_error(error),
+            "give --auth_token_file or TFQUIVER_AUTH_TOKEN_FILE: a file with a token that is in the servers' file, too",
+        )
         return
     except errors.TfquiverError as error:
         yield fail(what, of_error(error), "start it, or name another; `tfquiver health` asks it without a token")
