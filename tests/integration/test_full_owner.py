@@ -51,16 +51,16 @@ def test_what_full_nodes_own_is_kept_by_the_one_with_room_not_by_one_whose_disk_
         fill(disk)
         dataset, made = cluster.scan("roomy")
         named = partial(of_named, cluster)
-        named("Create", pb2.DatasetSpec(name="all", digest_id=dataset.digest_id))
-        named("Evict", pb2.NamedDatasetRequest(name="all"))
+        named("Create", pb2.DatasetSpec(name="whole", digest_id=dataset.digest_id))
+        named("Evict", pb2.NamedDatasetRequest(name="whole"))
 
         def told() -> pb2.NamedDataset:
-            found: pb2.NamedDataset = named("Get", pb2.GetNamedDatasetRequest(name="all", resident=True))
+            found: pb2.NamedDataset = named("Get", pb2.GetNamedDatasetRequest(name="whole", resident=True))
             return found
 
         wait_until(lambda: told().state == READY and not told().resident_bytes, "it is emptied")
         if asked_for == "prefetched":
-            named("Prefetch", pb2.NamedDatasetRequest(name="all"))
+            named("Prefetch", pb2.NamedDatasetRequest(name="whole"))
             wait_until(lambda: told().state == READY, "it is prefetched")
             wait_until(lambda: told().resident_bytes == dataset.size_bytes, f"all is resident: {told()}")
             assert not told().reason

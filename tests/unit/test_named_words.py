@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from rich.console import Console
 
+from tfquiver.cli import calls
 from tfquiver.cli.dataset_commands import names, states, waiting
 from tfquiver.proto.tfquiver.v1 import named_datasets_pb2 as pb
 from tfquiver.proto.tfquiver.v1 import types_pb2
@@ -107,3 +108,30 @@ def test_a_list_says_why_something_is_not_all_there() -> None:
     assert list(names.reasons(told)) == ["part: no more room", "sick: no match"]
     *_, last = names.reasons([one(str(number), "ready", 0) for number in range(13)])
     assert last == "3 more say why: tfquiver dataset show NAME"
+
+
+def test_status_marks_a_version_before_the_newest_one() -> None:
+    """It was a second row of the same name that said nothing, where `dataset list` says `Old`."""
+    newest = types_pb2.Dataset(name="train", digest_id=b"\x02" * 32)
+    named = pb.NamedDataset(state=pb.NamedDataset.STATE_READY, version=2, old_versions=1, dataset=newest)
+    named.spec.name = "train"
+    told: list[dict[str, Any]] = [
+        {
+            "name": name, "digest_id": f"0{digit}" * 32, "shards": 1, "records": 1, "size_bytes": 1,
+            "cache": {"mode": "unset"},
+        }
+        for name, digit in (("train", 2), ("train", 1), ("other", 3))
+    ]  # fmt: skip
+
+    class Stub:
+        List = None
+
+    def ask(call: object, request: object) -> pb.ListNamedDatasetsReply:
+        return pb.ListNamedDatasetsReply(datasets=[named])
+
+    marked = names.marked_old(ask, Stub, told)
+    assert [one.get("old", False) for one in marked] == [False, True, False]
+    assert names.marked_old(None, None, told[1:]) == told[1:], "no name is there twice: nobody is asked"
+    out = io.StringIO()
+    Console(file=out, width=120).print(calls.datasets_table(marked))
+    assert out.getvalue().count("train (Old)") == 1

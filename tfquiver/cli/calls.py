@@ -233,7 +233,8 @@ def datasets_table(told: Sequence[dict[str, Any]]) -> Table:
     for one in told:
         counts = (str(one["shards"]), str(one["records"]))
         size, cache = words.size(one["size_bytes"]), cache_setting.text(one["cache"], one["size_bytes"])
-        made.add_row(cut(one["name"], 28), one["digest_id"][:8], *counts, size, words.resident(one), cache)
+        name = f"{cut(one['name'], 22)} (Old)" if one.get("old") else cut(one["name"], 28)
+        made.add_row(name, one["digest_id"][:8], *counts, size, words.resident(one), cache)
     return made
 
 

@@ -49,6 +49,7 @@ class NamedRequests(NamedKeeping):
             if not specs.is_same(before.spec, spec):
                 raise errors.InUseError(specs.taken(before.spec, spec, before.phase == FAILED))
             return self._told(before)
+        specs.check_new_name(spec.name)
         if who.role is Role.JOB and self._table.owned_by(who.owner) >= MAX_OF_JOB:
             raise errors.ResourceExhaustedError(
                 f"name: {who} has given {MAX_OF_JOB} names already: delete some (tfquiver dataset delete)"

@@ -15,6 +15,7 @@ MAX_SOURCES = 1000
 MAX_SOURCE_BYTES = 4096
 MAX_SOURCES_BYTES = 256 << 10  # of one data set: nodes are told of several at once
 MAX_CREDENTIALS_BYTES = 256  # all nodes are told those of all data sets at once
+RESERVED = frozenset({"all", "auto", "coop", "cooperative", "full", "lru", "none", "uniform", "unset"})
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 _FILE = "file://"
 _PATTERN = re.compile(r"[*?[]")
@@ -27,6 +28,15 @@ def check_name(name: str) -> None:
         raise errors.InvalidArgumentError(
             f"name: {shortened(name)} names no data set: a letter or digit, then letters, digits and . _ -, "
             f"{MAX_NAME} in all"
+        )
+
+
+def check_new_name(name: str) -> None:
+    """Of one that is made now: those that there are keep theirs. Raises InvalidArgumentError."""
+    if name.lower() in RESERVED:
+        raise errors.InvalidArgumentError(
+            f"name: {name} is a word of the command line (as in `tfquiver dataset set-cache NAME {name.lower()}`): "
+            "choose another one"
         )
 
 

@@ -116,6 +116,17 @@ def joined(named: Sequence[pb2.NamedDataset], told: Sequence[dict[str, Any]]) ->
     return [*first, *(one | {"phrase": states.OLD} if _is_old(one, old) else one for one in left)]
 
 
+def marked_old(ask: Ask, stub: Any, told: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    """`told`, with `old` those that are a version before the newest one. Only where a name is there twice is asked."""
+    if all(count == 1 for count in Counter(one["name"] for one in told).values()):
+        return list(told)
+    named = all_named(ask, stub)
+    newest = {(one.dataset.digest_id.hex(), one.spec.name) for one in named if one.HasField("dataset")}
+    left = Counter({one.spec.name: one.old_versions for one in named})
+    may_be = [(one["digest_id"], one["name"]) not in newest for one in told]
+    return [one | {"old": True} if its and _is_old(one, left) else one for one, its in zip(told, may_be, strict=True)]
+
+
 def _is_old(one: dict[str, Any], left: Counter[str]) -> bool:
     """A version before the newest is called as that is; `left`: of each name, how many are to come."""
     left[one["name"]] -= 1

@@ -17,6 +17,7 @@ from typing import Any
 from tfquiver import errors
 from tfquiver.cli import calls
 from tfquiver.cli.calls import plain
+from tfquiver.cli.dataset_commands import names as names_of
 from tfquiver.cli.status_and_explain import cold, money, status_view, sums, watching
 from tfquiver.cli.status_and_explain.lookout import Lookout
 from tfquiver.cli.status_and_explain.sparing import Sparing
@@ -31,6 +32,7 @@ from tfquiver.plain_text import shortened
 from tfquiver.proto.tfquiver.v1 import (
     coordinator_pb2,
     coordinator_pb2_grpc,
+    named_datasets_pb2_grpc,
     node_pb2,
     node_pb2_grpc,
     types_pb2,
@@ -180,6 +182,9 @@ def collect(
         infos = pages.sessions(lambda page: calls.ask(stub.ListSessions, page, token, whom), wanted)
         limits = calls.ask_if_known(stub.ListRemoteIO, coordinator_pb2.ListRemoteIORequest(), token, whom)
         cached = calls.settings(stub, datasets, token, whom) if thorough else list(map(_unset, datasets.datasets))
+        if thorough:
+            named = named_datasets_pb2_grpc.NamedDatasetsStub(channel)
+            cached = names_of.marked_old(lambda call, request: calls.ask(call, request, token, whom), named, cached)
         if unfollowed is not None:
             cached = unfollowed.known(channel, cached, token, whom)
     if kept is not None:

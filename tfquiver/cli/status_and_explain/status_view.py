@@ -16,6 +16,7 @@ from tfquiver import plain_text
 from tfquiver.amounts import many
 from tfquiver.cli import calls
 from tfquiver.cli.calls import cut, table
+from tfquiver.cli.dataset_commands.states import OLD_LEGEND
 from tfquiver.cli.status_tables import activity, mounts_view, nodes_view, sessions_view, store_view, words, workers_view
 from tfquiver.cli.status_tables.names import named_rows
 from tfquiver.cli.status_tables.words import count, job, short, size
@@ -215,7 +216,8 @@ def show(status: Mapping[str, Any], console: Console, legends: bool = False, exp
     gateways = any(not node["quota_bytes"] for node in status["nodes"] if "error" not in node)
     tell(nodes, _NODES_LEGEND + (_GATEWAY_LEGEND if gateways else ""), status["nodes"])
     tell(nodes_view.places(status["nodes"]), nodes_view.PLACES_LEGEND, nodes_view.placed(status["nodes"]))
-    tell(calls.datasets_table(status["datasets"]), _DATASETS_LEGEND, status["datasets"])
+    old = f" {OLD_LEGEND}" if any(one.get("old") for one in status["datasets"]) else ""
+    tell(calls.datasets_table(status["datasets"]), _DATASETS_LEGEND + old, status["datasets"])
     measured = [info for info in status["sessions"] if "bytes_per_s" in info]
     jobs = {(info["job"], info["session_key"], info["digest_id"]): info for info in measured}
     steps = any("step_ms" in info for info in jobs.values())
