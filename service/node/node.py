@@ -225,7 +225,7 @@ class Node:
         tables = await asyncio.to_thread(file_tables.of_directory, directory.path)
         scanner = Scanner(meter, placer.place, tables)
         self._undo.append(scanner.close)
-        self._scans = DatasetScans(self._link, self._digests, scanner.scan, client_stores.of_client)
+        self._scans = DatasetScans(self._link, self._digests, scanner.scan, client_stores.of_client, directory.node_id)
         self._undo.append(self._scans.stop)
         self._named, self._helping = named.wired(
             directory.node_id, self._link, self._digests, removals, late, self._scans, scanner, self._warm,

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from typing import Protocol
 
+from tfquiver.clock import SystemClock
 from tfquiver.proto.tfquiver.v1 import types_pb2
 from tfquiver.roles_and_tokens.identity import Authority, Identity
 from tfquiver.service.coordinator.coordinator import Coordinator
+from tfquiver.service.coordinator.dataset_registry.first_uses import FirstUses
 from tfquiver.service.coordinator.dataset_registry.visible import Visible
 
 
@@ -21,6 +23,7 @@ class Callers:
         """`tokens`: None: nobody is asked for one."""
         self._coordinator, self._tokens = coordinator, tokens
         self._visible = Visible(coordinator.registry, coordinator.ownership)
+        self._first_uses = FirstUses(SystemClock())
 
     @property
     def _named(self) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 
 from absl import logging
@@ -14,6 +15,7 @@ from tfquiver.listing.listing_terms import ListingTerms
 from tfquiver.logs import about, telling
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2, node_pb2, types_pb2
 from tfquiver.service.node.coordinator_link.coordinator_link import CoordinatorLink
+from tfquiver.service.node.dataset_scans.elsewhere import ScansElsewhere
 from tfquiver.service.node.dataset_scans.scan import ScanReport
 from tfquiver.service.node.known_datasets.digest_cache import DigestCache
 from tfquiver.stores import ObjectStore
@@ -69,6 +71,8 @@ class DatasetScans:
     """Args:
     store_for: the store of a URI as a client (its id; "": nobody in particular) reaches it; raises when that is not in
       the place that a listing says.
+    node_id: as which this node tells the coordinator what it scans, so that no other node does meanwhile; "": it does
+      not tell.
     """
 
     def __init__(
@@ -77,8 +81,10 @@ class DatasetScans:
         digests: DigestCache,
         scanner: ScanFiles,
         store_for: Callable[[str, str, str], ObjectStore],
+        node_id: str = "",
     ) -> None:
         self._link, self._digests, self._scanner, self._store_for = link, digests, scanner, store_for
+        self._elsewhere = ScansElsewhere(link, node_id)
         self._under_way: dict[bytes, Scan] = {}
         self._ending: set[Scan] = set()  # that nobody wants any more
 
@@ -177,10 +183,14 @@ class DatasetScans:
         store_for: Callable[[str], ObjectStore],
         scanner: ScanFiles,
     ) -> types_pb2.Dataset:
-        digest = await scanner(name, files, terms, scan.report, store_for)
-        await self._digests.put(digest)
-        data = await asyncio.to_thread(digest.to_bytes)
-        return await self._link.register_dataset(name, key, terms, data, scan.task_id)
+        alone = scanner is self._scanner  # else several nodes scan together, as the coordinator has them do
+        if alone and (found := await self._elsewhere.found(key, scan)) and await self._is_of(found, terms, key):
+            return found
+        async with self._elsewhere.told(key) if alone else contextlib.nullcontext():
+            digest = await scanner(name, files, terms, scan.report, store_for)
+            await self._digests.put(digest)
+            data = await asyncio.to_thread(digest.to_bytes)
+            return await self._link.register_dataset(name, key, terms, data, scan.task_id)
 
     async def _is_of(self, found: types_pb2.Dataset, terms: ListingTerms, key: bytes) -> bool:
         """Whether a data set is what its listing says, by the digest's own file table."""

@@ -65,19 +65,38 @@ class DatasetCalls(Callers):
 
     @handled
     async def FindDataset(self, request: pb2.FindDatasetRequest, context: Any) -> types_pb2.Dataset:
-        who, registry = caller(), self._coordinator.registry
+        who = caller()
         if bool(request.digest_id) + bool(request.listing_key) + bool(request.name) != 1:
             raise errors.InvalidArgumentError("digest_id, listing_key, name: exactly one is set")
+        checks.name("scanner", request.scanner, required=False)
+        try:
+            found = await self._found(who, request)
+        except errors.NotFoundError:
+            if request.scanner and request.listing_key and who.role is not Role.JOB:
+                self._scans(request)
+            raise
+        if request.listing_key:
+            await self._coordinator.catalogue.acquire(who, found.digest_id)
+        return self._visible.told(found)
+
+    async def _found(self, who: Identity, request: pb2.FindDatasetRequest) -> types_pb2.Dataset:
+        registry = self._coordinator.registry
         if request.digest_id:
             found = self._visible.find(who, request.digest_id)
         elif request.listing_key:
             found = registry.find_listing(request.listing_key, who.owner)
         else:
             found = self._visible.by_name(who, request.name)
-        found = await registry.sound(found)
-        if request.listing_key:
-            await self._coordinator.catalogue.acquire(who, found.digest_id)
-        return self._visible.told(found)
+        return await registry.sound(found)
+
+    def _scans(self, request: pb2.FindDatasetRequest) -> None:
+        checks.hash_("listing_key", request.listing_key)
+        if other := self._first_uses.scanned_by(request.listing_key, request.scanner):
+            raise errors.AlreadyRunningError(
+                f"listing_key: node {other} scans these files: ask again for their data set"
+            )
+        if request.scan_ended:
+            self._first_uses.over(request.listing_key)
 
     @handled_stream
     async def GetDigest(self, request: pb2.GetDigestRequest, context: Any) -> AsyncIterator[pb2.DigestPart]:

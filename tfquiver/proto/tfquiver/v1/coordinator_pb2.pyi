@@ -99,22 +99,34 @@ class FindDatasetRequest(_message.Message):
     DIGEST_ID_FIELD_NUMBER: _builtins.int
     LISTING_KEY_FIELD_NUMBER: _builtins.int
     NAME_FIELD_NUMBER: _builtins.int
+    SCANNER_FIELD_NUMBER: _builtins.int
+    SCAN_ENDED_FIELD_NUMBER: _builtins.int
     digest_id: _builtins.bytes
     """Exactly one is set."""
     listing_key: _builtins.bytes
     """SHA-256 of the canonical listing: names, sizes, generations, cutting parameters"""
     name: _builtins.str
     """newest data set of that name"""
+    scanner: _builtins.str
+    """With `listing_key`: the node that is about to scan these files where no data set of them is known, or scans them. It
+    says so again every 3 s. Where another node scans them the error is ALREADY_EXISTS, and names it: ask again,
+    its data set will be known, or after 10 s without a word from it the files are the caller's to scan. Coordinators
+    that do not know the field never say so.
+    """
+    scan_ended: _builtins.bool
+    """with `scanner`: it scans them no more"""
     def __init__(
         self,
         *,
         digest_id: _builtins.bytes = ...,
         listing_key: _builtins.bytes = ...,
         name: _builtins.str = ...,
+        scanner: _builtins.str = ...,
+        scan_ended: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["digest_id", b"digest_id", "listing_key", b"listing_key", "name", b"name"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["digest_id", b"digest_id", "listing_key", b"listing_key", "name", b"name", "scan_ended", b"scan_ended", "scanner", b"scanner"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -255,7 +255,8 @@ class CoordinatorServicer(object):
         raise NotImplementedError('Method not implemented!')
 
     def FindDataset(self, request, context):
-        """A digest that is found damaged on disk is given up, so that whoever asks registers it again. Errors: NOT_FOUND.
+        """A digest that is found damaged on disk is given up, so that whoever asks registers it again. Errors: NOT_FOUND,
+        ALREADY_EXISTS (with `scanner`).
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

@@ -44,7 +44,9 @@ class CoordinatorStub:
     digest's own file table), RESOURCE_EXHAUSTED (over the size limit), UNAVAILABLE (too many are coming: try again).
     """
     FindDataset: _grpc.UnaryUnaryMultiCallable[_coordinator_pb2.FindDatasetRequest, _types_pb2.Dataset]
-    """A digest that is found damaged on disk is given up, so that whoever asks registers it again. Errors: NOT_FOUND."""
+    """A digest that is found damaged on disk is given up, so that whoever asks registers it again. Errors: NOT_FOUND,
+    ALREADY_EXISTS (with `scanner`).
+    """
     GetDigest: _grpc.UnaryStreamMultiCallable[_coordinator_pb2.GetDigestRequest, _coordinator_pb2.DigestPart]
     """Read-only; the digest file in parts of at most 1 MiB. Errors: NOT_FOUND."""
     ListDatasets: _grpc.UnaryUnaryMultiCallable[_coordinator_pb2.ListDatasetsRequest, _coordinator_pb2.ListDatasetsReply]
@@ -237,7 +239,9 @@ class CoordinatorAsyncStub(CoordinatorStub):
     digest's own file table), RESOURCE_EXHAUSTED (over the size limit), UNAVAILABLE (too many are coming: try again).
     """
     FindDataset: _aio.UnaryUnaryMultiCallable[_coordinator_pb2.FindDatasetRequest, _types_pb2.Dataset]  # type: ignore[assignment]
-    """A digest that is found damaged on disk is given up, so that whoever asks registers it again. Errors: NOT_FOUND."""
+    """A digest that is found damaged on disk is given up, so that whoever asks registers it again. Errors: NOT_FOUND,
+    ALREADY_EXISTS (with `scanner`).
+    """
     GetDigest: _aio.UnaryStreamMultiCallable[_coordinator_pb2.GetDigestRequest, _coordinator_pb2.DigestPart]  # type: ignore[assignment]
     """Read-only; the digest file in parts of at most 1 MiB. Errors: NOT_FOUND."""
     ListDatasets: _aio.UnaryUnaryMultiCallable[_coordinator_pb2.ListDatasetsRequest, _coordinator_pb2.ListDatasetsReply]  # type: ignore[assignment]
@@ -439,7 +443,9 @@ class CoordinatorServicer(metaclass=_abc_1.ABCMeta):
         request: _coordinator_pb2.FindDatasetRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_types_pb2.Dataset, _abc.Awaitable[_types_pb2.Dataset]]:
-        """A digest that is found damaged on disk is given up, so that whoever asks registers it again. Errors: NOT_FOUND."""
+        """A digest that is found damaged on disk is given up, so that whoever asks registers it again. Errors: NOT_FOUND,
+        ALREADY_EXISTS (with `scanner`).
+        """
 
     @_abc_1.abstractmethod
     def GetDigest(
