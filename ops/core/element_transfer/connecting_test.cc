@@ -55,16 +55,12 @@ class Names {
       v4->sin_addr.s_addr = htonl(INADDR_LOOPBACK);
       here.size = sizeof(*v4);
       found->push_back(here);
-      ++left_;
-      changed_.notify_all();
       return "";
     };
   }
   ~Names() {
-    std::unique_lock<std::mutex> lock(mu_);
-    answered_ = true;
-    changed_.notify_all();
-    changed_.wait(lock, [this] { return left_ == asked_; });
+    Answer();
+    HostLookUp::JoinAll();
   }
   void Answer() {
     std::lock_guard<std::mutex> lock(mu_);
@@ -81,7 +77,6 @@ class Names {
   std::condition_variable changed_;
   bool answered_ = false;
   int asked_ = 0;
-  int left_ = 0;
 };
 
 TEST(ConnectingTest, ANameThatIsNotAnsweredHoldsNobodyWhoIsCancelled) {

@@ -46,14 +46,7 @@ class LookUpThreads {
   // `look_up` sets `*done` at its end. Empty: it has begun; else why not.
   std::string Begin(std::function<void()> look_up, std::shared_ptr<std::atomic<bool>> done) {
     std::lock_guard<std::mutex> lock(mu_);
-    for (auto it = threads_.begin(); it != threads_.end();) {
-      if (!*it->done) {
-        ++it;
-        continue;
-      }
-      it->thread.join();
-      it = threads_.erase(it);
-    }
+    JoinThoseThatAreOver();
     if (threads_.size() >= kMost) return "names are not answered: look-ups of others wait, too";
     try {
       threads_.push_back({std::thread(std::move(look_up)), std::move(done)});
@@ -63,7 +56,25 @@ class LookUpThreads {
     return "";
   }
 
+  void JoinAll() {
+    std::lock_guard<std::mutex> lock(mu_);
+    for (One& one : threads_) one.thread.join();
+    threads_.clear();
+  }
+
  private:
+  // Under mu_.
+  void JoinThoseThatAreOver() {
+    for (auto it = threads_.begin(); it != threads_.end();) {
+      if (!*it->done) {
+        ++it;
+        continue;
+      }
+      it->thread.join();
+      it = threads_.erase(it);
+    }
+  }
+
   static constexpr size_t kMost = 64;
   struct One {
     std::thread thread;
@@ -118,5 +129,7 @@ std::string HostLookUp::Find(const std::string& host, const std::string& port,
   under_way_.reset();
   return why_not;
 }
+
+void HostLookUp::JoinAll() { LookUpThreads::Get().JoinAll(); }
 
 }  // namespace tfquiver

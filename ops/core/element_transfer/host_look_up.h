@@ -34,6 +34,9 @@ class HostLookUp {
   std::string Find(const std::string& host, const std::string& port, Clock::time_point deadline,
                    const WakeFd* cancel, std::vector<SocketAddress>* found);
 
+  // Waits for every look-up of this process, so that it leaves no thread: for tests.
+  static void JoinAll();
+
  private:
   struct UnderWay;
 
