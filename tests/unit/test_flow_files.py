@@ -114,6 +114,23 @@ def test_more_jobs_than_there_is_room_for_are_refused_before_one_is_drawn() -> N
         files.scenario(data)
 
 
+def test_each_of_many_data_sets_is_not_compared_with_all_others() -> None:
+    """Of a hundred thousand it took minutes, before anything was simulated."""
+
+    class Name(str):
+        compared = 0
+        __hash__ = str.__hash__
+
+        def __eq__(self, other: object) -> bool:
+            Name.compared += 1
+            return str.__eq__(self, other)
+
+    data = good()
+    data["trace"]["datasets"] |= {Name(f"data {at}"): 1 for at in range(1000)}
+    assert len(files.scenario(data).trace.datasets) == 1002  # type: ignore[union-attr]
+    assert Name.compared < 10_000
+
+
 class Fails:
     """A policy of another package."""
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import Any
 
 from tfquiver import errors
@@ -21,7 +22,7 @@ def is_name(value: object) -> bool:
 class Fields:
     """The fields of one JSON object, each by its kind; errors begin with where it stands."""
 
-    def __init__(self, data: object, where: str, known: tuple[str, ...]) -> None:
+    def __init__(self, data: object, where: str, known: Collection[str]) -> None:
         if not isinstance(data, dict):
             raise errors.InvalidArgumentError(f"{where or 'the file'}: not a JSON object")
         self.given, self._where = data, where

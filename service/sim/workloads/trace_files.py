@@ -32,7 +32,7 @@ def trace(data: object, accelerators: int, where: str = "") -> tuple[Workload, i
     sizes = top.get("datasets")
     if not isinstance(sizes, dict) or not sizes:
         raise errors.InvalidArgumentError(f"{top.path('datasets')}: not an object of at least one name and size")
-    named = Fields(sizes, top.path("datasets"), tuple(sizes))
+    named = Fields(sizes, top.path("datasets"), sizes)  # as a list each would be looked for among all
     datasets, stored = dict[str, int](), dict[str, Stored]()
     for name, said in sizes.items():
         if not is_name(name):
