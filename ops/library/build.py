@@ -140,7 +140,8 @@ def _tf_flags(target: TensorFlow) -> tuple[str, ...]:
 def _transport_core(core: list[Future[str]]) -> list[Future[str]]:
     """Of the core's objects, those that the transport needs."""
     needed = {
-        f"core_{name}" for name in ("bytes_checksums_tfrecords", "node_socket", "element_wire", "element_transfer")
+        f"core_{name}"
+        for name in ("bytes_checksums_tfrecords", "node_socket", "host_names", "element_wire", "element_transfer")
     }
     return [compiled for compiled, name in zip(core, _groups("core"), strict=True) if name in needed]
 

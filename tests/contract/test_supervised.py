@@ -71,7 +71,7 @@ async def test_nothing_is_started_in_a_directory_that_is_no_longer_ours(
         del started.processes["node"]
 
     async with asyncio.timeout(10):
-        with pytest.raises(errors.UnavailableError, match="was deleted: the node ended"):
+        with pytest.raises(errors.UnavailableError, match="was deleted: node ended"):
             await one.run(asyncio.Event(), ready)
     assert list(started.processes) == ["coordinator"] and started.processes["coordinator"].ended.is_set()
 
@@ -95,7 +95,7 @@ async def test_nothing_is_tried_again_in_a_directory_that_is_no_longer_ours(
         started.processes.pop("node").ended.set()
 
     async with asyncio.timeout(10):
-        with pytest.raises(errors.UnavailableError, match="was deleted: the node ended"):
+        with pytest.raises(errors.UnavailableError, match="was deleted: node ended"):
             await Supervisor(Wish(tmp_path, workers=0), Ports(1, 2), tmp_path, {}, say, lambda: ours[0]).run(
                 asyncio.Event(), ready
             )

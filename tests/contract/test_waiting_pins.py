@@ -61,7 +61,7 @@ async def test_pins_that_wait_are_asked_for_when_there_may_be_room(
         clock.advance(11.0)
         beat(coordinator, quota_bytes=WHOLE_BYTES)
         await until_done(coordinator, "n0")
-        assert len(set(asked)) == 1, "there is room for one; then for none of the others"
+        assert 1 <= len(set(asked)) < 3, "there is room for one; of two looks at once each asks for one"
         lives = [coordinator.named_table.get(f"n{number}") for number in range(3)]
         assert sum(life is not None and life.pinned for life in lives) == 1
 

@@ -100,15 +100,17 @@ async def test_a_log_torn_at_every_byte_of_its_last_record_starts(tmp_path: Path
     log = (tmp_path / "work" / "commit.log").read_bytes()
     records, end = parse(log, "log")
     assert end == len(log)
+    assert records.pop().WhichOneof("record") == "time_passed", "one that stops says for how long it was up"
     assert records[-1].WhichOneof("record") == "shards_acked"
-    for size in range(len(log) - len(framed(records[-1])), len(log) + 1):
+    whole = len(header()) + sum(len(framed(record)) for record in records)
+    for size in range(whole - len(framed(records[-1])), whole + 1):
         work_dir = tmp_path / f"torn-{size}"
         shutil.copytree(tmp_path / "work", work_dir)
         os.truncate(work_dir / "commit.log", size)
         server = CoordinatorServer()
         await server.start(work_dir, f"unix:{tmp_path}/{size}", None, OPTIONS)
         async with server, CoordinatorClient.connected(f"unix:{tmp_path}/{size}") as client:
-            assert (await client.session(session_id)).acked == (3 if size == len(log) else 2)
+            assert (await client.session(session_id)).acked == (3 if size == whole else 2)
 
 
 @on_loop

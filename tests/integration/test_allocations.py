@@ -89,7 +89,9 @@ async def test_chunks_do_not_rotate_for_files_that_have_no_records(tmp_path: Pat
     async with started(tmp_path) as client:
         await client.upload([files.to_bytes()])
         setting = types_pb2.CacheSetting(mode=COOPERATIVE, allocation_bytes=SIZE_BYTES // 2)
-        with pytest.raises(errors.InvalidArgumentError, match=r"cooperative: .* images has none .*; give a size alone"):
+        with pytest.raises(
+            errors.InvalidArgumentError, match=r"cooperative: .* this data set has none .*; give a size alone"
+        ):
             await client.call("SetCache", pb.SetCacheRequest(digest_id=files.digest_id, setting=setting))
         request = pb.AllocateCacheSizeRequest(digest_id=files.digest_id, allocation_bytes=SIZE_BYTES // 2)
         fixed = await client.call("AllocateCacheSize", request)

@@ -87,7 +87,7 @@ def test_a_secret_is_found_where_the_node_is_and_told_to_nobody(
 
     for name, reference, why in (
         ("wrong", f"file:{wrong}", "data set wrong"),
-        ("unset", "env:NO_SUCH_VARIABLE", "env:NO_SUCH_VARIABLE: there is no such variable"),
+        ("lacking", "env:NO_SUCH_VARIABLE", "env:NO_SUCH_VARIABLE: there is no such variable"),
         ("absent", "k8s:team/nothing", "credentials k8s:team/nothing"),
     ):
         ask(coordinator, "Create", pb.DatasetSpec(name=name, sources=["s3://bucket/part-*"], credentials=reference))
@@ -117,7 +117,7 @@ def test_a_store_of_gs_is_shown_the_token_that_the_reference_says(
             store.close()
         emulator.weather = lambda: refuse_others
         for number, (name, token, state) in enumerate(
-            (("right", "ya29.right", READY), ("wrong", "ya29.other", FAILED), ("none", "", FAILED))
+            (("right", "ya29.right", READY), ("wrong", "ya29.other", FAILED), ("lacking", "", FAILED))
         ):
             secret = tmp_path / "secrets" / f"{name}.json"
             secret.write_text(json.dumps({"endpoint": emulator.address} | ({"token": token} if token else {})))

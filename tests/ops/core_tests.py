@@ -21,7 +21,7 @@ SANITIZERS = {
 # anonymous namespaces does not compile: it is renamed, or its folder leaves the group.
 GROUPS = (
     ("reader", "record_order", "shard_loading", "shuffle_pool"),
-    ("element_transfer", "element_wire", "example_parsing", "node_socket"),
+    ("element_transfer", "element_wire", "example_parsing", "host_names", "node_socket"),
     ("process", "bytes_checksums_tfrecords", "record_memory", "node_session", "asking_for_tickets"),
 )
 

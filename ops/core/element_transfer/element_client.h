@@ -10,10 +10,10 @@
 #include <vector>
 
 #include "ops/core/clock.h"
-#include "ops/core/element_transfer/host_look_up.h"
 #include "ops/core/element_transfer/received_memory.h"
 #include "ops/core/element_transfer/stream_socket.h"
 #include "ops/core/element_wire/messages.h"
+#include "ops/core/host_names/host_look_up.h"
 #include "ops/core/node_socket/unix_socket.h"
 
 namespace tfquiver {

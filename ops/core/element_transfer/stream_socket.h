@@ -11,7 +11,7 @@
 
 #include "ops/core/bytes_checksums_tfrecords/crc32c.h"
 #include "ops/core/clock.h"
-#include "ops/core/element_transfer/host_look_up.h"
+#include "ops/core/host_names/host_look_up.h"
 #include "ops/core/node_socket/unix_socket.h"
 #include "ops/core/status.h"
 

@@ -161,7 +161,7 @@ class SessionServer:
         if not self._strangers:
             return False
         every_n_seconds(
-            logging.WARNING, "reader socket: there are %d connections: of %d without a word the oldest gives way", 10,
+            logging.WARNING, "reader socket: all %d places are taken: of %d without a word the oldest gives way", 10,
             len(self._connections), len(self._strangers),
         )  # fmt: skip
         next(iter(self._strangers)).close()

@@ -1,4 +1,4 @@
-#include "ops/core/element_transfer/host_look_up.h"
+#include "ops/core/host_names/host_look_up.h"
 
 #include <netdb.h>
 #include <poll.h>
