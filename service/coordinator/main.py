@@ -38,7 +38,8 @@ _STANDBY = flags.DEFINE_bool(
     "standby",
     False,
     "Where another coordinator holds --work_dir, wait until it ends, and go on in its place; nothing is listened on "
-    "and no ready line printed before. Nodes and clients name both: --coordinator=a:5040,b:5040.",
+    "but --metrics_address, and no ready line printed, before. Nodes and clients name both: "
+    "--coordinator=a:5040,b:5040.",
 )
 _NODE_TIMEOUT_MS = flags.DEFINE_integer(
     "node_timeout_ms",
@@ -142,17 +143,16 @@ async def _serve() -> None:
         max_digest_bytes=sizes.parse_bytes(_MAX_DIGEST_SIZE.value),
     )
     server = CoordinatorServer()
-    while not await _started(server, f"{host}:{_PORT.value}", tokens, options):
-        with contextlib.suppress(TimeoutError):
-            await asyncio.wait_for(stop.wait(), _STANDBY_LOOK_S)
-            return
     async with contextlib.AsyncExitStack() as stack:
         stack.push_async_callback(server.stop)
+        where = ""
+        while not await _started(server, f"{host}:{_PORT.value}", tokens, options):
+            where = where or _told_while_standing_by(server, stack)
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(stop.wait(), _STANDBY_LOOK_S)
+                return
         stack.enter_context(full_collections.now_and_then())
-        told = exposition.exposed(
-            _METRICS_ADDRESS.value, "coordinator", lambda: metrics.families(server.coordinator), TOLD_BY["coordinator"]
-        )
-        where = stack.enter_context(told)
+        where = where or stack.enter_context(_told(server))
         serving.announce("coordinator", port=server.bound_port, work_dir=_WORK_DIR.value, metrics=where)
         server.coordinator.caretaker.on_replaced = stop.set
         await stop.wait()
@@ -175,6 +175,27 @@ async def _started(server: CoordinatorServer, address: str, tokens: Tokens | Non
         logging.log_first_n(logging.INFO, "standing by: %s", 1, error)
         return False
     return True
+
+
+def _told(server: CoordinatorServer) -> contextlib.AbstractContextManager[str]:
+    """What Prometheus is. Gives where."""
+    return exposition.exposed(
+        _METRICS_ADDRESS.value,
+        "coordinator",
+        lambda: metrics.families(server.coordinator) if server.is_started else metrics.standing_by(),
+        TOLD_BY["coordinator"],
+    )
+
+
+def _told_while_standing_by(server: CoordinatorServer, stack: contextlib.AsyncExitStack) -> str:
+    """Where, from now on; empty: nowhere yet. To Prometheus a server that tells nothing is down."""
+    if not _METRICS_ADDRESS.value:
+        return ""
+    try:
+        return stack.enter_context(_told(server))
+    except errors.UnavailableError as error:  # the other one is on this machine, and has that port
+        every_n_seconds(logging.WARNING, "standing by, and not seen by Prometheus: %s", 600, error)
+        return ""
 
 
 def _is_there(work_dir: Path) -> bool:

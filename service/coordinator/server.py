@@ -35,6 +35,10 @@ class CoordinatorServer:
         return self._bound_port
 
     @property
+    def is_started(self) -> bool:
+        return self._coordinator is not None
+
+    @property
     def coordinator(self) -> Coordinator:
         """While it listens."""
         assert self._coordinator is not None

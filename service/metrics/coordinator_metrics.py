@@ -28,9 +28,15 @@ _LONGEST_NAME = 128
 _JOB = ["training_job"]  # `job` is what Prometheus calls what it scrapes
 
 
+async def standing_by() -> AsyncIterator[Metric]:
+    """All that is told by one that does."""
+    yield _stands_by(True)
+
+
 async def families(coordinator: Coordinator) -> AsyncIterator[Metric]:
     """On the coordinator's loop, which has a turn between any two of them."""
-    for part in (_nodes, _workers, _sessions, _jobs):
+    yield _stands_by(False)
+    for part in (_log, _nodes, _workers, _sessions, _jobs):
         for family in part(coordinator):
             yield family
         await asyncio.sleep(0)
@@ -40,6 +46,15 @@ async def families(coordinator: Coordinator) -> AsyncIterator[Metric]:
 
 def _gauge(name: str, about: str, value: float) -> Metric:
     return GaugeMetricFamily(f"tfquiver_coordinator_{name}", about, value=value)
+
+
+def _stands_by(does: bool) -> Metric:
+    return _gauge("stands_by", "1: another one holds --work_dir, and this one goes on when that has ended.", does)
+
+
+def _log(coordinator: Coordinator) -> Iterable[Metric]:
+    about = "1: the commit log cannot be written, or its disk does not answer, and nothing is decided until it does."
+    yield _gauge("commit_log_stuck", about, bool(coordinator.log_trouble))
 
 
 def _nodes(coordinator: Coordinator) -> Iterable[Metric]:
@@ -94,15 +109,14 @@ async def _datasets(coordinator: Coordinator) -> AsyncIterator[Metric]:
 
 def _jobs(coordinator: Coordinator) -> Iterable[Metric]:
     by_name: dict[str, tuple[float, float, float | None]] = {}
-    totals: dict[str, tuple[int, int]] = {}
-    for key, meter in coordinator.meters:
+    jobs: dict[str, set[str]] = {}  # of names that are cut several may be one
+    for key, _ in coordinator.meters:
         measured = coordinator.meters.measured_of(key)
         if measured is None:
             continue
-        name = _name(coordinator.meters.name_of(key))
+        name = _name(job := coordinator.meters.name_of(key))
         by_name[name] = _together(by_name.get(name), measured)
-        hit, missed = totals.get(name, (0, 0))
-        totals[name] = (hit + meter.totals.hit_bytes, missed + meter.totals.missed_bytes)
+        jobs.setdefault(name, set()).add(job)
     yield _gauge("jobs", "Jobs that read now.", len(by_name))
     shown = heapq.nlargest(MOST_JOBS, by_name, key=lambda name: by_name[name][0])
     rate = GaugeMetricFamily("tfquiver_job_bytes_per_second", "What a job reads, over ten seconds or so.", labels=_JOB)
@@ -119,8 +133,11 @@ def _jobs(coordinator: Coordinator) -> Iterable[Metric]:
         stall.add_metric([name], stalled)
         if hit_share is not None:
             share.add_metric([name], hit_share)
-        hits.add_metric([name], totals[name][0])
-        misses.add_metric([name], totals[name][1])
+        # Also of its data sets that nobody reads just now, as those for validation: without them the sum would fall,
+        # and Prometheus takes what falls for counted anew from 0.
+        handed = [coordinator.meters.handed_bytes(job) for job in jobs[name]]
+        hits.add_metric([name], sum(hit for hit, _ in handed))
+        misses.add_metric([name], sum(missed for _, missed in handed))
     yield from (rate, stall, share, hits, misses)
 
 

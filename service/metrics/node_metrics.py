@@ -47,6 +47,8 @@ async def families(status: node_pb2.StatusReply) -> AsyncIterator[Metric]:
         yield GaugeMetricFamily(f"tfquiver_{name}", about, value=getattr(status, field))
     yield GaugeMetricFamily("tfquiver_node_quota_bytes", "Most bytes stored.", value=status.node.quota_bytes)
     yield GaugeMetricFamily("tfquiver_node_used_bytes", "Bytes stored.", value=status.node.used_bytes)
+    about = "So long something has waited for the disk of --cache_dir; 0: it answers."
+    yield GaugeMetricFamily("tfquiver_node_disk_hangs_seconds", about, value=status.disk_hangs_ms / 1000)
 
 
 def _refused(status: node_pb2.StatusReply) -> Metric:

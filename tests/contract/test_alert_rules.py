@@ -67,10 +67,12 @@ CASES = {
     "TfquiverWorkerSilent": alike("tfquiver_coordinator_silent_workers", steady(0), steady(2), instance="c"),
     "TfquiverDispatcherLost": alike("tfquiver_coordinator_lost_dispatchers", steady(0), steady(1), instance="c"),
     "TfquiverLoopLate": Case(histogram(LAG, 0.25, False), histogram(LAG, 0.25, True), {"instance": "n"}),
+    "TfquiverCommitLogStuck": alike("tfquiver_coordinator_commit_log_stuck", steady(0), steady(1), instance="c"),
     "TfquiverCommitLogSlow": Case(histogram(SYNC, 1, False), histogram(SYNC, 1, True), {"instance": "n"}),
     "TfquiverCorruptEntries": alike("tfquiver_node_corrupt_entries_total", steady(3), rising(1), instance="n"),
     "TfquiverPeerMismatches": alike("tfquiver_node_peer_mismatches_total", steady(3), rising(1), instance="n"),
     "TfquiverDiskRefuses": Case(refused("quota"), refused("disk"), {"instance": "n", "reason": "disk"}),
+    "TfquiverDiskHangs": alike("tfquiver_node_disk_hangs_seconds", steady(0), steady(41), instance="n"),
     "TfquiverJobStarved": Case(
         {
             'tfquiver_job_stall_ratio{training_job="j"}': steady(0.3),

@@ -153,6 +153,30 @@ async def test_what_could_not_be_written_is_refused_until_it_can(
 
 
 @on_loop
+async def test_a_disk_that_does_not_answer_is_trouble_while_it_does_not(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nothing has failed, so that nothing was said, and who reads waits for it."""
+    path, go_on, sync = tmp_path / "log", threading.Event(), os.fdatasync
+    log = CommitLog(path, lambda: ())
+    monkeypatch.setattr(commit_log, "HANGS_S", 0.2)
+    monkeypatch.setattr(os, "fdatasync", lambda file: go_on.wait(30) and sync(file))
+    log.append(acked(0))
+    waiting = asyncio.create_task(log.synced())
+    await asyncio.sleep(0)
+    assert log.trouble == "", "it has just been asked"
+    async with asyncio.timeout(10):
+        while not log.trouble:
+            await asyncio.sleep(0.01)
+    assert log.trouble == f"{path}: the disk has not answered for 0 s"
+    assert not waiting.done()
+    go_on.set()
+    await waiting
+    assert log.trouble == ""
+    await log.close()
+
+
+@on_loop
 async def test_what_nobody_waits_for_is_written_also_when_it_comes_while_something_is(tmp_path: Path) -> None:
     path = tmp_path / "log"
     log = CommitLog(path, lambda: ())

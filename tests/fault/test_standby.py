@@ -5,10 +5,12 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from prometheus_client.parser import text_string_to_metric_families
 
 import tfquiver
 from tests.support import fixed_ports, numbered
@@ -100,6 +102,40 @@ def test_who_stands_by_does_not_begin_anew_where_the_directory_is_not_mounted(tm
         second.await_ready()
     finally:
         second.stop()
+
+
+def test_who_stands_by_is_up_for_prometheus(tmp_path: Path) -> None:
+    """For ever down else: a critical alert, so that nobody hears of one that is."""
+    module, work_dir = "tfquiver.service.coordinator.main", f"--work_dir={tmp_path / 'work'}"
+    shared, own = fixed_ports.free_port(), fixed_ports.free_port()
+    flags = [work_dir, "--port=0", f"--metrics_address=127.0.0.1:{shared}"]
+    first = Server(module, flags, tmp_path / "first.log").start()
+    alike = Server(module, [*flags, "--standby"], tmp_path / "alike.log").launch()
+    second = Server(
+        module, [work_dir, "--port=0", f"--metrics_address=127.0.0.1:{own}", "--standby"], tmp_path / "second.log"
+    ).launch()
+    try:
+        wait_until(lambda: _stands_by(own) == 1, "the second one tells that it stands by")
+        wait_until(lambda: "not seen by Prometheus" in alike.log_tail(), "that of the first one's port says so")
+        assert _stands_by(shared) == 0, "the first one's"
+        alike.stop()
+        first.kill()
+        assert second.await_ready().ready["metrics"] == f"127.0.0.1:{own}"
+        assert _stands_by(own) == 0
+    finally:
+        for server in (second, alike, first):
+            server.stop()
+
+
+def _stands_by(port: int) -> float | None:
+    """As it tells Prometheus; None: nobody does."""
+    try:
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=10) as reply:
+            text = reply.read().decode()
+    except OSError:
+        return None
+    found = {family.name: family.samples for family in text_string_to_metric_families(text)}
+    return found["tfquiver_coordinator_stands_by"][0].value
 
 
 def test_who_was_replaced_writes_nothing_more_and_ends(tmp_path: Path) -> None:

@@ -1,7 +1,8 @@
 """Shipped alerts on a running cluster, each with its real cause: it fires while that is there, and ends with it.
 
 The rules are the shipped ones with other durations (tests/support/prometheus_server.py). Those of reading are in
-test_alerts_of_reading.py, TfquiverWorkerSilent and TfquiverDispatcherLost in test_prometheus.py, which has both.
+test_alerts_of_reading.py, of hanging disks in test_alerts_of_disks.py, TfquiverWorkerSilent and
+TfquiverDispatcherLost in test_prometheus.py, which has both.
 """
 
 from __future__ import annotations

@@ -370,6 +370,25 @@ def test_what_a_container_may_have_counts(tmp_path: Path) -> None:
     assert machine._memory(tmp_path / "cgroup", tmp_path / "own").verdict == "ok"
 
 
+@pytest.mark.parametrize(
+    ("own", "file"),
+    [
+        ("0::/kubepods/pod/container\n", "kubepods/pod/memory.max"),
+        ("0::/kubepods/pod/container\n", "memory.max"),
+        ("", "memory.max"),
+        ("5:cpu:/\n4:memory:/docker/1\n0::/\n", "memory/docker/memory.limit_in_bytes"),
+        ("4:cpu,memory:/docker/1\n", "memory/docker/1/memory.limit_in_bytes"),
+    ],
+)
+def test_what_any_group_around_it_may_have_counts(tmp_path: Path, own: str, file: str) -> None:
+    (tmp_path / "own").write_text(own)
+    limited = tmp_path / "cgroup" / file
+    limited.parent.mkdir(parents=True)
+    limited.write_text("536870912\n")
+    found = machine._memory(tmp_path / "cgroup", tmp_path / "own")
+    assert (found.verdict, found.why) == ("warn", "537 MB in this container")
+
+
 def test_of_several_clusters_each_has_a_heading(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

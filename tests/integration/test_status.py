@@ -7,9 +7,11 @@ import json
 import os
 import pty
 import select
+import signal
 import socket
 import subprocess
 import sys
+import termios
 import time
 from contextlib import ExitStack
 from pathlib import Path
@@ -175,6 +177,33 @@ def test_a_watched_cluster_in_a_terminal_until_a_key_is_pressed(tmp_path: Path) 
             process.wait()
             os.close(terminal)
         assert words.short(str(cluster.node.ready["node_id"]) if cluster.node else "").encode() in seen
+
+
+def test_a_terminal_is_as_it_was_when_the_watch_is_told_to_end() -> None:
+    """By `kill`, `timeout`, a session manager: it was left without a cursor, and without what is typed."""
+    command = [sys.executable, "-m", "tfquiver.cli.main", "status", "localhost:1", "--watch", "0.2"]
+    terminal, theirs = pty.openpty()
+    before = termios.tcgetattr(theirs)
+    process = warm.Popen(command, stdin=theirs, stdout=theirs, stderr=theirs, env=os.environ | {"TERM": "xterm"})
+    try:
+        seen, give_up_at = b"", time.monotonic() + 60
+        while b"any key ends" not in seen:
+            assert select.select([terminal], [], [], max(give_up_at - time.monotonic(), 0))[0], seen
+            seen += os.read(terminal, 65536)
+        assert termios.tcgetattr(theirs) != before
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(30) == 128 + signal.SIGTERM
+        while select.select([terminal], [], [], 0)[0]:
+            seen += os.read(terminal, 65536)
+    finally:
+        process.kill()
+        process.wait()
+        after = termios.tcgetattr(theirs)
+        os.close(terminal)
+        os.close(theirs)
+    assert after == before
+    assert seen.rindex(b"\x1b[?1049l") > seen.rindex(b"any key ends"), "the page is gone"
+    assert seen.rindex(b"\x1b[?25h") > seen.rindex(b"any key ends"), "the cursor is back"
 
 
 def test_a_watched_cluster_in_a_pipe(tmp_path: Path) -> None:

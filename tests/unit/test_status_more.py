@@ -19,7 +19,7 @@ from tfquiver.cli import calls
 from tfquiver.cli.main import main
 from tfquiver.cli.status_and_explain import status_view, watching
 from tfquiver.cli.status_and_explain.money import Prices
-from tfquiver.cli.status_tables import activity, sessions_view
+from tfquiver.cli.status_tables import activity, alike, sessions_view
 from tfquiver.node_daemon import running_nodes
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2, node_pb2, types_pb2
 
@@ -169,7 +169,7 @@ def test_whether_caches_are_smaller_than_the_data_is_found_once_for_all_nodes() 
         small = _Looked([dataset | {"size_bytes": 1, "cache": {"mode": "none"}}])
         without_room = [node | {"refused_inserts": 3} for _ in range(nodes)]
         found = status_view.problems(status | {"nodes": without_room, "datasets": small})
-        assert sum("no room in its quota" in one for one in found) == nodes
+        assert sum("no room in its quota" in one for one in found) == min(nodes, alike.MOST)
         looked.append(small.times)
     assert looked[0] == looked[1]
 

@@ -25,6 +25,7 @@ COMPACT_BYTES = 64 << 20
 # What nobody waits for is written with all that comes within so long of the last flush: where a thousand nodes come
 # back, a millisecond after one another, each had a flush of its own.
 SHARED_S = 0.05
+HANGS_S = 10.0  # a disk that has not answered one write for so long is said to hang, as nodes say it of theirs
 Snapshot = Iterable[Callable[[], Iterable[CommitRecord]]]
 
 
@@ -41,7 +42,7 @@ class CommitLog:
         """`snapshot()`: asked for on the loop when the log has grown; what it gives is called in a thread later, and
         gives records that stand together for everything appended before `snapshot()`. `check`: called in a thread
         before every write; raises TfquiverError when there must be none."""
-        self._file = LogFile(path)
+        self._path, self._file = path, LogFile(path)
         self._snapshot, self._check = snapshot, check
         self._compact_bytes = self._compact_at_bytes = compact_bytes
         self._pending: list[bytes] = []
@@ -49,6 +50,7 @@ class CommitLog:
         self._durable = 0
         self._flush_to = 0  # nobody waits for it; where it fails it is left to who comes next
         self._flushed_at = -math.inf  # when the last flush began
+        self._writes_since = math.inf  # while the thread does
         self._later: asyncio.TimerHandle | None = None  # one that is to begin
         self._flushing = self._failed = False  # a flush is under way, or about to begin; the last one failed
         # What each waits for: so many records durable, or why they are not.
@@ -74,8 +76,9 @@ class CommitLog:
 
     @property
     def trouble(self) -> str:
-        """Why it could not be written when that was last tried; empty: it could."""
-        return self._trouble
+        """Why it could not be written when that was last tried, or that its disk does not answer; empty: it could."""
+        writes_s = asyncio.get_running_loop().time() - self._writes_since
+        return f"{self._path}: the disk has not answered for {writes_s:.0f} s" if writes_s > HANGS_S else self._trouble
 
     @property
     def appended(self) -> int:
@@ -166,7 +169,7 @@ class CommitLog:
         """What is pending goes to the thread, which says itself when it is durable: a task that waited for it, and a
         shield of it for each caller, took the loop as long as a lease."""
         count, target = len(self._pending), self._appended
-        self._flushed_at = asyncio.get_running_loop().time()
+        self._flushed_at = self._writes_since = asyncio.get_running_loop().time()
         new, tail = self._new, b""
         if new and self._tail is not None:
             # The snapshot and this are all there is until now; what comes from here on is written behind it.
@@ -198,7 +201,7 @@ class CommitLog:
         return switched, None
 
     def _written(self, switched: bool, failure: errors.TfquiverError | None, count: int, target: int) -> None:
-        self._flushing, self._failed = False, failure is not None
+        self._flushing, self._failed, self._writes_since = False, failure is not None, math.inf
         self._trouble = str(failure or "")
         told = failure and errors.UnavailableError(f"{failure}: what is asked for waits for that")
         if switched or failure is None:

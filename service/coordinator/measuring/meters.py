@@ -28,6 +28,7 @@ class JobMeters:
         self._meters: dict[JobKey, JobMeter] = {}  # who was heard of last, last
         self._names: dict[JobKey, str] = {}
         self._keys: dict[str, set[JobKey]] = {}  # by name
+        self._before: dict[str, tuple[int, int]] = {}  # by name: as `handed_bytes`, of data sets that are forgotten
 
     def take(self, reports: Iterable[pb2.ReaderReport]) -> None:
         """What a heartbeat brought. Of sessions that are forgotten nothing is kept."""
@@ -67,6 +68,13 @@ class JobMeters:
         """Its meters, one for each data set. Empty: nobody of that name is known."""
         return {key: self._meters[key] for key in self._keys.get(name, ())}
 
+    def handed_bytes(self, name: str) -> tuple[int, int]:
+        """From the cache, and from the store, of all data sets of the jobs of that name; falls when none of them is
+        known any more, and not before."""
+        hit, missed = self._before.get(name, (0, 0))
+        every = [meter.totals for meter in self.of_name(name).values()]
+        return hit + sum(one.hit_bytes for one in every), missed + sum(one.missed_bytes for one in every)
+
     def measured(self, session: Session) -> Measured | None:
         """Of the session's job over its data set; None where nobody reports of it."""
         return self.measured_of(session.reads)
@@ -87,11 +95,14 @@ class JobMeters:
         self._keys.setdefault(name, set()).add(key)
 
     def _forget(self, key: JobKey) -> None:
-        del self._meters[key]
-        name = self._names.pop(key)
+        totals, name = self._meters.pop(key).totals, self._names.pop(key)
         self._keys[name].discard(key)
         if not self._keys[name]:
             del self._keys[name]
+            self._before.pop(name, None)
+        else:
+            hit, missed = self._before.get(name, (0, 0))
+            self._before[name] = hit + totals.hit_bytes, missed + totals.missed_bytes
 
     def totals(self, key: JobKey) -> Counters | None:
         """Since it was first heard of; None: it is not known, or not any more."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import platform
 import resource
@@ -96,17 +97,26 @@ def _descriptors() -> Finding:
 def _memory(groups: Path, own: Path) -> Finding:
     """What a container lets this process have counts, not what the machine has."""
     what = "memory"
-    limit = _machine_bytes()
-    name = own.read_text().strip().rpartition("::/")[2] if own.exists() else ""
-    for group in (groups / name, groups):
-        try:
-            limit = min(limit, int((group / "memory.max").read_text()))
-        except (OSError, ValueError):  # no such group, or "max"
-            continue
+    limit = min(_machine_bytes(), *_limits(groups, own), 1 << 62)
     if limit < _LEAST_MEMORY_BYTES:
         do = "give the container more, or the node less (--hot): what it decompresses for readers counts as its memory"
         return warn(what, f"{of_bytes(limit)} in this container", do)
     return ok(what, of_bytes(limit))
+
+
+def _limits(groups: Path, own: Path) -> Iterator[int]:
+    """Of this process's groups and of all that these are in: each may have one. Of both versions of cgroup(7)."""
+    lines = own.read_text(errors="replace").splitlines() if own.exists() else []
+    for _, controllers, name in (line.split(":", 2) for line in [*lines, "::/"] if line.count(":") >= 2):
+        if controllers and "memory" not in controllers.split(","):
+            continue
+        root, file = (groups / "memory", "memory.limit_in_bytes") if controllers else (groups, "memory.max")
+        group = root / name.strip("/")
+        for above in (group, *group.parents):
+            with contextlib.suppress(OSError, ValueError):  # no such group, or "max"
+                yield int((above / file).read_text())
+            if above == root:
+                break
 
 
 def _machine_bytes() -> int:

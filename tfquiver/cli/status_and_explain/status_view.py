@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import datetime
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence, Sized
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set, Sized
 from typing import Any
 
 from rich.console import Console
@@ -17,7 +17,16 @@ from tfquiver.amounts import many
 from tfquiver.cli import calls
 from tfquiver.cli.calls import cut, table
 from tfquiver.cli.dataset_commands.states import OLD_LEGEND
-from tfquiver.cli.status_tables import activity, mounts_view, nodes_view, sessions_view, store_view, words, workers_view
+from tfquiver.cli.status_tables import (
+    activity,
+    alike,
+    mounts_view,
+    nodes_view,
+    sessions_view,
+    store_view,
+    words,
+    workers_view,
+)  # fmt: skip
 from tfquiver.cli.status_tables.names import named_rows
 from tfquiver.cli.status_tables.words import count, job, short, size
 
@@ -86,7 +95,8 @@ def problems(status: Mapping[str, Any]) -> list[str]:
     if trouble := status.get("policy_trouble"):
         found.append(f"planning: {trouble}")
     found += nodes_view.problems(status["nodes"], status["lost_nodes"])
-    found += [*nodes_view.hanging_disks(status["nodes"]), *nodes_view.full_disks(status["nodes"])]
+    for lines in (nodes_view.hanging_disks(status["nodes"]), nodes_view.full_disks(status["nodes"])):
+        found += alike.some(lines, "node")
     answering = [node for node in status["nodes"] if "error" not in node]
     quota = sum(node["quota_bytes"] for node in status["nodes"])
     most = sum(map(nodes_view.most_bytes, status["nodes"]))
@@ -95,58 +105,78 @@ def problems(status: Mapping[str, Any]) -> list[str]:
         found.append(f"no node has come back yet: the coordinator {started}; ask again in some seconds")
     elif not quota:
         found.append("no node keeps anything: start tfquiver-node with a --quota, or tfquiver up")
-    for node in answering:
+    for alike_ones in _counted(answering, is_limited).values():
+        found += alike.some(alike_ones, "node")
+    found += store_view.problems(status.get("store") or {}, status["sessions"])
+    found += alike.some(workers_view.lost(status["lost_dispatchers"]), "dispatcher")
+    found += alike.some(workers_view.problems(status["dispatchers"]), "worker")
+    found += mounts_view.problems(status.get("mounts", ()), status["datasets"])
+    read = {info["digest_id"] for info in status["sessions"] if info["readers"]}
+    found += alike.some(_too_large(status["datasets"], read, quota, most), "data set")
+    found += alike.some((_shortfall(info) for info in status["sessions"] if info["shortfall"]), "epoch")
+    return found
+
+
+def _counted(nodes: Iterable[Mapping[str, Any]], is_limited: bool) -> dict[str, list[str]]:
+    """What nodes count that should not be, a sentence each, by what it is, the worst first. `is_limited`: that there is
+    no room in a quota is as it was told."""
+    found: dict[str, list[str]] = {kind: [] for kind in ("corrupt", "mismatches", "disk", "damaged", "room")}
+    for node in nodes:
         name = f"node {short(node['node_id'])}"
         if count := node.get("corrupt_entries"):
-            found.append(
+            found["corrupt"].append(
                 f"{name}: {many(count, 'entry was damaged and has', 'entries were damaged and have')} been fetched "
                 "again: look after its disk"
             )
         if count := node.get("peer_mismatches"):
-            found.append(
+            found["mismatches"].append(
                 f"{name}: peers sent it {many(count, 'shard that was', 'shards that were')} not what it asked for; "
                 "its log names them"
             )
         by_disk, damaged = node.get("refused_by_disk", 0), node.get("refused_damaged", 0)
         if by_disk and _lately(node, "refused_by_disk_ms"):
-            found.append(
+            found["disk"].append(
                 f"{name}: {many(by_disk, 'time')} its disk was full, or refused to keep a shard; its log says why"
             )
         if damaged:
-            found.append(
+            found["damaged"].append(
                 f"{name}: {many(damaged, 'shard')} from others did not have the right hash, and what came was not kept"
             )
         without_room = node.get("refused_inserts", 0) - by_disk - damaged
         was_lately = _lately(node, "refused_ms")
         if without_room and was_lately and not is_limited and node["used_bytes"] <= _FULL * node["quota_bytes"]:
-            found.append(f"{name}: {many(without_room, 'time')} a shard could not be kept: no room in its quota")
-    found += store_view.problems(status.get("store") or {}, status["sessions"])
-    found += workers_view.lost(status["lost_dispatchers"])
-    found += workers_view.problems(status["dispatchers"])
-    found += mounts_view.problems(status.get("mounts", ()), status["datasets"])
-    read = {info["digest_id"] for info in status["sessions"] if info["readers"]}
-    called = Counter(one["name"] for one in status["datasets"])
-    for one in status["datasets"]:
+            times = many(without_room, "time")
+            found["room"].append(f"{name}: {times} a shard could not be kept: no room in its quota")
+    return found
+
+
+def _too_large(
+    datasets: Sequence[Mapping[str, Any]], read: Set[str], quota_bytes: int, most_bytes: int
+) -> Iterator[str]:
+    """A sentence for each that a person has said, or nobody, is to be kept whole, and that does not fit. `read`: the
+    digest ids of those that somebody reads; `most_bytes`: that all nodes have room for."""
+    called = Counter(one["name"] for one in datasets)
+    for one in datasets:
         cache = one["cache"]
         kept = cache["mode"] == "uniform" or (cache["mode"] == "unset" and one["digest_id"] in read)
-        if quota and one["size_bytes"] > most and kept and "decided_by" not in cache:
+        if quota_bytes and one["size_bytes"] > most_bytes and kept and "decided_by" not in cache:
             # Of several of one name the command takes the digits.
             name, digits = one["name"], one["digest_id"][:12]
             shown, meant = (name, name) if called[name] == 1 else (f"{name} ({digits})", digits)
-            there = "all quotas" if most == quota else "what the nodes' quotas and disks have room for"
-            found.append(
-                f"data set {shown} ({decimal(one['size_bytes'])}) is larger than {there} ({decimal(most)}): "
+            there = "all quotas" if most_bytes == quota_bytes else "what the nodes' quotas and disks have room for"
+            yield (
+                f"data set {shown} ({decimal(one['size_bytes'])}) is larger than {there} ({decimal(most_bytes)}): "
                 "what does not fit is read from the store by every job, every epoch; `tfquiver dataset set-cache "
                 f"{meant} cooperative` lets them share it"
             )
-    for info in status["sessions"]:
-        if count := info["shortfall"]:
-            what = info["dataset"] or info["digest_id"][:8]
-            found.append(
-                f"job {job(info)}, data set {what}, epoch {info['epoch']}: {many(count, 'shard is', 'shards are')} "
-                "perhaps not delivered: the reader was lost after the end"
-            )
-    return found
+
+
+def _shortfall(info: Mapping[str, Any]) -> str:
+    what = info["dataset"] or info["digest_id"][:8]
+    return (
+        f"job {job(info)}, data set {what}, epoch {info['epoch']}: "
+        f"{many(info['shortfall'], 'shard is', 'shards are')} perhaps not delivered: the reader was lost after the end"
+    )
 
 
 def _is_limited(datasets: Sequence[Mapping[str, Any]], most_bytes: int) -> bool:

@@ -8,6 +8,7 @@ import io
 import json
 import os
 import select
+import signal
 import sys
 import termios
 import time
@@ -41,7 +42,7 @@ def watch(ask: Ask, every_s: float, console: Console | None = None) -> int:
             text = line(ask) or text
             print(_now(), text, file=shown.file, flush=True)
             time.sleep(max(every_s - (time.monotonic() - began_s), 0.0))
-    with _keyboard() as keyboard, Live(console=shown, screen=True, auto_refresh=False) as live:
+    with _ended_in_order(), _keyboard() as keyboard, Live(console=shown, screen=True, auto_refresh=False) as live:
         pages = Pages(ask, keyboard is not None)
         while True:
             began_s = time.monotonic()
@@ -131,6 +132,21 @@ class Pages:
             some, self._left_out = fitting.cut(self._status, room)
             status_view.show(some, drawn)
         self._lines = out.getvalue().splitlines()
+
+
+@contextlib.contextmanager
+def _ended_in_order() -> Iterator[None]:
+    """SIGTERM ends what is in here as Ctrl-C does: else the terminal would be left as it was made for the page, without
+    a cursor and without what is typed."""
+
+    def end(number: int, frame: object) -> None:
+        raise SystemExit(128 + number)
+
+    before = signal.signal(signal.SIGTERM, end)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
 
 
 @contextlib.contextmanager

@@ -10,6 +10,7 @@ from rich.table import Table
 
 from tfquiver.amounts import many
 from tfquiver.cli.calls import cut, table
+from tfquiver.cli.status_tables import alike
 from tfquiver.cli.status_tables.words import short
 from tfquiver.grpc_plumbing import addresses
 from tfquiver.node_labels_shard_owners_chunks.labels import is_spot
@@ -28,18 +29,12 @@ def problems(nodes: Sequence[Mapping[str, Any]], lost: Sequence[Mapping[str, Any
     """A sentence each. `lost`: as `nodes`, with `silent_ms`; those that the coordinator has given up. Of spot nodes
     among them `gone_spot` tells."""
     of_several_machines = any(_leads_elsewhere(node) for node in nodes)
-    for node in nodes:
-        if of_several_machines and not _leads_elsewhere(node):
-            # Whether it answers depends on where this runs. Nobody but `status` and `clear` has to reach a gateway.
-            if node["quota_bytes"]:
-                yield (
-                    f"node {short(node['node_id'])} has told its peers that it is at {node['control_address']}, where "
-                    "each of them reaches itself: they neither get shards from it nor have it keep any, and read the "
-                    "store instead; start it with the coordinator's address as other machines write it in "
-                    "--coordinator, or with --advertise_host and --bind_host"
-                )
-        elif "error" in node:
-            yield node["error"]
+    # Whether one of the former answers depends on where this runs.
+    local = [node for node in nodes if of_several_machines and not _leads_elsewhere(node)]
+    others = [node for node in nodes if not of_several_machines or _leads_elsewhere(node)]
+    # Nobody but `status` and `clear` has to reach a gateway.
+    yield from alike.some((_reaches_itself(node) for node in local if node["quota_bytes"]), "node")
+    yield from alike.some((node["error"] for node in others if "error" in node), "node")
     missed = [node for node in lost if not is_spot(node.get("labels", {}))]
     for node in missed[:_MOST_LOST]:
         yield (
@@ -53,6 +48,15 @@ def problems(nodes: Sequence[Mapping[str, Any]], lost: Sequence[Mapping[str, Any
             f"{many(more, 'more node is', 'more nodes are')} lost: `tfquiver status --json` has all; where all are "
             "gone for good, `tfquiver forget --all_lost`"
         )
+
+
+def _reaches_itself(node: Mapping[str, Any]) -> str:
+    return (
+        f"node {short(node['node_id'])} has told its peers that it is at {node['control_address']}, where each of them "
+        "reaches itself: they neither get shards from it nor have it keep any, and read the store instead; start it "
+        "with the coordinator's address as other machines write it in --coordinator, or with --advertise_host and "
+        "--bind_host"
+    )
 
 
 def gone_spot(lost: Sequence[Mapping[str, Any]]) -> Iterator[str]:
