@@ -344,6 +344,22 @@ def test_a_wanted_shard_that_does_not_come_is_an_error_not_a_wait() -> None:
     assert isinstance(told, Tell) and told.fatal and "shard 2 is wanted" in str(told.error)
 
 
+def test_a_lease_that_is_asked_again_wants_what_it_wanted() -> None:
+    """The answer to it, lost on its way, is repeated: what was wanted since is not in it, and was called lost."""
+    reader = ReaderSession(np.full(10, 100, np.uint64), 100, ordered=True, wanting=True)
+    reader.opened((), ())
+    reader.want([4])
+    reader.leased(LEASED, [(4, "")], 0.0)
+    asked = lease_of(reader.want([2]) + reader.fetched(4) + reader.credit(100))
+    assert asked.wanted == (2,) and not asked.draining
+    reader.want([9, 1])
+    reader.credit(300)
+    again = lease_of(reader.ack([4]))
+    assert (again.sequence, again.draining, again.wanted) == (asked.sequence, True, (2,))
+    after = reader.leased(LEASED, [(2, "")], 0.0)
+    assert not [i for i in after if isinstance(i, Tell)] and lease_of(after).wanted == (9, 1)
+
+
 def test_credit_is_bounded_by_what_a_lease_can_ask_for() -> None:
     """Nobody means so much; it ended in an error of the node's own, with a traceback in its log."""
     reader = opened(credit=MAX_CREDIT_BYTES)

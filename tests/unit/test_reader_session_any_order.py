@@ -23,15 +23,19 @@ LEASED, WAIT, END = LeaseState.LEASED, LeaseState.WAIT, LeaseState.END
 
 
 class AnyOrder(RuleBasedStateMachine):
-    """A coordinator that hands out each shard once, a node that fetches, a reader that emits: in any order."""
+    """A coordinator that hands out each shard once, a node that fetches, a reader that emits: in any order. What the
+    coordinator has said to a Lease is what it says to the next of that number, too."""
 
     SHARDS = 30
+    WANTING = False
 
     def __init__(self) -> None:
         super().__init__()
         lengths = np.random.default_rng(1).integers(1, 200, self.SHARDS).astype(np.uint64)
         self.lengths = lengths
-        self.reader = ReaderSession(lengths, 300, limits=ReaderLimits(ahead_bytes=200, ahead_shards=8))
+        limits = ReaderLimits(ahead_bytes=200, ahead_shards=8)
+        self.reader = ReaderSession(lengths, 300, limits=limits, ordered=self.WANTING, wanting=self.WANTING)
+        self.to_want = list(range(0, self.SHARDS, 2)) if self.WANTING else []
         self.credit = 300
         self.pending = list(range(self.SHARDS))
         self.leased: set[int] = set()
@@ -40,6 +44,7 @@ class AnyOrder(RuleBasedStateMachine):
         self.emitted: set[int] = set()
         self.durable: set[int] = set()
         self.lease: Lease | None = None
+        self.said: list[int] = []  # to the Lease under way, and not yet heard
         self.acks: tuple[int, ...] = ()
         self.received = 0
         self.ended = 0
@@ -78,26 +83,41 @@ class AnyOrder(RuleBasedStateMachine):
                 case Tell():
                     raise AssertionError(i)
 
-    @precondition(lambda self: self.lease is not None and not self.ended)
+    @precondition(lambda self: self.lease is not None and not self.said and not self.ended)
     @rule(count=st.integers(1, 8))
-    def coordinator_answers(self, count: int) -> None:
+    def the_coordinator_gives(self, count: int) -> None:
         lease = self.lease
-        assert lease is not None
-        self.lease = None
-        self.durable.update(lease.acked)
-        given: list[int] = []
-        while self.pending and len(given) < min(count, lease.max_shards):
-            if given and sum(int(self.lengths[s]) for s in (*given, self.pending[-1])) > lease.max_bytes:
+        assert lease is not None and set(lease.wanted) <= set(self.pending)
+        for shard in lease.wanted or self.pending[: -1 - min(count, lease.max_shards) : -1]:
+            room_bytes = lease.max_bytes - sum(int(self.lengths[s]) for s in (*self.said, shard))
+            if not lease.wanted and self.said and room_bytes < 0:
                 break
-            given.append(self.pending.pop())
+            self.said.append(shard)
+        self.pending = [shard for shard in self.pending if shard not in self.said]
+
+    @precondition(lambda self: self.lease is not None and not self.ended)
+    @rule()
+    def the_reader_is_answered(self) -> None:
+        lease, given = self.lease, self.said
+        assert lease is not None
+        self.lease, self.said = None, []
+        self.durable.update(lease.acked)
         if given:
             self.leased.update(given)
             self.do(self.reader.leased(LEASED, [(s, "") for s in given], 0.0))
-        elif self.leased == self.durable or lease.draining:
+        elif not self.pending and (self.leased == self.durable or lease.draining):
             assert self.leased <= self.emitted, "END before everything was emitted"
             self.do(self.reader.leased(END, [], 0.0))
         else:
             self.do(self.reader.leased(WAIT, [], 0.0))
+
+    @precondition(lambda self: self.reader.wanting and not self.ended)
+    @rule(count=st.integers(0, 6))
+    def the_reader_wants(self, count: int) -> None:
+        """Every second shard, and then whatever there is."""
+        wants, self.to_want = self.to_want[:count], self.to_want[count:]
+        if wants or not self.to_want:
+            self.do(self.reader.want(wants))
 
     @precondition(lambda self: self.fetching)
     @rule(data=st.data())
@@ -157,7 +177,11 @@ class AnyOrder(RuleBasedStateMachine):
                 self.fetching.discard(shard)
                 self.do(self.reader.fetched(shard))
             elif self.lease:
-                self.coordinator_answers(count=4)
+                if not self.said:
+                    self.the_coordinator_gives(count=4)
+                self.the_reader_is_answered()
+            elif self.reader.wanting:
+                self.the_reader_wants(count=4)
             self.the_timer_fires()
             if self.acks:
                 self.acknowledgements_arrive()
@@ -166,5 +190,11 @@ class AnyOrder(RuleBasedStateMachine):
         super().teardown()
 
 
-TestAnyOrder = AnyOrder.TestCase
-TestAnyOrder.settings = settings(max_examples=40, stateful_step_count=40, deadline=None)
+class AnyOrderWanted(AnyOrder):
+    """By a reader that wants half of them by number."""
+
+    WANTING = True
+
+
+TestAnyOrder, TestAnyOrderWanted = AnyOrder.TestCase, AnyOrderWanted.TestCase
+TestAnyOrder.settings = TestAnyOrderWanted.settings = settings(max_examples=40, stateful_step_count=40, deadline=None)

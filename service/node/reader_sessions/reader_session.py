@@ -299,7 +299,7 @@ class ReaderSession:
         draining = self._emitted_all() and not self._failed
         if self._lease is not None:
             if draining and not self._lease.draining:
-                self._lease = self._request(self._lease.sequence, True, self._lease.acked)
+                self._lease = self._request(self._lease.sequence, True, self._lease)
                 self._out.append(self._lease)
             return
         unsent = len(self._waiting) + len(self._ready)
@@ -316,13 +316,14 @@ class ReaderSession:
         self._lease = self._request(self._sequence, draining)
         self._out.append(self._lease)
 
-    def _request(self, sequence: int, draining: bool, acked: tuple[int, ...] = ()) -> Lease:
+    def _request(self, sequence: int, draining: bool, before: Lease | None = None) -> Lease:
+        acked = before.acked if before else ()
         if not acked and not self.leaving:  # they cost a call less, and what they make free is given out
             acked = self._acks.take(MAX_BY_LEASE)
         unsent = len(self._waiting) + len(self._ready)
         room_bytes = max(self.credit_bytes, 0) + self._ahead_bytes - self._unsent_bytes
         max_shards = min(MAX_LEASE_SHARDS, max(self.limits.ahead_shards - unsent, 1))
-        wanted = self._next_wanted(max_shards, room_bytes)
+        wanted = before.wanted if before else self._next_wanted(max_shards, room_bytes)  # the answer may be that one's
         return Lease(sequence, max_shards, max(room_bytes, 1), draining, WAIT_MS, wanted, acked)
 
     def _next_wanted(self, max_shards: int, max_bytes: int) -> tuple[int, ...]:
