@@ -12,11 +12,19 @@ from tests.support.digests import numbered_digest
 from tests.support.named_here import of, until_done
 from tests.support.planning import FIRST, FIRST_BYTES, coordinating, plans, reads
 from tfquiver import errors
-from tfquiver.proto.tfquiver.v1 import types_pb2
+from tfquiver.proto.tfquiver.v1 import coordinator_pb2, types_pb2
 from tfquiver.roles_and_tokens.identity import EVERYBODY
+from tfquiver.service.coordinator.coordinator import Coordinator
 from tfquiver.service.coordinator.dataset_caching.placement import UNIFORM, Placement
 
 WHOLE = Placement.whole_bytes(DIGEST)
+
+
+def beat_of(coordinator: Coordinator, rack: str, quota_bytes: int = 2 * WHOLE) -> None:
+    """Of the node of a rack."""
+    node = types_pb2.NodeInfo(node_id=f"{rack}0", quota_bytes=quota_bytes, labels={"rack": rack})
+    inventory = coordinator_pb2.Inventory(full=True, version=1)
+    coordinator.heartbeats.take(coordinator_pb2.HeartbeatRequest(node=node, incarnation="1", inventory=inventory))
 
 
 @on_loop
@@ -58,3 +66,42 @@ async def test_no_plan_gives_the_room_of_the_other_copies_to_others(tmp_path: Pa
         assert view.cache_bytes == int(4 * FIRST_BYTES * 0.95) - FIRST_BYTES
         assert sum(one.allocation_bytes for one in coordinator.caching.placement.settings.values()) <= 4 * FIRST_BYTES
         assert coordinator.caching._share == 1.0
+
+
+@on_loop
+async def test_a_rack_that_comes_or_goes_changes_the_room_of_what_each_rack_keeps(tmp_path: Path) -> None:
+    """A pin had the room of the copies that there were when it was made: another pin was promised what they took."""
+    async with started(tmp_path) as coordinator:
+        placement = coordinator.caching.placement
+        coordinator.membership.leave("n", "1")  # it has no rack
+        beat_of(coordinator, "a")
+        spec = of("train", pin=True)
+        spec.placement.CopyFrom(types_pb2.PlacementRule(rack_local=True))
+        await coordinator.named.create(EVERYBODY, spec)
+        assert (await until_done(coordinator, "train")).pinned
+        for quota_bytes, has_bytes in ((2 * WHOLE, 2 * WHOLE), (0, WHOLE), (2 * WHOLE, 2 * WHOLE)):
+            beat_of(coordinator, "b", quota_bytes)
+            told = await until_done(coordinator, "train")
+            assert (told.pinned, told.reason, placement.pinned_bytes(DIGEST.digest_id)) == (True, "", has_bytes)
+        for rack in "abc":
+            beat_of(coordinator, rack, WHOLE * 3 // 4)
+        told = await until_done(coordinator, "train")
+        assert not told.pinned and "(3 of each shard)" in told.reason
+        assert placement.pinned_bytes(DIGEST.digest_id) == 2 * WHOLE, "what it has it keeps"
+
+
+@on_loop
+async def test_a_rack_that_has_come_while_there_was_no_coordinator_is_seen_by_the_next_one(tmp_path: Path) -> None:
+    async with started(tmp_path) as coordinator:
+        coordinator.membership.leave("n", "1")
+        beat_of(coordinator, "a")
+        spec = of("train", pin=True)
+        spec.placement.CopyFrom(types_pb2.PlacementRule(rack_local=True))
+        await coordinator.named.create(EVERYBODY, spec)
+        assert (await until_done(coordinator, "train")).pinned
+    async with started(tmp_path) as coordinator:
+        coordinator.membership.leave("n", "1")
+        for rack in "ab":
+            beat_of(coordinator, rack)
+        assert (await until_done(coordinator, "train")).pinned
+        assert coordinator.caching.placement.pinned_bytes(DIGEST.digest_id) == 2 * WHOLE

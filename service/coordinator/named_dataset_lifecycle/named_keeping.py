@@ -96,7 +96,7 @@ class NamedKeeping:
         self.to_nodes = OrdersOfNames(clock, table, membership, caching, self._overview)
         self._changed, self._due = asyncio.Event(), asyncio.Event()
         self._not_before: dict[str, float] = {}  # by life: when a placement that was refused is tried again
-        self._room = PinnedRoom(table, registry, caching, catalogue)
+        self._room = PinnedRoom(table, registry, caching, catalogue, membership)
         catalogue.on_copies = self._copies_are_others
         self._pins = WaitingPins(table, self._room.left_bytes)
         self._reading = Counter[bytes]()  # readers by digest id, at the last look; 0: only sessions that may go on
@@ -206,6 +206,8 @@ class NamedKeeping:
             reading[session.digest_id] += len(session.readers)
         self._reading, self._used = reading, reading + Counter(self._membership.mounts.shown())
         if self._caching.met:
+            for digest_id in await self._room.outgrown():
+                self._copies_are_others(digest_id)
             for life in self._table:
                 await parts.rest()
                 if self._is_settled(life) and life.digest_id in self._registry and not self._is_used(life):

@@ -11,15 +11,27 @@ from tfquiver.service.coordinator.dataset_caching.caching import Caching
 from tfquiver.service.coordinator.dataset_caching.placement import UNIFORM
 from tfquiver.service.coordinator.dataset_registry.catalogue import Catalogue
 from tfquiver.service.coordinator.dataset_registry.registry import Registry
+from tfquiver.service.coordinator.long_work.in_parts import InParts
 from tfquiver.service.coordinator.named_dataset_lifecycle.table import NamedTable
+from tfquiver.service.coordinator.nodes_mounts_dispatchers.membership import Membership
 
 
 class PinnedRoom:
     """Lives on one event loop."""
 
-    def __init__(self, table: NamedTable, registry: Registry, caching: Caching, catalogue: Catalogue) -> None:
+    def __init__(
+        self,
+        table: NamedTable,
+        registry: Registry,
+        caching: Caching,
+        catalogue: Catalogue,
+        membership: Membership,
+    ) -> None:
         self._table, self._registry, self._caching, self._catalogue = table, registry, caching, catalogue
+        self._membership = membership
         self._left: dict[bytes, int] = {}  # what nobody has, by placement, until `looks_anew`
+        self._nodes: object = None  # those that `outgrown` has seen
+        self._whole: dict[bytes, int] = {}  # one copy of what nodes keep several times, and is pinned
 
     def looks_anew(self) -> None:
         """Something was set, or some time has gone by."""
@@ -40,6 +52,27 @@ class PinnedRoom:
 
         with contextlib.suppress(errors.InUseError):
             await self._catalogue.unset_cache(digest_id, check)
+
+    async def outgrown(self) -> list[bytes]:
+        """Pinned data sets of which nodes keep more copies than their pins have room for, or fewer: a rack has come, or
+        gone. Looked at when nodes have become others only, and once after a start."""
+        if (nodes := self._membership.labelled) is self._nodes:
+            return []
+        found, whole, parts = list[bytes](), dict[bytes, int](), InParts()
+        placement, placed = self._caching.placement, self._caching.placed
+        for digest_id in list(placed.rules):
+            await parts.rest()
+            rule = placed.rules.find(digest_id)
+            if rule is None or not (rule.rack_local or rule.replicas > 1) or not placement.is_pinned(digest_id):
+                continue
+            with contextlib.suppress(errors.TfquiverError):  # its digest is gone, or damaged: it is scanned again
+                if digest_id not in self._whole:
+                    self._whole[digest_id] = placement.whole_bytes(await self._registry.digest(digest_id))
+                whole[digest_id] = self._whole[digest_id]
+                if placement.pinned_bytes(digest_id) != whole[digest_id] * placed.copies(digest_id):
+                    found.append(digest_id)
+        self._nodes, self._whole = nodes, whole
+        return found
 
     async def wanted_bytes(self, digest_id: bytes) -> int:
         """What `take` asks for."""
