@@ -17,6 +17,7 @@ from typing import Any, NoReturn
 from absl import app, flags, logging
 
 from tfquiver import errors
+from tfquiver.background_logs import kept_short
 from tfquiver.grpc_plumbing import addresses
 from tfquiver.plain_text import plain
 from tfquiver.service.common_to_servers import log_lines, server_flags
@@ -111,6 +112,7 @@ def run_server(serve: Callable[[], Coroutine[Any, Any, None]], about: str) -> No
     def main(argv: list[str]) -> None:
         logging.use_absl_handler()
         name = server_flags.program(Path(argv[0]))
+        kept_short.begin()
         sys.stderr = LateLines(sys.stderr)
         atexit.register(flush)
         logging.get_absl_handler().setFormatter(log_lines.formatter(name))

@@ -38,8 +38,8 @@ _STANDBY = flags.DEFINE_bool(
     "standby",
     False,
     "Where another coordinator holds --work_dir, wait until it ends, and go on in its place; nothing is listened on "
-    "but --metrics_address, and no ready line printed, before. Nodes and clients name both: "
-    "--coordinator=a:5040,b:5040.",
+    "but --metrics_address before, and instead of the ready line one is printed that has stands_by, and no port. Nodes "
+    "and clients name both: --coordinator=a:5040,b:5040.",
 )
 _NODE_TIMEOUT_MS = flags.DEFINE_integer(
     "node_timeout_ms",
@@ -145,9 +145,12 @@ async def _serve() -> None:
     server = CoordinatorServer()
     async with contextlib.AsyncExitStack() as stack:
         stack.push_async_callback(server.stop)
-        where = ""
+        where, is_told = "", False
         while not await _started(server, f"{host}:{_PORT.value}", tokens, options):
             where = where or _told_while_standing_by(server, stack)
+            if not is_told:
+                serving.announce("coordinator", stands_by=True, work_dir=_WORK_DIR.value, metrics=where)
+                is_told = True
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(stop.wait(), _STANDBY_LOOK_S)
                 return

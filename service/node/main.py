@@ -30,7 +30,7 @@ from tfquiver.service.metrics import exposition, metrics_flag
 from tfquiver.service.metrics import node_metrics as metrics
 from tfquiver.service.metrics.instruments import TOLD_BY
 from tfquiver.service.node import node as node_parts
-from tfquiver.service.node import own_hosts
+from tfquiver.service.node import own_hosts, remembered_quota
 from tfquiver.service.node.options import Options
 from tfquiver.service.node.shutdown.last_resort import LastResort, leave
 from tfquiver.service.node.unix_socket_clients.reader_group import ReaderGroup
@@ -44,7 +44,11 @@ _LOOK_S = 1.0
 
 def define_flags() -> None:
     flags.DEFINE_string("cache_dir", None, "Directory of the cache; one node's alone.", required=True)
-    flags.DEFINE_string("quota", "", "Most bytes stored, as 10GiB. 0: a gateway. Empty: 80 % of what is free or ours.")
+    flags.DEFINE_string(
+        "quota", "",
+        "Most bytes stored, as 10GiB. 0: a gateway. Empty: 80 % of what is free or ours. Not given: as the last node "
+        "of --cache_dir that was given one.",
+    )  # fmt: skip
     flags.DEFINE_string("hot", "256MiB", "Most bytes of decompressed shards kept in memory.")
     flags.DEFINE_enum("codec", "auto", ["auto", "raw", "zstd"], "How shards are stored; auto: zstd where it pays.")
     flags.DEFINE_string("coordinator", "", "host:port of the cluster's coordinator. Empty: this node is its own.")
@@ -182,7 +186,8 @@ async def _serve(stop: asyncio.Event, last_resort: LastResort) -> None:
 async def _serve_in(
     directory: CacheDirectory, stop: asyncio.Event, last_resort: LastResort, spans: ShardSpans | None
 ) -> None:
-    node = await node_parts.Node.start(directory, dataclasses.replace(await _options(), spans=spans))
+    options = dataclasses.replace(await _options(directory.path), spans=spans)
+    node = await node_parts.Node.start(directory, options)
     try:
         await node.announce()
         if FLAGS.reader_group:
@@ -235,7 +240,7 @@ async def _holding(directory: CacheDirectory) -> AsyncIterator[None]:
         task.cancel()
 
 
-async def _options() -> Options:
+async def _options(directory: Path) -> Options:
     token = own_token.read_token(FLAGS.auth_token_file)
     if FLAGS.coordinator or FLAGS.port is not None:  # first: the way to the coordinator may have to be waited for
         bind_host = own_hosts.bound(FLAGS.bind_host, FLAGS.coordinator)
@@ -243,7 +248,7 @@ async def _options() -> Options:
     hosts = await own_hosts.choose(
         FLAGS.bind_host, FLAGS.advertise_host, FLAGS.coordinator, deadline_s=FLAGS.coordinator_connect_s
     )
-    quota = sizes.parse_bytes(FLAGS.quota) if FLAGS.quota else None
+    quota = await asyncio.to_thread(remembered_quota.chosen, directory, FLAGS.quota, FLAGS["quota"].present > 0)
     return Options(
         quota_bytes=quota, hot_bytes=sizes.parse_bytes(FLAGS.hot), codec=FLAGS.codec,
         coordinator=FLAGS.coordinator, control_port=0 if FLAGS.port is None and FLAGS.coordinator else FLAGS.port,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
@@ -14,7 +15,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 import tfquiver
 from tests.support import fixed_ports, numbered
-from tests.support.cluster import Server, wait_until
+from tests.support.cluster import Server, first_line, wait_until
 from tests.support.node_calls import sessions
 from tfquiver.grpc_plumbing import addresses
 
@@ -116,6 +117,11 @@ def test_who_stands_by_is_up_for_prometheus(tmp_path: Path) -> None:
     ).launch()
     try:
         wait_until(lambda: _stands_by(own) == 1, "the second one tells that it stands by")
+        said = json.loads(first_line(second.process, 60))
+        assert said == {
+            "server": "coordinator", "pid": second.process.pid, "stands_by": True, "work_dir": str(tmp_path / "work"),
+            "metrics": f"127.0.0.1:{own}",
+        }  # fmt: skip
         wait_until(lambda: "not seen by Prometheus" in alike.log_tail(), "that of the first one's port says so")
         assert _stands_by(shared) == 0, "the first one's"
         alike.stop()

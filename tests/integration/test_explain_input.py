@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 import tensorflow as tf
 
 import tfquiver
-from tests.support import numbered
+from tests.support import node_calls, numbered
+from tests.support.cluster import wait_until
+from tfquiver.cache_directory.node_endpoint import read_endpoint
 from tfquiver.cli.main import main
 from tfquiver.node_daemon import endpoints
 
@@ -52,6 +55,22 @@ def test_what_a_fast_pipeline_waits_for_is_known_in_time(cache_dir: Path, paths:
     told = tfquiver.explain_input(tfquiver.dataset(paths, cache_dir=cache_dir, batch_size=8), seconds=2.0)
     assert "waits for records" in told.shares
     assert told.seconds < 5.0
+
+
+def test_its_epoch_is_found_among_those_of_many_others(cache_dir: Path, paths: list[Path]) -> None:
+    """It was looked for among the newest of the whole cluster."""
+    data = tfquiver.dataset(paths, cache_dir=cache_dir, batch_size=1).map(slow)
+    node = read_endpoint(cache_dir)
+    dataset = data._input_dataset._tfquiver_origin.registered
+    with ThreadPoolExecutor(1) as pool:
+        explained = pool.submit(tfquiver.explain_input, data, 1.0)
+        wait_until(lambda: node_calls.sessions(node.coordinator), "it reads")
+        for number in range(150):
+            node_calls.ticket(node.coordinator, dataset, f"another-{number}")
+        told = explained.result(60)
+    assert len(node_calls.sessions(node.coordinator)) > 150, "they are newer"
+    assert "waits for records" in told.shares
+    assert told.seconds < 7.0, "the epoch takes eight seconds: it was not the next one"
 
 
 def test_what_cannot_be_explained_is_said(cache_dir: Path, paths: list[Path]) -> None:

@@ -14,10 +14,12 @@ from pathlib import Path
 import psutil
 import pytest
 
+from tests.support import node_calls
 from tests.support.cluster import wait_until
 from tests.support.daemons import daemons, end_daemons
 from tests.support.reader_client import Connection
 from tfquiver import errors
+from tfquiver.background_logs import log_file
 from tfquiver.node_daemon import daemon, endpoints
 
 FIND = (
@@ -49,6 +51,27 @@ def test_a_daemon_is_started_found_and_leaves(cache_dir: Path) -> None:
     assert process not in psutil.Process().children(recursive=True)
     wait_until(lambda: not process.is_running(), "an idle daemon leaves")
     assert daemon.find(cache_dir) is None
+
+
+def test_the_next_daemon_has_the_quota_that_the_last_one_was_given(cache_dir: Path) -> None:
+    """A command had started it with 80 % of the disk."""
+    daemon.find_or_start(cache_dir, quota_bytes=3 << 20, idle_exit_s=1)
+    end_daemons(cache_dir)
+    endpoint = daemon.find_or_start(cache_dir, idle_exit_s=5)
+    assert node_calls.status(endpoint.local_control).node.quota_bytes == 3 << 20
+    assert "quota: 3145728 bytes, as the last node here" in (cache_dir / "log" / "node.log").read_text()
+
+
+def test_the_log_of_a_daemon_that_runs_is_put_aside_when_it_is_long(cache_dir: Path) -> None:
+    daemon.find_or_start(cache_dir, quota_bytes=1 << 20, idle_exit_s=30)
+    log = cache_dir / "log" / "node.log"
+    with log.open("ab") as file:  # as a library of it would
+        file.write(b"a line of a library\n" * (log_file.MOST_BYTES // 20 + 1))
+    writes_to = Path(f"/proc/{pid(cache_dir)}/fd/2")
+    wait_until(lambda: log.with_name("node.log.old").exists() and writes_to.samefile(log), "it is put aside")
+    os.kill(pid(cache_dir), signal.SIGTERM)
+    wait_until(lambda: daemon.find(cache_dir) is None, "it leaves")
+    assert log.stat().st_size < 1 << 20 < log.with_name("node.log.old").stat().st_size
 
 
 def test_many_processes_at_once_get_one_daemon(cache_dir: Path) -> None:

@@ -142,7 +142,7 @@ def test_what_is_killed_is_started_again_and_an_up_that_is_killed_leaves_nothing
         assert f"`tfquiver up` runs there already (pid {first.process.pid}); `tfquiver stop" in second.stderr
         for kind in plan.KINDS:
             first.servers()[kind].kill()
-            first.says(f"{kind}-1 (pid " if kind == "worker" else f"{kind} (pid ")
+            first.says(f"{kind}-0 (pid " if kind == "worker" else f"{kind} (pid ")
         for kind in plan.KINDS:
             wait_until(lambda kind=kind: kind in first.servers(), f"{kind} runs again", READY_S)  # type: ignore[misc]
         wait_until(lambda: first.said.read_text().count("runs again") == 4, "all run again", READY_S)

@@ -117,7 +117,11 @@ class Server:
     def await_ready(self) -> Server:
         """Raises RuntimeError with the end of its log when the process ends, or is not ready in time."""
         try:
-            self.ready = json.loads(first_line(self.process, self._ready_s))
+            ready: list[dict[str, Any]] = []
+            while not ready:
+                told = [json.loads(line) for line in first_line(self.process, self._ready_s).splitlines()]
+                ready = [one for one in told if not one.get("stands_by")]  # that is no ready line yet
+            self.ready = ready[0]
         except (TimeoutError, EOFError) as error:
             self.kill()
             raise RuntimeError(f"{self.module} is not ready ({error}):\n{self.log_tail()}") from error

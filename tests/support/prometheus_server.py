@@ -26,15 +26,17 @@ def quick_rules(window: str) -> str:
 
 
 class Prometheus:
-    """`window`: as in `quick_rules`; empty: as they are shipped, but for their patience."""
+    """`targets`: host:port, or the file that has them. `window`: as in `quick_rules`; empty: as they are shipped, but
+    for their patience."""
 
-    def __init__(self, folder: Path, targets: Sequence[str], window: str = "") -> None:
+    def __init__(self, folder: Path, targets: Sequence[str] | Path, window: str = "") -> None:
         folder.mkdir()
-        config = (CONFIGS / "prometheus.yml").read_text()
-        config = re.sub(r"(?s)- targets:.*", f"- targets: {json.dumps(list(targets))}\n", config).replace(
-            "15s", "500ms"
-        )
-        (folder / "prometheus.yml").write_text(config)
+        if isinstance(targets, Path):
+            found = f"file_sd_configs: [{{files: [{targets}]}}]\n"
+        else:
+            found = f"static_configs: [{{targets: {json.dumps(list(targets))}}}]\n"
+        config = re.sub(r"(?s)static_configs:.*", found, (CONFIGS / "prometheus.yml").read_text())
+        (folder / "prometheus.yml").write_text(config.replace("15s", "500ms"))
         rules = quick_rules(window) if window else _FOR.sub(r"\1 0s", (CONFIGS / "alerts.yml").read_text())
         (folder / "alerts.yml").write_text(rules)
         port = fixed_ports.free_port()

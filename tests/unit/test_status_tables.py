@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from rich.cells import cell_len
 
 from tfquiver.cli import calls
 from tfquiver.cli.main import main
@@ -102,6 +103,21 @@ def test_no_heading_and_no_figure_is_cut_in_80_columns() -> None:
     assert any(line.endswith("… abababab 10 20 1.0 TB ~62% 18/130 auto: coop 1.0 GB") for line in shown)
     assert "999 MB/s" in printed
     assert "unread: shards whose reader was lost" in " ".join(printed.split())
+
+
+@pytest.mark.parametrize("name", ["学習用データ集合" * 5, "🚀" * 40, "é" * 40, "ab学習用" * 8])
+def test_characters_that_take_two_columns_cut_no_figure(name: str) -> None:
+    out, most = io.StringIO(), told(name)
+    most["sessions"][0] |= {"bytes_per_s": 123_456_789, "stall_share": 0.25, "hit_share": 0.72}
+    status_view.show(most, calls.console(file=out, width=80))
+    lines = [line for line in out.getvalue().splitlines() if not line.startswith("! ")]
+    assert max(map(cell_len, lines)) <= 80
+    for figures in (["12", "ended", "100%", "100%", "16", "90%", "10", "3"], ["123.5", "MB/s", "25%", "72%"]):
+        [row] = [line.split() for line in lines if line.split()[-len(figures) :] == figures]
+        assert all(shown.endswith("…") and name.startswith(shown[:-1]) for shown in row[: -len(figures)])
+        assert all(cell_len(shown) >= 8 for shown in row[:2])
+    for width in range(1, 9):
+        assert cell_len(calls.cut(name, width)) <= width
 
 
 def test_no_figure_of_a_job_is_cut_in_80_columns() -> None:

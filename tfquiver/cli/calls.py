@@ -12,6 +12,7 @@ from typing import Any
 import grpc
 from google.protobuf.json_format import MessageToDict
 from rich import box
+from rich.cells import cell_len, set_cell_size
 from rich.console import Console
 from rich.table import Table
 
@@ -256,6 +257,6 @@ def table(*headings: str) -> Table:
 
 
 def cut(name: str, most: int) -> str:
-    """A name that others chose, printable, and no longer than `most`."""
+    """A name that others chose, printable, and no wider than `most` columns: characters of some scripts take two."""
     name = plain_text.plain(name)
-    return name if len(name) <= most else f"{name[: most - 1]}…"
+    return name if cell_len(name) <= most else f"{set_cell_size(name, most - 1).rstrip()}…"

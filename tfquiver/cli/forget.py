@@ -17,8 +17,9 @@ _ABOUT = """Says that lost nodes and dispatchers are gone for good: `tfquiver st
 more, also after a restart of the coordinator. A node that has not come back since such a restart may be named, too; it
 is lost in some seconds, and --all_lost waits for that. They are forgotten by themselves after an hour, dispatchers
 after a day. One that is heard of is not forgotten; one that comes back all the same is a member as ever. Nodes whose
-machines may be taken away at any time are not missed when they are started with --labels=lifecycle=spot. Takes an
-admin's token."""
+machines may be taken away at any time are not missed when they are started with --labels=lifecycle=spot. Prometheus
+scrapes what its configuration names: take machines that are gone out of its targets, too, or TfquiverServerDown goes
+on. Takes an admin's token."""
 
 
 def add_parser(subparsers: Any) -> None:

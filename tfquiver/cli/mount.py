@@ -16,7 +16,7 @@ from absl import flags, logging
 from rich.filesize import decimal
 
 from tfquiver import errors, formats, plain_text
-from tfquiver.background_logs import log_file
+from tfquiver.background_logs import kept_short, log_file
 from tfquiver.cli import calls
 from tfquiver.cli.dataset_commands import waiting
 from tfquiver.cluster_address import service_name
@@ -152,6 +152,7 @@ def _shown(options: MountOptions, serve: Serve) -> int:
 
 def _told(options: MountOptions, serve: Serve) -> int:
     """For `_in_background`, which reads it: a JSON object a line."""
+    kept_short.begin()
 
     def say(**fields: object) -> None:
         try:
@@ -182,7 +183,8 @@ def _in_background(arguments: argparse.Namespace, cache_dir: Path) -> int:
         raise errors.from_os_error(error, f"cache_dir {cache_dir}: log/{_LOG}") from error
     command = [sys.executable, "-m", "tfquiver", *_again(arguments, cache_dir)]
     with log, subprocess.Popen(
-        command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=log, start_new_session=True
+        command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=log, start_new_session=True,
+        env={**os.environ, kept_short.VARIABLE: str(cache_dir / "log" / _LOG)},
     ) as child:  # fmt: skip
         assert child.stdout is not None
         try:

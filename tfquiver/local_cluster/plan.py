@@ -21,14 +21,16 @@ class Wish:
 
     Args:
       directory: the node's cache directory; the others keep what they keep in it.
-      quota: of the node, as its flag takes it; "": its default.
+      quota: of the node, as its flag takes it; None: that of the last node there, or its default.
       flags: kind of server -> further flags.
+      with_metrics: every server tells Prometheus, on this machine, at any port.
     """
 
     directory: Path
     workers: int = 1
-    quota: str = ""
+    quota: str | None = None
     flags: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    with_metrics: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,11 +97,12 @@ def arguments(server: ServerPlan, wish: Wish, ports: Ports) -> list[str]:
             made = [own, f"--work_dir={at / 'coordinator'}"]
         case "node":
             made = [f"--cache_dir={at}", f"--coordinator=localhost:{ports.coordinator}"]
-            made += [f"--quota={wish.quota}"] if wish.quota else []
+            made += [f"--quota={wish.quota}"] if wish.quota is not None else []
         case "dispatcher":
             made = [own, f"--work_dir={at / 'dispatcher'}", f"--node_dir={at}"]
             former = [f"localhost:{port}" for port in ports.workers[wish.workers :] if port]
             made += [f"--former_workers={','.join(former)}"] if former else []
         case _:
             made = [own, f"--node_dir={at}", f"--dispatcher=localhost:{ports.dispatcher}", _NODE_IS_STARTED_AGAIN]
+    made += ["--metrics_address=localhost:0"] if wish.with_metrics else []
     return [*made, *wish.flags.get(server.kind, ())]

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from tfquiver import errors
-from tfquiver.background_logs import log_file
+from tfquiver.background_logs import kept_short, log_file
 
 READY_S = 300.0  # importing TensorFlow on a busy machine takes minutes
 _STOP_S = 8.0
@@ -49,8 +49,8 @@ class ServerProcess:
                 process = await asyncio.create_subprocess_exec(
                     sys.executable, "-m", module, *arguments,
                     stdin=asyncio.subprocess.DEVNULL, stdout=asyncio.subprocess.PIPE, stderr=stderr,
-                    env=environment, cwd="/", start_new_session=True, limit=_MAX_LINE_BYTES,
-                    preexec_fn=_die_with(os.getpid()),
+                    env={**environment, kept_short.VARIABLE: str(log.absolute())}, cwd="/", start_new_session=True,
+                    limit=_MAX_LINE_BYTES, preexec_fn=_die_with(os.getpid()),
                 )  # fmt: skip
         except OSError as error:
             raise errors.UnavailableError(f"{error.filename or module}: {error.strerror}") from error

@@ -29,6 +29,7 @@ class Supervisor:
         somebody else may have made it again.
       progress: told, a line each, while they start: which are up, and which are waited for.
       begun: told the ports of now once the coordinator is up, before the node starts.
+      again: told when a server was started again.
     """
 
     def __init__(
@@ -41,9 +42,11 @@ class Supervisor:
         is_ours: Callable[[], bool] = lambda: True,
         progress: Callable[[str], None] = lambda line: None,
         begun: Callable[[Ports], None] = lambda ports: None,
+        again: Callable[[], None] = lambda: None,
     ) -> None:
         self._wish, self.ports, self._logs, self._environment, self._say = wish, ports, logs, environment, say
-        self._is_ours, self._progress, self._begun = is_ours, progress, begun
+        self._is_ours, self._progress, self._begun, self._again = is_ours, progress, begun, again
+        self.metrics: dict[str, str] = {}  # name of a server -> where its metrics are; "": nowhere
         self._running: dict[ServerPlan, ServerProcess] = {}
 
     async def run(self, stop: asyncio.Event, ready: Callable[[], None]) -> None:
@@ -95,6 +98,7 @@ class Supervisor:
             raise named from error
         self._running[server] = process
         self.ports = plan.with_port(server, self.ports, int(said.get("port") or 0))
+        self.metrics[server.name] = str(said.get("metrics") or "")
 
     def _is_unclaimed(self, port: int) -> bool:
         """Servers start side by side: a port that another was given is free until that one has got so far."""
@@ -121,6 +125,7 @@ class Supervisor:
                     continue
                 restarts.started()
                 self._say(f"the {server.name} runs again (pid {self._running[server].pid})")
+                self._again()
                 break
             else:
                 raise errors.UnavailableError(

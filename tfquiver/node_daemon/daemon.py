@@ -52,7 +52,8 @@ def find_or_start(
 
     Args:
       cache_dir: made when it is not there, readable by this user only.
-      quota_bytes: of a daemon that is started; None: 80 % of what is free. A daemon that runs keeps its own.
+      quota_bytes: of a daemon that is started; None: that of the last one there, else 80 % of what is free. A
+        daemon that runs keeps its own.
       timeout_s: for all of it.
       idle_exit_s: a daemon that is started leaves when nobody has used it for that long.
 

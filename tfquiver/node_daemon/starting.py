@@ -15,7 +15,7 @@ from typing import BinaryIO
 
 import tfquiver
 from tfquiver import errors, plain_text
-from tfquiver.background_logs import log_file
+from tfquiver.background_logs import kept_short, log_file
 from tfquiver.node_daemon import store_environment
 
 LOG = Path("log", "node.log")
@@ -47,7 +47,9 @@ def start(directory: Path, quota_bytes: int | None, idle_exit_s: int, give_up_at
         command.append(f"--quota={quota_bytes}")
     import_root = str(Path(tfquiver.__file__).parent.parent)
     path = os.pathsep.join(filter(None, [import_root, os.environ.get("PYTHONPATH", "")]))
-    environment = {**store_environment.without(os.environ), "PYTHONPATH": path}
+    environment = {
+        **store_environment.without(os.environ), "PYTHONPATH": path, kept_short.VARIABLE: str(directory / LOG),
+    }  # fmt: skip
     with _opened_log(directory) as stderr:
         began_bytes = os.fstat(stderr.fileno()).st_size  # what is in front of it others have said
         line, ended = _run(command, stderr, environment, give_up_at)

@@ -251,6 +251,7 @@ class DiskCache(LeavingEntries):
             room_bytes = free_room.look(self._root)[0] + self.used_bytes
             if quota_bytes is None:
                 self._books.ledger.resize(int(_DEFAULT_SHARE * room_bytes))
+                logging.info("quota: %d bytes, 80 %% of what is free or ours: none was given", self.quota_bytes)
             elif quota_bytes > room_bytes:
                 logging.warning(
                     "%s: a quota of %d bytes, and room for %d: what is more will be read from the store; give less "

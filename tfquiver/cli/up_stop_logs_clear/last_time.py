@@ -6,13 +6,11 @@ import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TypeVar
 
 from tfquiver.cache_directory.up_file import Given
 from tfquiver.local_cluster.plan import Wish
 
-T = TypeVar("T")
-_WORKERS, _QUOTA = 1, ""
+_WORKERS = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,14 +29,14 @@ def wish(directory: Path, asked: Asked, last: Given) -> tuple[Wish, list[str]]:
     """
     made = Wish(
         directory,
-        _first(asked.workers, last.workers, _WORKERS),
-        _first(asked.quota, last.quota, _QUOTA),
+        next((workers for workers in (asked.workers, last.workers) if workers is not None), _WORKERS),
+        asked.quota if asked.quota is not None else last.quota or None,
         asked.flags,
     )
     kept = []
     if asked.workers is None and made.workers != _WORKERS:
         kept.append(f"--workers={made.workers}")
-    if asked.quota is None and made.quota != _QUOTA:
+    if asked.quota is None and made.quota is not None:
         kept.append(f"--quota={made.quota}")
     lines = [f"as last time: {' '.join(kept)} (give what shall be otherwise)"] if kept else []
     if left_out := _left_out(asked.flags, last.flags):
@@ -49,12 +47,6 @@ def wish(directory: Path, asked: Asked, last: Given) -> tuple[Wish, list[str]]:
 def given(made: Wish) -> Given:
     """What the next one is to know of this one."""
     return Given(made.workers, made.quota, {kind: list(flags) for kind, flags in made.flags.items() if flags})
-
-
-def _first(asked: T | None, last: T | None, usual: T) -> T:
-    if asked is not None:
-        return asked
-    return usual if last is None else last
 
 
 def _left_out(now: Mapping[str, Sequence[str]], last: Mapping[str, Sequence[str]]) -> list[str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+from pathlib import Path
 from typing import Any
 
 from tfquiver import errors, plain_text, sizes
@@ -27,12 +28,16 @@ def add_parser(subparsers: Any) -> None:
     parser.add_argument("--workers", type=_count, metavar="N", help="tf.data service workers; 0: no tf.data service, "
                         "training processes read by themselves; default: as many as last time, else 1")  # fmt: skip
     parser.add_argument("--quota", type=_size, metavar="SIZE", help="most bytes kept, for example 50GiB; default: "
-                        "that of last time, else 80%% of what is free, as with an empty SIZE (--quota=)")  # fmt: skip
+                        "that of last time, of whatever ran there, else 80%% of what is free, as with "
+                        "an empty SIZE (--quota=)")  # fmt: skip
     for name, which, usual in (
         ("--port", "coordinator", ports.USUAL.coordinator), ("--dispatcher_port", "dispatcher", ports.USUAL.dispatcher)
     ):  # fmt: skip
         parser.add_argument(name, type=_port, metavar="N", help=f"of the {which}; 0: any; default: the one it had, "
                             f"else {usual}, else any")  # fmt: skip
+    parser.add_argument("--prometheus", type=Path, metavar="FILE", help="every server tells its metrics, to this "
+                        "machine only; where, is in FILE as Prometheus takes it (file_sd_configs), kept true while "
+                        "this runs; to be given each time")  # fmt: skip
     for kind in plan.KINDS:
         parser.add_argument(f"--{kind}_flag", action="append", default=[], metavar="FLAG", help="a further flag of the "
                             f"{kind}, for example --{kind}_flag=--flagfile=FILE; may be repeated")  # fmt: skip
@@ -64,5 +69,8 @@ def _run(arguments: argparse.Namespace) -> int:
         raise errors.InvalidArgumentError("up: give a directory for what is cached, not an address")
     flags = {kind: getattr(arguments, f"{kind}_flag") for kind in plan.KINDS}
     asked = Asked(arguments.workers, arguments.quota, flags)
-    whole_cluster.run(directory.absolute(), asked, arguments.port, arguments.dispatcher_port, arguments.json)
+    whole_cluster.run(
+        directory.absolute(), asked, arguments.port, arguments.dispatcher_port, arguments.json,
+        arguments.prometheus and arguments.prometheus.absolute(),
+    )  # fmt: skip
     return 0

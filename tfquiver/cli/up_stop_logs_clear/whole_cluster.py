@@ -9,7 +9,7 @@ import os
 import shlex
 import signal
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +17,7 @@ import tfquiver
 from tfquiver import errors
 from tfquiver.cache_directory import cluster_file, up_file
 from tfquiver.cache_directory.up_file import Ports
-from tfquiver.cli.up_stop_logs_clear import last_time, left_out
+from tfquiver.cli.up_stop_logs_clear import last_time, left_out, scrape_targets
 from tfquiver.cli.up_stop_logs_clear.last_time import Asked
 from tfquiver.cluster_address import service_name
 from tfquiver.local_cluster import hold, ports
@@ -25,16 +25,21 @@ from tfquiver.local_cluster.plan import Wish
 from tfquiver.local_cluster.supervisor import Supervisor
 
 
-def run(directory: Path, asked: Asked, port: int | None, dispatcher_port: int | None, as_json: bool) -> None:
+def run(
+    directory: Path, asked: Asked, port: int | None, dispatcher_port: int | None, as_json: bool,
+    targets: Path | None = None,
+) -> None:  # fmt: skip
     """Until SIGINT, SIGTERM or SIGHUP.
 
     Args:
       asked: what is not given is as last time.
       port, dispatcher_port: of the coordinator and the dispatcher; 0: any; None: those of last time, or the usual ones.
       as_json: says where it listens as one JSON object, not in sentences.
+      targets: the file in which Prometheus is told of the servers' metrics; None: nobody is.
 
     Raises:
       AlreadyRunningError, InvalidArgumentError: as `hold.held` does.
+      The typed error of a failed write: of `targets`.
       UnavailableError: a port that was asked for is taken; a server does not start, or not any more; the directory was
         deleted.
     """
@@ -46,10 +51,15 @@ def run(directory: Path, asked: Asked, port: int | None, dispatcher_port: int | 
         chosen = ports.choose(port, dispatcher_port, last, wish.workers)
         for line in ports.passed_over(port, dispatcher_port if wish.workers else 0, last, chosen):
             _say(line)
-        asyncio.run(_serve(wish, chosen, as_json, is_ours, left_out.dispatcher(wish, last, given)))
+        if targets:
+            scrape_targets.write(targets, directory, {})
+            wish = dataclasses.replace(wish, with_metrics=True)
+        asyncio.run(_serve(wish, chosen, as_json, is_ours, left_out.dispatcher(wish, last, given), targets))
 
 
-async def _serve(wish: Wish, chosen: Ports, as_json: bool, is_ours: Callable[[], bool], gone: str) -> None:
+async def _serve(
+    wish: Wish, chosen: Ports, as_json: bool, is_ours: Callable[[], bool], gone: str, targets: Path | None
+) -> None:
     """`gone`: the address of a dispatcher that was here, and that this cluster is to have no more."""
     stop, loop = asyncio.Event(), asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
@@ -70,7 +80,17 @@ async def _serve(wish: Wish, chosen: Ports, as_json: bool, is_ours: Callable[[],
         except (OSError, errors.TfquiverError) as error:
             _say(f"{up_file.UP_FILE} cannot be written: {error}")
 
-    supervisor = Supervisor(wish, chosen, wish.directory / "log", _environment(), _say, is_ours, progress, begun)
+    def tell_prometheus(metrics: Mapping[str, str]) -> None:
+        try:
+            if targets:
+                scrape_targets.write(targets, wish.directory, metrics)
+        except errors.TfquiverError as error:
+            _say(f"Prometheus may look for metrics where there are none: {error}")
+
+    def again() -> None:
+        tell_prometheus(supervisor.metrics)
+
+    supervisor = Supervisor(wish, chosen, wish.directory / "log", _environment(), _say, is_ours, progress, begun, again)
 
     def ready() -> None:
         if gone:
@@ -79,16 +99,18 @@ async def _serve(wish: Wish, chosen: Ports, as_json: bool, is_ours: Callable[[],
             up_file.write(wish.directory, supervisor.ports, last_time.given(wish))
         except OSError as error:
             _say(f"{up_file.UP_FILE} cannot be written, the next `up` may take other ports: {error.strerror}")
+        tell_prometheus(supervisor.metrics)
         if as_json:
-            print(json.dumps(_where(wish, supervisor.ports)), flush=True)
+            print(json.dumps(_where(wish, supervisor.ports) | {"metrics": supervisor.metrics}), flush=True)
         else:
-            print(_welcome(wish, supervisor.ports), flush=True)
+            print(_welcome(wish, supervisor.ports, targets), flush=True)
 
     if not as_json:
         _say(f"starting in {wish.directory} ...")
     try:
         await supervisor.run(stop, ready)
     finally:
+        tell_prometheus({})
         _say("everything is stopped")
 
 
@@ -112,7 +134,7 @@ def _where(wish: Wish, got: Ports) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _welcome(wish: Wish, got: Ports) -> str:
+def _welcome(wish: Wish, got: Ports, targets: Path | None) -> str:
     """What to put into one's own code."""
     at, many = str(wish.directory), "s" if wish.workers != 1 else ""
     servers = f"coordinator localhost:{got.coordinator}, node"
@@ -137,6 +159,7 @@ def _welcome(wish: Wish, got: Ports) -> str:
         [
             *lines,
             "",
+            *([f"Metrics: Prometheus finds them by file_sd_configs: [{{files: [{targets}]}}]."] if targets else []),
             f"For tfquiver status, warm, clear and stop elsewhere: export {service_name.VARIABLE}={shlex.quote(at)}",
             f"Logs: {at}/log. Ctrl-C stops it all; what is cached stays.",
         ]

@@ -21,7 +21,7 @@ from tfquiver.tensorflow_client.tf_errors import raised_as_both
 
 _LEAST_S, _MOST_S = 1.0, 600.0
 _CALL_S = 3.0
-_NEWEST = 100  # sessions that are looked through
+_NEWEST = 100  # epochs that are looked through
 _MEASURED_AFTER_S = 8.0  # readers tell every few seconds
 _ASK_EVERY_S = 0.25  # until they have: to ask takes 10 ms, in which nothing is read
 _MOST_INPUTS = 10_000
@@ -138,7 +138,7 @@ def _source(session_key: str) -> Source | None:
     try:
         with rpc.channel(made.coordinator) as channel:
             stub: Any = coordinator_pb2_grpc.CoordinatorStub(channel)
-            request = coordinator_pb2.ListSessionsRequest(limit=_NEWEST)
+            request = coordinator_pb2.ListSessionsRequest(session_key=session_key, limit=_NEWEST)
             reply = stub.ListSessions(
                 request, timeout=_CALL_S, metadata=tuple(rpc.metadata(made.token)), wait_for_ready=True
             )
@@ -146,7 +146,7 @@ def _source(session_key: str) -> Source | None:
         logging.warning("what its readers wait for is not known: %s", error)
         return None
     for info in reply.sessions:
-        if info.session_key.startswith(session_key) and info.HasField("stall_share"):
+        if info.HasField("stall_share"):
             return Source(info.job, info.stall_share, info.hit_share if info.HasField("hit_share") else None)
     return None
 
