@@ -63,18 +63,14 @@ class Heartbeats:
         if request.HasField("store_reads"):
             self._read(node_id, request.incarnation, request.store_reads)
         self._moves(node_id, request.moves)
-        gap = verdict is InventoryVerdict.GAP
-        if request.members_version == membership.version:
-            return self._reply(gap)
-        if self._news.members_version != membership.version:
-            self._news = self._reply(False)
+        if verdict is InventoryVerdict.GAP:  # it tells all at once, and is given the list then
+            return self._reply(request.members_version, resend=True)
+        if self._news.members_version != membership.version and membership.list_is_due():
+            self._news = self._reply(membership.version)
             self._news.nodes.extend(membership.live())
-        if not gap:
-            return self._news
-        again = pb2.HeartbeatReply()
-        again.CopyFrom(self._news)
-        again.resend_inventory = True
-        return again
+        if request.members_version == self._news.members_version:
+            return self._reply(self._news.members_version)
+        return self._news
 
     def gone(self, node_id: str) -> Iterator[None]:
         """It has left, or is lost: it holds nothing any more. To be gone through to its end, part by part."""
@@ -93,9 +89,9 @@ class Heartbeats:
         """Nothing is settled later any more."""
         self._later = None
 
-    def _reply(self, resend: bool) -> pb2.HeartbeatReply:
+    def _reply(self, members_version: int, resend: bool = False) -> pb2.HeartbeatReply:
         return pb2.HeartbeatReply(
-            members_version=self._membership.version,
+            members_version=members_version,
             resend_inventory=resend,
             heartbeat_interval_ms=self._interval_ms,
             coordinator_incarnation=self._incarnation,

@@ -695,7 +695,9 @@ class HeartbeatReply(_message.Message):
     def nodes(self) -> _containers.RepeatedCompositeFieldContainer[_types_pb2.NodeInfo]:
         """Every live node, the caller included; empty when members_version is the request's: then they are as they were.
         used_bytes may be of an earlier heartbeat: by up to a sixteenth of the quota, near its end by half of the rest;
-        where there are more than 100 nodes also by 30 ms for each of them.
+        where there are more than 100 nodes also by 30 ms for each of them. And where there are more than 100, two lists
+        are at least 1 ms apart for each of those: who comes with many others may be told of some of them, and of itself,
+        by the next one.
         """
 
     def __init__(
