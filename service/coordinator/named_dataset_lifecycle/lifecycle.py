@@ -14,6 +14,8 @@ task that nodes are given, so that what they say of an earlier one counts for no
 from __future__ import annotations
 
 import re
+from collections.abc import Collection, Mapping
+from types import MappingProxyType
 
 from tfquiver import errors
 from tfquiver.plain_text import plain
@@ -26,6 +28,8 @@ EVICTING, DELETING, FAILED = Life.PHASE_EVICTING, Life.PHASE_DELETING, Life.PHAS
 MAX_TROUBLE = 1000
 NOT_PINNED, NOT_PLACED = "not pinned: ", "not placed: "
 FIGURES_S = 300
+MOST_OF = 256  # nodes that a trouble is of: each is in the record
+NOBODY: Mapping[str, int] = MappingProxyType({})
 
 
 def made(spec: pb2.DatasetSpec, life: str, owner: str, by_job: bool, now_s: int) -> Life:
@@ -170,19 +174,40 @@ def scan_failed(life: Life, why: str) -> Life:
     return _with(life, phase=ended, trouble=_said(why), warm=False, found_digest_id=b"")
 
 
-def warmed(life: Life, trouble: str) -> Life:
-    return _with(life, phase=READY, trouble=_said(trouble) or _unkept(life)) if life.phase == WARMING else life
+def warmed(life: Life, trouble: str, lacks_room_bytes: Mapping[str, int] = NOBODY) -> Life:
+    """`lacks_room_bytes`: by node, where `trouble` is that there was no room, and nothing else."""
+    if life.phase != WARMING:
+        return life
+    after = _with(life, phase=READY, trouble=_said(trouble) or _unkept(life))
+    after.trouble_of.update(lacks_room_bytes if trouble else {})
+    return after
+
+
+def trouble_over(life: Life, room_bytes: Mapping[str, int | None], all_here: bool = False) -> Life:
+    """Without a trouble that is over: what found no room has come, or would find it now; who was away is back.
+
+    Args:
+      room_bytes: by node; None: it is lost, and may come back.
+    """
+    for node_id, lacks_bytes in life.trouble_of.items():
+        room = room_bytes.get(node_id, lacks_bytes or None)  # of one that has left nothing is to come any more
+        if room is None or (room < lacks_bytes and not all_here):
+            return life
+    return _with(life, trouble="") if life.trouble_of else life
 
 
 def warm_again(life: Life) -> Life:
     return _stepped(life, WARMING) if life.phase == WARMING else life
 
 
-def evicted(life: Life, trouble: str, shared: bool = False) -> Life:
-    """Nodes that were away do it when they are back, unless it is `shared`: then nobody does."""
+def evicted(life: Life, trouble: str, shared: bool = False, away: Collection[str] = ()) -> Life:
+    """Nodes that were away do it when they are back, unless it is `shared`: then nobody does. `away`: of which nodes
+    `trouble` says so."""
     if life.phase != EVICTING:
         return life
-    return _with(life, phase=READY, trouble=_said(trouble), evicted="" if shared else task_id(life))
+    after = _with(life, phase=READY, trouble=_said(trouble), evicted="" if shared else task_id(life))
+    after.trouble_of.update(dict.fromkeys(list(away)[:MOST_OF], 0))
+    return after
 
 
 def outdated(life: Life, digest_id: bytes, why: str) -> Life:
@@ -279,6 +304,8 @@ def _leaves_found(life: Life, becomes: bytes = b"") -> None:
 def _with(life: Life, **fields: object) -> Life:
     after = Life()
     after.CopyFrom(life)
+    if fields.get("trouble", life.trouble) != life.trouble:
+        after.ClearField("trouble_of")
     for name, value in fields.items():
         setattr(after, name, value)
     return after

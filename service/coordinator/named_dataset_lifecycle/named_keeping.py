@@ -17,6 +17,7 @@ from absl import logging
 
 from tfquiver import errors
 from tfquiver.clock import Clock
+from tfquiver.disk_space_of_shards.node_room import room_bytes
 from tfquiver.logs import about
 from tfquiver.plain_text import plain
 from tfquiver.proto.tfquiver.v1 import named_datasets_pb2 as pb2
@@ -208,6 +209,7 @@ class NamedKeeping:
         if self._caching.met:
             for digest_id in await self._room.outgrown():
                 self._copies_are_others(digest_id)
+            self._troubles_over()
             for life in self._table:
                 await parts.rest()
                 if self._is_settled(life) and life.digest_id in self._registry and not self._is_used(life):
@@ -221,6 +223,17 @@ class NamedKeeping:
             self._due.set()
         await self._log.synced()
         self.to_nodes.look()
+
+    def _troubles_over(self) -> None:
+        """Of those that are over as nodes tell, whoever asks for what could not be done."""
+        if not (troubled := [life for life in self._table if life.trouble_of]):
+            return
+        rooms: dict[str, int | None] = dict.fromkeys(self._membership.lost.node_ids)
+        rooms.update({node.node_id: room_bytes(node) for node in self._membership.live()})
+        for life in troubled:
+            share = self._caching.share(life.digest_id)
+            all_here = share is not None and not share.age_s and share.resident_bytes >= share.size_bytes
+            self._becomes(lifecycle.trouble_over(life, rooms, all_here))
 
     def _is_settled(self, life: Life) -> bool:
         if lifecycle.is_settled(life):

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 
 from tfquiver.amounts import many
 from tfquiver.proto.tfquiver.v1 import named_datasets_pb2 as pb2
+from tfquiver.service.coordinator.named_dataset_lifecycle.lifecycle import MOST_OF
 
 # Invalid, not found, denied, precondition, out of range, data loss, unauthenticated: another node may do it; this one
 # will not do it later either (what comes damaged from a remote store has been read again for a while before).
@@ -52,6 +53,14 @@ class TaskProgress:
     @property
     def trouble(self) -> str:
         return next((one.trouble for one in self.reports.values() if one.trouble), "")
+
+    @property
+    def lacks_room_bytes(self) -> dict[str, int]:
+        """By node; none where something else is in the way of one."""
+        told = [(one.node_id, one.lacks_room_bytes) for one in self.reports.values() if one.trouble]
+        if len(told) > MOST_OF or not all(lacks_bytes for _, lacks_bytes in told):
+            return {}
+        return dict(told)
 
     def begun(self, now: float) -> None:
         if self.since_s is None:

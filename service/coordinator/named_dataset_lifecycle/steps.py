@@ -80,11 +80,11 @@ def next_step(life: Life, facts: Facts) -> Step | None:
     if life.phase == WARMING and facts.storing and over:
         if progress.seen.difference(facts.storing):  # what such a node had, or was to read, is others' now
             return Become(lifecycle.warm_again(life))
-        return Become(lifecycle.warmed(life, progress.trouble))
+        return Become(lifecycle.warmed(life, progress.trouble, progress.lacks_room_bytes))
     if life.phase == EVICTING and facts.storing and over:
         away = progress.seen.difference(facts.storing)
-        why = progress.trouble or _shared(len(facts.shared)) or _away(away)
-        return Become(lifecycle.evicted(life, why, bool(facts.shared)))
+        other = progress.trouble or _shared(len(facts.shared))
+        return Become(lifecycle.evicted(life, other or _away(away), bool(facts.shared), () if other else sorted(away)))
     unread = [old for old in life.old_digest_ids if not facts.readers.get(old)]
     # A job between two epochs finds what it had, unless somebody who is to have room goes without.
     given = [

@@ -138,16 +138,16 @@ class ChunkLoads:
         with telling(dataset=map.digest.name, digest=load.digest_id, shard=load.shard, alone=True):
             task = asyncio.get_running_loop().create_task(self._source.load(map.digest, load.shard))
         self._tasks.add(task)
-        task.add_done_callback(lambda task: self._landed(task, load, size_bytes))
+        task.add_done_callback(lambda task: self._landed(task, load, size_bytes, map.digest.name))
 
-    def _landed(self, task: asyncio.Task[None], load: Load, size_bytes: int) -> None:
+    def _landed(self, task: asyncio.Task[None], load: Load, size_bytes: int, called: str) -> None:
         self._tasks.discard(task)
         self._landing_bytes -= size_bytes
         trouble = None if task.cancelled() else task.exception()
         if trouble is not None:
             every_n_seconds(
                 logging.WARNING, "shard %d of data set %s was not loaded: %s", 5,
-                load.shard, load.digest_id.hex(), trouble,
+                load.shard, called, trouble,
                 extra=about(digest=load.digest_id, shard=load.shard),
             )  # fmt: skip
         self._plan.ended(load, self._clock.now(), failed=task.cancelled() or trouble is not None)

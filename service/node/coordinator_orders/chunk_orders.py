@@ -194,7 +194,7 @@ class ChunkOrders:
                     logging.WARNING,
                     "orders for %s: %s",
                     10,
-                    orders.digest_id.hex(),
+                    called(self.names(orders.digest_id), orders.digest_id.hex()),
                     error,
                     extra=about(digest=orders.digest_id),
                 )

@@ -53,10 +53,11 @@ class NamedWork:
                 last = node_pb2.WarmProgress()
                 async with aclosing(self._warm(task.warm.digest_id)) as progress:
                     async for last in progress:
-                        report(last.resident_bytes, last.total_bytes, last.trouble or self._hindered())
+                        report(last.resident_bytes, last.total_bytes, self._hindered() or last.trouble)
                 return pb.ReportTaskRequest(
-                    done_bytes=last.resident_bytes, total_bytes=last.total_bytes, trouble=last.trouble
-                )
+                    done_bytes=last.resident_bytes, total_bytes=last.total_bytes, trouble=last.trouble,
+                    lacks_room_bytes=last.lacks_room_bytes,
+                )  # fmt: skip
             case "evict":
                 if task.evict.abandoned:
                     self._abandoned()

@@ -160,6 +160,11 @@ class DiskCache(LeavingEntries):
                 return trouble
             return self._books.lacking(hash, disk_bytes + besides_bytes, Why.ASKED)
 
+    def is_full(self, disk_bytes: int, besides_bytes: int = 0) -> bool:
+        """Whether quota or disk have no room for such an entry, whatever its setting says."""
+        with self._lock:
+            return bool(self._landing.lacks_room()) or self._books.ledger.free_bytes < disk_bytes + besides_bytes
+
     def insert_placed(self, shard: VerifiedShard, why: Why = Why.ASKED) -> None:
         """As `insert`, of one that came by, as a scan's do: there may be no data set yet that names it."""
         comes = shard.hash not in self

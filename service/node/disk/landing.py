@@ -73,7 +73,7 @@ class Landing:
                 self._setback.over()
                 self._lacking.over()
         except OSError as error:
-            why = f"{temporary}: {error.strerror}"
+            why = f"{self._root}: an entry cannot be written: {error.strerror}"  # people know no entries
             with self._settled:
                 self._setback.failed(why, self._clock.now())
             raise errors.ResourceExhaustedError(f"{why}: the shard is not kept") from error
@@ -96,7 +96,7 @@ class Landing:
         """Raises ResourceExhaustedError when the disk does not let something go."""
         for victim in list(claim.victims):
             if not entry_file.unlink(self._layout.path_of(victim)):
-                raise OSError(errno.EROFS, f"entry {victim.hex()} cannot be deleted to make room")
+                raise OSError(errno.EROFS, "another one cannot be deleted to make room")
             with self._settled:
                 self._books.victim_gone(claim, victim)
                 self._settled.notify_all()

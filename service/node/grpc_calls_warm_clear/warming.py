@@ -29,6 +29,9 @@ MOST_TOLD = 64
 PARALLEL = 6
 TOGETHER_SHARDS, TOGETHER_BYTES = 32, 12 << 20  # of each: more would only wait in memory
 MOST_FAILED = 16  # in a row: whatever is wrong, it is not one object
+REFUSES_S = 60.0  # a disk that takes nothing is waited for so long, since it last took something
+_DISK_LOOK_S, _LONGEST_DISK_LOOK_S = 0.25, 8.0
+_TAKES_NOTHING = "the disk takes nothing: "
 _ASKED_SHARDS = 65536
 _PROGRESS_S = 0.25
 
@@ -102,7 +105,7 @@ class Warming:
         told = run.progress()
         told.over = True
         if not gone:  # what found no room has come some other way, as by readers of other nodes
-            told.trouble = ""
+            told.trouble, told.lacks_room_bytes = "", 0
         elif not told.trouble:
             told.trouble = f"{many(len(gone), 'shard')} of it went again meanwhile"
         yield told
@@ -153,8 +156,9 @@ class _Run:
         self._resident = self._resident_bytes = 0
         self._refused = self._failed = self._failed_in_a_row = 0
         self._landing_bytes = self._leaving_bytes = 0  # of what is on its way onto this disk, and to others
+        self._lacks_room_bytes = 0
         self._trouble = ""
-        self._removed = False
+        self._disk_refuses = self._removed = False
 
     def count(self, on_this_disk: bool = False) -> list[int]:
         """Counts what is resident; what is not. For a thread: there may be millions.
@@ -186,19 +190,66 @@ class _Run:
             refused_shards=self._refused,
             failed_shards=self._failed,
             trouble=self._trouble,
+            lacks_room_bytes=self._lacks_room_bytes,
         )
 
     async def work(self, lacking: Sequence[int]) -> None:
-        """Several loads at a time, until all have been tried; gives up when one after the other fails."""
+        """Several loads at a time, until all have been tried; gives up when one after the other fails.
+
+        A disk that takes nothing for a moment is waited for: all that is left would be refused within milliseconds.
+        """
+        loop, resident, pause_s = asyncio.get_running_loop(), self._resident, _DISK_LOOK_S
+        todo, until_s, tries = lacking, loop.time() + REFUSES_S, False
+        while True:
+            await self._all(todo)
+            if self._removed or not (self._disk_refuses or tries):
+                return
+            if self._resident > resident:
+                until_s, pause_s = loop.time() + REFUSES_S, _DISK_LOOK_S
+            if tries := self._disk_refuses:
+                if (hung_s := await self._takes_again(pause_s, until_s)) is None:
+                    return
+                until_s, pause_s = until_s + hung_s, min(2 * pause_s, _LONGEST_DISK_LOOK_S)
+            todo = await asyncio.to_thread(self.count)
+            if tries:
+                todo = todo[:1]  # more would come in vain, if the disk is as it was
+            resident, self._refused, self._lacks_room_bytes = self._resident, 0, 0
+            self._trouble, self._disk_refuses = "", False
+
+    async def _takes_again(self, pause_s: float, until_s: float) -> float | None:
+        """For how long the disk has hung, when it may take something again; None: nobody waits any longer. One that
+        hangs is waited for as long as it does, as its inserts are."""
+        loop, hung_s = asyncio.get_running_loop(), 0.0
+        while True:
+            began_s = loop.time()
+            await asyncio.sleep(pause_s)
+            if self._removed:
+                return None
+            trouble = self._disk.trouble
+            if trouble:
+                self._trouble = f"{_TAKES_NOTHING}{trouble}"
+            if trouble and self._disk.hanging.trouble():
+                hung_s += loop.time() - began_s
+            elif loop.time() >= until_s + hung_s:
+                return None
+            elif not trouble:
+                return hung_s
+            pause_s = _DISK_LOOK_S
+
+    async def _all(self, lacking: Sequence[int]) -> None:
         todo = iter(lacking)
         async with asyncio.TaskGroup() as group:
             for _ in range(PARALLEL):
                 group.create_task(self._load_on(todo))
 
     async def _load_on(self, todo: Iterator[int]) -> None:
-        while not self._removed and self._failed_in_a_row < MOST_FAILED and (shards := self._next(todo)):
+        while self._goes_on and (shards := self._next(todo)):
             await asyncio.gather(*map(self._load_one, shards))
             await asyncio.sleep(0)
+
+    @property
+    def _goes_on(self) -> bool:
+        return not (self._removed or self._disk_refuses) and self._failed_in_a_row < MOST_FAILED
 
     def _next(self, todo: Iterator[int]) -> list[int]:
         """Neighbours, as a rule, which come in one request."""
@@ -227,6 +278,11 @@ class _Run:
             return
         lacks = self._disk.lacking(hash, size_bytes, self._landing_bytes)
         if lacks and not self._stand_ins.has_room_for(hash, int(self._digest.lengths[shard]), self._leaving_bytes):
+            if trouble := self._disk.trouble:
+                self._disk_refuses = True
+                self._refuse(f"{_TAKES_NOTHING}{trouble}")
+                return
+            self._lacks_room_bytes += size_bytes if self._disk.is_full(size_bytes, self._landing_bytes) else 0
             self._refuse(f"there is no more room: {lacks}; the node's quota is {decimal(self._disk.quota_bytes)}")
             return
         lands_bytes, leaves_bytes = (0, size_bytes) if lacks else (size_bytes, 0)
@@ -236,6 +292,9 @@ class _Run:
             await self._source.load(self._digest, shard)
             self._failed_in_a_row = 0
         except errors.ResourceExhaustedError as error:
+            is_full = self._disk.is_full(size_bytes)
+            self._lacks_room_bytes += size_bytes if is_full else 0
+            self._disk_refuses = self._disk_refuses or not is_full  # it was to have room
             self._refuse(str(error))
         except errors.TfquiverError as error:
             self._failed, self._failed_in_a_row = self._failed + 1, self._failed_in_a_row + 1

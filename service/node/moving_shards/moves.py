@@ -284,7 +284,7 @@ class Moves:
                 except errors.TfquiverError as error:
                     every_n_seconds(
                         logging.WARNING, "shard %d of data set %s stays at node %s for now: %s", 10,
-                        shard, digest.digest_id.hex(), holder, error,
+                        shard, digest.name, holder, error,
                         extra=about(dataset=digest.name, digest=digest.digest_id, shard=int(shard), node=holder),
                     )  # fmt: skip
                     continue
@@ -326,7 +326,7 @@ class Moves:
                 await self._source.give_up(hashes)
             except errors.ResourceExhaustedError as error:  # they are to go still, and nobody waits for it
                 every_n_seconds(
-                    logging.WARNING, "data set %s: %s", 60, digest.digest_id.hex(), error,
+                    logging.WARNING, "data set %s: %s", 60, digest.name, error,
                     extra=about(dataset=digest.name, digest=digest.digest_id),
                 )  # fmt: skip
                 break

@@ -360,7 +360,7 @@ class ShardSource:
             if not await asyncio.shield(handing) and not getting.is_given_up:
                 raise trouble
         elif not await asyncio.shield(handing) and not getting.is_given_up:
-            raise errors.ResourceExhaustedError(f"shard {ref.hash.hex()}: no node has room for it")
+            raise errors.ResourceExhaustedError(f"{ref.file.uri}, at {ref.offset}: no node has room for it")
 
 
 def _is_a_range(ref: ShardRef) -> bool:

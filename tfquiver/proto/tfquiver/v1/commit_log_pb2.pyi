@@ -854,6 +854,26 @@ class NamedDatasetSet(_message.Message):
     PHASE_DELETING: NamedDatasetSet.Phase.ValueType  # 5
     PHASE_FAILED: NamedDatasetSet.Phase.ValueType  # 6
 
+    @_typing.final
+    class TroubleOfEntry(_message.Message):
+        DESCRIPTOR: _descriptor.Descriptor
+
+        KEY_FIELD_NUMBER: _builtins.int
+        VALUE_FIELD_NUMBER: _builtins.int
+        key: _builtins.str
+        value: _builtins.int
+        def __init__(
+            self,
+            *,
+            key: _builtins.str = ...,
+            value: _builtins.int = ...,
+        ) -> None: ...
+        _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+        def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+        _ClearFieldArgType: _TypeAlias = _typing.Literal["key", b"key", "value", b"value"]  # noqa: Y015
+        def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+        def WhichOneof(self, oneof_group: _Never) -> None: ...
+
     SPEC_FIELD_NUMBER: _builtins.int
     LIFE_FIELD_NUMBER: _builtins.int
     OWNER_FIELD_NUMBER: _builtins.int
@@ -875,6 +895,7 @@ class NamedDatasetSet(_message.Message):
     FOUND_DIGEST_ID_FIELD_NUMBER: _builtins.int
     SCAN_STEP_FIELD_NUMBER: _builtins.int
     TROUBLE_S_FIELD_NUMBER: _builtins.int
+    TROUBLE_OF_FIELD_NUMBER: _builtins.int
     life: _builtins.str
     """unlike that of every data set that had this name before"""
     owner: _builtins.str
@@ -913,6 +934,12 @@ class NamedDatasetSet(_message.Message):
     def old_digest_ids(self) -> _containers.RepeatedScalarFieldContainer[_builtins.bytes]:
         """of versions before, until nobody reads them"""
 
+    @_builtins.property
+    def trouble_of(self) -> _containers.ScalarMap[_builtins.str, _builtins.int]:
+        """Of which nodes `trouble` is: for how much of a prefetch each had no room; 0: it was away when this was evicted. It
+        goes when each of them has so much room, or is there.
+        """
+
     def __init__(
         self,
         *,
@@ -937,10 +964,11 @@ class NamedDatasetSet(_message.Message):
         found_digest_id: _builtins.bytes = ...,
         scan_step: _builtins.int = ...,
         trouble_s: _builtins.int = ...,
+        trouble_of: _abc.Mapping[_builtins.str, _builtins.int] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["spec", b"spec"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["by_job", b"by_job", "created_s", b"created_s", "digest_id", b"digest_id", "evicted", b"evicted", "found_digest_id", b"found_digest_id", "life", b"life", "old_digest_ids", b"old_digest_ids", "owner", b"owner", "phase", b"phase", "pinned", b"pinned", "placed", b"placed", "scan_step", b"scan_step", "scanned_by", b"scanned_by", "spec", b"spec", "stale", b"stale", "step", b"step", "trouble", b"trouble", "trouble_s", b"trouble_s", "used_s", b"used_s", "version", b"version", "warm", b"warm"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["by_job", b"by_job", "created_s", b"created_s", "digest_id", b"digest_id", "evicted", b"evicted", "found_digest_id", b"found_digest_id", "life", b"life", "old_digest_ids", b"old_digest_ids", "owner", b"owner", "phase", b"phase", "pinned", b"pinned", "placed", b"placed", "scan_step", b"scan_step", "scanned_by", b"scanned_by", "spec", b"spec", "stale", b"stale", "step", b"step", "trouble", b"trouble", "trouble_of", b"trouble_of", "trouble_s", b"trouble_s", "used_s", b"used_s", "version", b"version", "warm", b"warm"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

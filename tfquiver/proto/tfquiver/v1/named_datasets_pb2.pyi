@@ -487,6 +487,7 @@ class ReportTaskRequest(_message.Message):
     OVER_FIELD_NUMBER: _builtins.int
     ERROR_CODE_FIELD_NUMBER: _builtins.int
     DIGEST_ID_FIELD_NUMBER: _builtins.int
+    LACKS_ROOM_BYTES_FIELD_NUMBER: _builtins.int
     node_id: _builtins.str
     task_id: _builtins.str
     done_bytes: _builtins.int
@@ -498,6 +499,8 @@ class ReportTaskRequest(_message.Message):
     """with `over`: the gRPC code of what made it fail; 0: it did not"""
     digest_id: _builtins.bytes
     """with `over` of a scan"""
+    lacks_room_bytes: _builtins.int
+    """with `over` of a prefetch: as in WarmProgress; 0: `trouble` is of something else"""
     def __init__(
         self,
         *,
@@ -509,10 +512,11 @@ class ReportTaskRequest(_message.Message):
         over: _builtins.bool = ...,
         error_code: _builtins.int = ...,
         digest_id: _builtins.bytes = ...,
+        lacks_room_bytes: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["digest_id", b"digest_id", "done_bytes", b"done_bytes", "error_code", b"error_code", "node_id", b"node_id", "over", b"over", "task_id", b"task_id", "total_bytes", b"total_bytes", "trouble", b"trouble"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["digest_id", b"digest_id", "done_bytes", b"done_bytes", "error_code", b"error_code", "lacks_room_bytes", b"lacks_room_bytes", "node_id", b"node_id", "over", b"over", "task_id", b"task_id", "total_bytes", b"total_bytes", "trouble", b"trouble"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

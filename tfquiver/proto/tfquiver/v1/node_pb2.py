@@ -15,7 +15,7 @@ _sym_db = _symbol_database.Default()
 from tfquiver.proto.tfquiver.v1 import types_pb2 as tfquiver_dot_proto_dot_tfquiver_dot_v1_dot_types__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n%tfquiver/proto/tfquiver/v1/node.proto\x12\x0btfquiver.v1\x1a&tfquiver/proto/tfquiver/v1/types.proto\"\x0f\n\rStatusRequest\"\xcb\x07\n\x0bStatusReply\x12#\n\x04node\x18\x01 \x01(\x0b\x32\x15.tfquiver.v1.NodeInfo\x12\x13\n\x0bincarnation\x18\x02 \x01(\t\x12\x1b\n\x13\x63oordinator_address\x18\x03 \x01(\t\x12\x0f\n\x07\x65ntries\x18\x04 \x01(\x04\x12\x0f\n\x07readers\x18\x05 \x01(\x04\x12\x0c\n\x04hits\x18\x06 \x01(\x04\x12\x11\n\tpeer_hits\x18\x07 \x01(\x04\x12\x0e\n\x06misses\x18\x08 \x01(\x04\x12\x13\n\x0bstore_bytes\x18\t \x01(\x04\x12\x16\n\x0estore_requests\x18\n \x01(\x04\x12\x14\n\x0cserved_bytes\x18\x0b \x01(\x04\x12\x17\n\x0f\x63orrupt_entries\x18\x0c \x01(\x04\x12\x17\n\x0frefused_inserts\x18\r \x01(\x04\x12\x11\n\thot_bytes\x18\x0e \x01(\x04\x12\x11\n\tevictions\x18\x0f \x01(\x04\x12\x15\n\revicted_bytes\x18\x10 \x01(\x04\x12\r\n\x05loads\x18\x11 \x01(\x04\x12\x14\n\x0cloaded_bytes\x18\x12 \x01(\x04\x12\x11\n\thit_bytes\x18\x13 \x01(\x04\x12\x12\n\npeer_bytes\x18\x14 \x01(\x04\x12\x17\n\x0fpeer_mismatches\x18\x15 \x01(\x04\x12#\n\x06totals\x18\x16 \x01(\x0b\x32\x13.tfquiver.v1.Totals\x12\x10\n\x08\x62ypasses\x18\x17 \x01(\x04\x12\x14\n\x0c\x62ypass_bytes\x18\x18 \x01(\x04\x12\x18\n\x10\x63ross_rack_bytes\x18( \x01(\x04\x12\x13\n\x0bmoved_bytes\x18) \x01(\x04\x12\r\n\x05moved\x18* \x01(\x04\x12\x17\n\x0frefused_by_disk\x18, \x01(\x04\x12\x17\n\x0frefused_damaged\x18- \x01(\x04\x12\x15\n\rwritten_bytes\x18+ \x01(\x04\x12\x1c\n\x0f\x64isk_room_bytes\x18. \x01(\x04H\x00\x88\x01\x01\x12\x17\n\nrefused_ms\x18/ \x01(\x04H\x01\x88\x01\x01\x12\x1f\n\x12refused_by_disk_ms\x18\x30 \x01(\x04H\x02\x88\x01\x01\x12\x15\n\rdisk_hangs_ms\x18\x31 \x01(\x04\x12\x10\n\x08\x63omputed\x18< \x01(\x04\x12\x16\n\x0e\x63omputed_bytes\x18= \x01(\x04\x12\x0f\n\x07version\x18\x19 \x01(\t\x12\x0e\n\x06now_ms\x18\x1a \x01(\x04\x12\x11\n\tcache_dir\x18o \x01(\t\x12 \n\x05works\x18n \x03(\x0b\x32\x11.tfquiver.v1.WorkB\x12\n\x10_disk_room_bytesB\r\n\x0b_refused_msB\x15\n\x13_refused_by_disk_ms\"\x86\x01\n\x04Work\x12#\n\x04kind\x18\x01 \x01(\x0e\x32\x15.tfquiver.v1.WorkKind\x12\x0c\n\x04name\x18\x02 \x01(\t\x12\x11\n\tdigest_id\x18\x03 \x01(\x0c\x12\x12\n\ndone_bytes\x18\x04 \x01(\x04\x12\x13\n\x0btotal_bytes\x18\x05 \x01(\x04\x12\x0f\n\x07trouble\x18\x06 \x01(\t\"\xaa\x01\n\x06Totals\x12\x0f\n\x07since_s\x18\x01 \x01(\x04\x12\x14\n\x0cserved_bytes\x18\x02 \x01(\x04\x12\x0c\n\x04hits\x18\x03 \x01(\x04\x12\x0e\n\x06misses\x18\x04 \x01(\x04\x12\x13\n\x0bstore_bytes\x18\x05 \x01(\x04\x12\x16\n\x0estore_requests\x18\x06 \x01(\x04\x12\x15\n\rwritten_bytes\x18\x07 \x01(\x04\x12\x17\n\x0fwritten_since_s\x18\x08 \x01(\x04\" \n\x0bWarmRequest\x12\x11\n\tdigest_id\x18\x01 \x01(\x0c\"\xb2\x01\n\x0cWarmProgress\x12\x0e\n\x06shards\x18\x01 \x01(\x04\x12\x13\n\x0btotal_bytes\x18\x02 \x01(\x04\x12\x17\n\x0fresident_shards\x18\x03 \x01(\x04\x12\x16\n\x0eresident_bytes\x18\x04 \x01(\x04\x12\x16\n\x0erefused_shards\x18\x05 \x01(\x04\x12\x15\n\rfailed_shards\x18\x06 \x01(\x04\x12\x0f\n\x07trouble\x18\x07 \x01(\t\x12\x0c\n\x04over\x18\x08 \x01(\x08\"!\n\x11ReachPeersRequest\x12\x0c\n\x04most\x18\x01 \x01(\r\":\n\x0fReachPeersReply\x12\'\n\x05peers\x18\x01 \x03(\x0b\x32\x18.tfquiver.v1.ReachedPeer\"T\n\x0bReachedPeer\x12\x0f\n\x07node_id\x18\x01 \x01(\t\x12\x14\n\x0c\x64\x61ta_address\x18\x02 \x01(\t\x12\r\n\x05\x65rror\x18\x03 \x01(\t\x12\x0f\n\x07took_us\x18\x04 \x01(\r\"E\n\x11PutDerivedRequest\x12\x0c\n\x04hash\x18\x01 \x01(\x0c\x12\x14\n\x0clength_bytes\x18\x02 \x01(\x04\x12\x0c\n\x04part\x18\x03 \x01(\x0c\"\x1f\n\x0fPutDerivedReply\x12\x0c\n\x04kept\x18\x01 \x01(\x08\"t\n\x0f\x43omputedDerived\x12\x11\n\tdigest_id\x18\x01 \x01(\x0c\x12\x0f\n\x07request\x18\x02 \x01(\x04\x12\x0c\n\x04part\x18\x03 \x01(\x0c\x12\x0c\n\x04last\x18\x04 \x01(\x08\x12\x12\n\nerror_code\x18\x05 \x01(\r\x12\r\n\x05\x65rror\x18\x06 \x01(\t\"7\n\x15\x43omputeDerivedRequest\x12\x0f\n\x07request\x18\x01 \x01(\x04\x12\r\n\x05shard\x18\x02 \x01(\r\"\x0e\n\x0c\x43learRequest\":\n\nClearReply\x12\x0f\n\x07\x65ntries\x18\x01 \x01(\x04\x12\r\n\x05\x62ytes\x18\x02 \x01(\x04\x12\x0c\n\x04left\x18\x03 \x01(\x04\"\xae\x01\n\x14\x45nsureDatasetRequest\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x13\n\x0blisting_key\x18\x03 \x01(\x0c\x12(\n\x05terms\x18\x07 \x01(\x0b\x32\x19.tfquiver.v1.ListingTerms\x12\x11\n\tclient_id\x18\x08 \x01(\t\x12$\n\x05\x66iles\x18\x02 \x03(\x0b\x32\x15.tfquiver.v1.FileInfoJ\x04\x08\x04\x10\x05J\x04\x08\x05\x10\x06J\x04\x08\x06\x10\x07\"\x9d\x01\n\x15\x45nsureDatasetProgress\x12\x12\n\ndone_bytes\x18\x01 \x01(\x04\x12\x13\n\x0btotal_bytes\x18\x02 \x01(\x04\x12\x0f\n\x07records\x18\x03 \x01(\x04\x12%\n\x07\x64\x61taset\x18\x04 \x01(\x0b\x32\x14.tfquiver.v1.Dataset\x12\x12\n\nneed_files\x18\x05 \x01(\x08\x12\x0f\n\x07trouble\x18\x06 \x01(\t\"\x84\x01\n\x10ScanFilesRequest\x12\x0f\n\x07task_id\x18\x01 \x01(\t\x12\x0f\n\x07node_id\x18\x02 \x01(\t\x12(\n\x05terms\x18\x03 \x01(\x0b\x32\x19.tfquiver.v1.ListingTerms\x12$\n\x05\x66iles\x18\x04 \x03(\x0b\x32\x15.tfquiver.v1.FileInfo\"n\n\x0eScanFilesReply\x12\x12\n\ndone_bytes\x18\x01 \x01(\x04\x12\x0f\n\x07records\x18\x02 \x01(\x04\x12\x0f\n\x07trouble\x18\x03 \x01(\t\x12&\n\x06tables\x18\x04 \x03(\x0b\x32\x16.tfquiver.v1.FileTable\"\x88\x01\n\tFileTable\x12\x0c\n\x04\x66ile\x18\x01 \x01(\r\x12-\n\x0b\x63ompression\x18\x02 \x01(\x0e\x32\x18.tfquiver.v1.Compression\x12\x0e\n\x06hashes\x18\x03 \x01(\x0c\x12\x0f\n\x07lengths\x18\x04 \x03(\x04\x12\x0f\n\x07records\x18\x05 \x03(\r\x12\x0c\n\x04more\x18\x06 \x01(\x08\"r\n\x10UseStoresRequest\x12\x11\n\tclient_id\x18\x01 \x01(\t\x12(\n\x06stores\x18\x02 \x03(\x0b\x32\x18.tfquiver.v1.StoreAccess\x12\x12\n\ndigest_ids\x18\x03 \x03(\x0c\x12\r\n\x05ttl_s\x18\x04 \x01(\r\"I\n\x0bStoreAccess\x12\x0e\n\x06scheme\x18\x01 \x01(\t\x12\x14\n\x07options\x18\x02 \x01(\tB\x03\x80\x01\x01\x12\x14\n\x0c\x65xpires_at_s\x18\x03 \x01(\x04\"\x10\n\x0eUseStoresReply*M\n\x08WorkKind\x12\x19\n\x15WORK_KIND_UNSPECIFIED\x10\x00\x12\x12\n\x0eWORK_KIND_SCAN\x10\x01\x12\x12\n\x0eWORK_KIND_WARM\x10\x02\x32\xa4\x05\n\x04Node\x12>\n\x06Status\x12\x1a.tfquiver.v1.StatusRequest\x1a\x18.tfquiver.v1.StatusReply\x12Z\n\rEnsureDataset\x12!.tfquiver.v1.EnsureDatasetRequest\x1a\".tfquiver.v1.EnsureDatasetProgress(\x01\x30\x01\x12G\n\tUseStores\x12\x1d.tfquiver.v1.UseStoresRequest\x1a\x1b.tfquiver.v1.UseStoresReply\x12=\n\x04Warm\x12\x18.tfquiver.v1.WarmRequest\x1a\x19.tfquiver.v1.WarmProgress0\x01\x12;\n\x05\x43lear\x12\x19.tfquiver.v1.ClearRequest\x1a\x17.tfquiver.v1.ClearReply\x12J\n\nReachPeers\x12\x1e.tfquiver.v1.ReachPeersRequest\x1a\x1c.tfquiver.v1.ReachPeersReply\x12L\n\nPutDerived\x12\x1e.tfquiver.v1.PutDerivedRequest\x1a\x1c.tfquiver.v1.PutDerivedReply(\x01\x12V\n\x0e\x43omputeDerived\x12\x1c.tfquiver.v1.ComputedDerived\x1a\".tfquiver.v1.ComputeDerivedRequest(\x01\x30\x01\x12I\n\tScanFiles\x12\x1d.tfquiver.v1.ScanFilesRequest\x1a\x1b.tfquiver.v1.ScanFilesReply0\x01\x62\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n%tfquiver/proto/tfquiver/v1/node.proto\x12\x0btfquiver.v1\x1a&tfquiver/proto/tfquiver/v1/types.proto\"\x0f\n\rStatusRequest\"\xcb\x07\n\x0bStatusReply\x12#\n\x04node\x18\x01 \x01(\x0b\x32\x15.tfquiver.v1.NodeInfo\x12\x13\n\x0bincarnation\x18\x02 \x01(\t\x12\x1b\n\x13\x63oordinator_address\x18\x03 \x01(\t\x12\x0f\n\x07\x65ntries\x18\x04 \x01(\x04\x12\x0f\n\x07readers\x18\x05 \x01(\x04\x12\x0c\n\x04hits\x18\x06 \x01(\x04\x12\x11\n\tpeer_hits\x18\x07 \x01(\x04\x12\x0e\n\x06misses\x18\x08 \x01(\x04\x12\x13\n\x0bstore_bytes\x18\t \x01(\x04\x12\x16\n\x0estore_requests\x18\n \x01(\x04\x12\x14\n\x0cserved_bytes\x18\x0b \x01(\x04\x12\x17\n\x0f\x63orrupt_entries\x18\x0c \x01(\x04\x12\x17\n\x0frefused_inserts\x18\r \x01(\x04\x12\x11\n\thot_bytes\x18\x0e \x01(\x04\x12\x11\n\tevictions\x18\x0f \x01(\x04\x12\x15\n\revicted_bytes\x18\x10 \x01(\x04\x12\r\n\x05loads\x18\x11 \x01(\x04\x12\x14\n\x0cloaded_bytes\x18\x12 \x01(\x04\x12\x11\n\thit_bytes\x18\x13 \x01(\x04\x12\x12\n\npeer_bytes\x18\x14 \x01(\x04\x12\x17\n\x0fpeer_mismatches\x18\x15 \x01(\x04\x12#\n\x06totals\x18\x16 \x01(\x0b\x32\x13.tfquiver.v1.Totals\x12\x10\n\x08\x62ypasses\x18\x17 \x01(\x04\x12\x14\n\x0c\x62ypass_bytes\x18\x18 \x01(\x04\x12\x18\n\x10\x63ross_rack_bytes\x18( \x01(\x04\x12\x13\n\x0bmoved_bytes\x18) \x01(\x04\x12\r\n\x05moved\x18* \x01(\x04\x12\x17\n\x0frefused_by_disk\x18, \x01(\x04\x12\x17\n\x0frefused_damaged\x18- \x01(\x04\x12\x15\n\rwritten_bytes\x18+ \x01(\x04\x12\x1c\n\x0f\x64isk_room_bytes\x18. \x01(\x04H\x00\x88\x01\x01\x12\x17\n\nrefused_ms\x18/ \x01(\x04H\x01\x88\x01\x01\x12\x1f\n\x12refused_by_disk_ms\x18\x30 \x01(\x04H\x02\x88\x01\x01\x12\x15\n\rdisk_hangs_ms\x18\x31 \x01(\x04\x12\x10\n\x08\x63omputed\x18< \x01(\x04\x12\x16\n\x0e\x63omputed_bytes\x18= \x01(\x04\x12\x0f\n\x07version\x18\x19 \x01(\t\x12\x0e\n\x06now_ms\x18\x1a \x01(\x04\x12\x11\n\tcache_dir\x18o \x01(\t\x12 \n\x05works\x18n \x03(\x0b\x32\x11.tfquiver.v1.WorkB\x12\n\x10_disk_room_bytesB\r\n\x0b_refused_msB\x15\n\x13_refused_by_disk_ms\"\x86\x01\n\x04Work\x12#\n\x04kind\x18\x01 \x01(\x0e\x32\x15.tfquiver.v1.WorkKind\x12\x0c\n\x04name\x18\x02 \x01(\t\x12\x11\n\tdigest_id\x18\x03 \x01(\x0c\x12\x12\n\ndone_bytes\x18\x04 \x01(\x04\x12\x13\n\x0btotal_bytes\x18\x05 \x01(\x04\x12\x0f\n\x07trouble\x18\x06 \x01(\t\"\xaa\x01\n\x06Totals\x12\x0f\n\x07since_s\x18\x01 \x01(\x04\x12\x14\n\x0cserved_bytes\x18\x02 \x01(\x04\x12\x0c\n\x04hits\x18\x03 \x01(\x04\x12\x0e\n\x06misses\x18\x04 \x01(\x04\x12\x13\n\x0bstore_bytes\x18\x05 \x01(\x04\x12\x16\n\x0estore_requests\x18\x06 \x01(\x04\x12\x15\n\rwritten_bytes\x18\x07 \x01(\x04\x12\x17\n\x0fwritten_since_s\x18\x08 \x01(\x04\" \n\x0bWarmRequest\x12\x11\n\tdigest_id\x18\x01 \x01(\x0c\"\xcc\x01\n\x0cWarmProgress\x12\x0e\n\x06shards\x18\x01 \x01(\x04\x12\x13\n\x0btotal_bytes\x18\x02 \x01(\x04\x12\x17\n\x0fresident_shards\x18\x03 \x01(\x04\x12\x16\n\x0eresident_bytes\x18\x04 \x01(\x04\x12\x16\n\x0erefused_shards\x18\x05 \x01(\x04\x12\x15\n\rfailed_shards\x18\x06 \x01(\x04\x12\x0f\n\x07trouble\x18\x07 \x01(\t\x12\x0c\n\x04over\x18\x08 \x01(\x08\x12\x18\n\x10lacks_room_bytes\x18\t \x01(\x04\"!\n\x11ReachPeersRequest\x12\x0c\n\x04most\x18\x01 \x01(\r\":\n\x0fReachPeersReply\x12\'\n\x05peers\x18\x01 \x03(\x0b\x32\x18.tfquiver.v1.ReachedPeer\"T\n\x0bReachedPeer\x12\x0f\n\x07node_id\x18\x01 \x01(\t\x12\x14\n\x0c\x64\x61ta_address\x18\x02 \x01(\t\x12\r\n\x05\x65rror\x18\x03 \x01(\t\x12\x0f\n\x07took_us\x18\x04 \x01(\r\"E\n\x11PutDerivedRequest\x12\x0c\n\x04hash\x18\x01 \x01(\x0c\x12\x14\n\x0clength_bytes\x18\x02 \x01(\x04\x12\x0c\n\x04part\x18\x03 \x01(\x0c\"\x1f\n\x0fPutDerivedReply\x12\x0c\n\x04kept\x18\x01 \x01(\x08\"t\n\x0f\x43omputedDerived\x12\x11\n\tdigest_id\x18\x01 \x01(\x0c\x12\x0f\n\x07request\x18\x02 \x01(\x04\x12\x0c\n\x04part\x18\x03 \x01(\x0c\x12\x0c\n\x04last\x18\x04 \x01(\x08\x12\x12\n\nerror_code\x18\x05 \x01(\r\x12\r\n\x05\x65rror\x18\x06 \x01(\t\"7\n\x15\x43omputeDerivedRequest\x12\x0f\n\x07request\x18\x01 \x01(\x04\x12\r\n\x05shard\x18\x02 \x01(\r\"\x0e\n\x0c\x43learRequest\":\n\nClearReply\x12\x0f\n\x07\x65ntries\x18\x01 \x01(\x04\x12\r\n\x05\x62ytes\x18\x02 \x01(\x04\x12\x0c\n\x04left\x18\x03 \x01(\x04\"\xae\x01\n\x14\x45nsureDatasetRequest\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x13\n\x0blisting_key\x18\x03 \x01(\x0c\x12(\n\x05terms\x18\x07 \x01(\x0b\x32\x19.tfquiver.v1.ListingTerms\x12\x11\n\tclient_id\x18\x08 \x01(\t\x12$\n\x05\x66iles\x18\x02 \x03(\x0b\x32\x15.tfquiver.v1.FileInfoJ\x04\x08\x04\x10\x05J\x04\x08\x05\x10\x06J\x04\x08\x06\x10\x07\"\x9d\x01\n\x15\x45nsureDatasetProgress\x12\x12\n\ndone_bytes\x18\x01 \x01(\x04\x12\x13\n\x0btotal_bytes\x18\x02 \x01(\x04\x12\x0f\n\x07records\x18\x03 \x01(\x04\x12%\n\x07\x64\x61taset\x18\x04 \x01(\x0b\x32\x14.tfquiver.v1.Dataset\x12\x12\n\nneed_files\x18\x05 \x01(\x08\x12\x0f\n\x07trouble\x18\x06 \x01(\t\"\x84\x01\n\x10ScanFilesRequest\x12\x0f\n\x07task_id\x18\x01 \x01(\t\x12\x0f\n\x07node_id\x18\x02 \x01(\t\x12(\n\x05terms\x18\x03 \x01(\x0b\x32\x19.tfquiver.v1.ListingTerms\x12$\n\x05\x66iles\x18\x04 \x03(\x0b\x32\x15.tfquiver.v1.FileInfo\"n\n\x0eScanFilesReply\x12\x12\n\ndone_bytes\x18\x01 \x01(\x04\x12\x0f\n\x07records\x18\x02 \x01(\x04\x12\x0f\n\x07trouble\x18\x03 \x01(\t\x12&\n\x06tables\x18\x04 \x03(\x0b\x32\x16.tfquiver.v1.FileTable\"\x88\x01\n\tFileTable\x12\x0c\n\x04\x66ile\x18\x01 \x01(\r\x12-\n\x0b\x63ompression\x18\x02 \x01(\x0e\x32\x18.tfquiver.v1.Compression\x12\x0e\n\x06hashes\x18\x03 \x01(\x0c\x12\x0f\n\x07lengths\x18\x04 \x03(\x04\x12\x0f\n\x07records\x18\x05 \x03(\r\x12\x0c\n\x04more\x18\x06 \x01(\x08\"r\n\x10UseStoresRequest\x12\x11\n\tclient_id\x18\x01 \x01(\t\x12(\n\x06stores\x18\x02 \x03(\x0b\x32\x18.tfquiver.v1.StoreAccess\x12\x12\n\ndigest_ids\x18\x03 \x03(\x0c\x12\r\n\x05ttl_s\x18\x04 \x01(\r\"I\n\x0bStoreAccess\x12\x0e\n\x06scheme\x18\x01 \x01(\t\x12\x14\n\x07options\x18\x02 \x01(\tB\x03\x80\x01\x01\x12\x14\n\x0c\x65xpires_at_s\x18\x03 \x01(\x04\"\x10\n\x0eUseStoresReply*M\n\x08WorkKind\x12\x19\n\x15WORK_KIND_UNSPECIFIED\x10\x00\x12\x12\n\x0eWORK_KIND_SCAN\x10\x01\x12\x12\n\x0eWORK_KIND_WARM\x10\x02\x32\xa4\x05\n\x04Node\x12>\n\x06Status\x12\x1a.tfquiver.v1.StatusRequest\x1a\x18.tfquiver.v1.StatusReply\x12Z\n\rEnsureDataset\x12!.tfquiver.v1.EnsureDatasetRequest\x1a\".tfquiver.v1.EnsureDatasetProgress(\x01\x30\x01\x12G\n\tUseStores\x12\x1d.tfquiver.v1.UseStoresRequest\x1a\x1b.tfquiver.v1.UseStoresReply\x12=\n\x04Warm\x12\x18.tfquiver.v1.WarmRequest\x1a\x19.tfquiver.v1.WarmProgress0\x01\x12;\n\x05\x43lear\x12\x19.tfquiver.v1.ClearRequest\x1a\x17.tfquiver.v1.ClearReply\x12J\n\nReachPeers\x12\x1e.tfquiver.v1.ReachPeersRequest\x1a\x1c.tfquiver.v1.ReachPeersReply\x12L\n\nPutDerived\x12\x1e.tfquiver.v1.PutDerivedRequest\x1a\x1c.tfquiver.v1.PutDerivedReply(\x01\x12V\n\x0e\x43omputeDerived\x12\x1c.tfquiver.v1.ComputedDerived\x1a\".tfquiver.v1.ComputeDerivedRequest(\x01\x30\x01\x12I\n\tScanFiles\x12\x1d.tfquiver.v1.ScanFilesRequest\x1a\x1b.tfquiver.v1.ScanFilesReply0\x01\x62\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -24,8 +24,8 @@ if _descriptor._USE_C_DESCRIPTORS == False:
   DESCRIPTOR._options = None
   _globals['_STOREACCESS'].fields_by_name['options']._options = None
   _globals['_STOREACCESS'].fields_by_name['options']._serialized_options = b'\200\001\001'
-  _globals['_WORKKIND']._serialized_start=3078
-  _globals['_WORKKIND']._serialized_end=3155
+  _globals['_WORKKIND']._serialized_start=3104
+  _globals['_WORKKIND']._serialized_end=3181
   _globals['_STATUSREQUEST']._serialized_start=94
   _globals['_STATUSREQUEST']._serialized_end=109
   _globals['_STATUSREPLY']._serialized_start=112
@@ -37,41 +37,41 @@ if _descriptor._USE_C_DESCRIPTORS == False:
   _globals['_WARMREQUEST']._serialized_start=1395
   _globals['_WARMREQUEST']._serialized_end=1427
   _globals['_WARMPROGRESS']._serialized_start=1430
-  _globals['_WARMPROGRESS']._serialized_end=1608
-  _globals['_REACHPEERSREQUEST']._serialized_start=1610
-  _globals['_REACHPEERSREQUEST']._serialized_end=1643
-  _globals['_REACHPEERSREPLY']._serialized_start=1645
-  _globals['_REACHPEERSREPLY']._serialized_end=1703
-  _globals['_REACHEDPEER']._serialized_start=1705
-  _globals['_REACHEDPEER']._serialized_end=1789
-  _globals['_PUTDERIVEDREQUEST']._serialized_start=1791
-  _globals['_PUTDERIVEDREQUEST']._serialized_end=1860
-  _globals['_PUTDERIVEDREPLY']._serialized_start=1862
-  _globals['_PUTDERIVEDREPLY']._serialized_end=1893
-  _globals['_COMPUTEDDERIVED']._serialized_start=1895
-  _globals['_COMPUTEDDERIVED']._serialized_end=2011
-  _globals['_COMPUTEDERIVEDREQUEST']._serialized_start=2013
-  _globals['_COMPUTEDERIVEDREQUEST']._serialized_end=2068
-  _globals['_CLEARREQUEST']._serialized_start=2070
-  _globals['_CLEARREQUEST']._serialized_end=2084
-  _globals['_CLEARREPLY']._serialized_start=2086
-  _globals['_CLEARREPLY']._serialized_end=2144
-  _globals['_ENSUREDATASETREQUEST']._serialized_start=2147
-  _globals['_ENSUREDATASETREQUEST']._serialized_end=2321
-  _globals['_ENSUREDATASETPROGRESS']._serialized_start=2324
-  _globals['_ENSUREDATASETPROGRESS']._serialized_end=2481
-  _globals['_SCANFILESREQUEST']._serialized_start=2484
-  _globals['_SCANFILESREQUEST']._serialized_end=2616
-  _globals['_SCANFILESREPLY']._serialized_start=2618
-  _globals['_SCANFILESREPLY']._serialized_end=2728
-  _globals['_FILETABLE']._serialized_start=2731
-  _globals['_FILETABLE']._serialized_end=2867
-  _globals['_USESTORESREQUEST']._serialized_start=2869
-  _globals['_USESTORESREQUEST']._serialized_end=2983
-  _globals['_STOREACCESS']._serialized_start=2985
-  _globals['_STOREACCESS']._serialized_end=3058
-  _globals['_USESTORESREPLY']._serialized_start=3060
-  _globals['_USESTORESREPLY']._serialized_end=3076
-  _globals['_NODE']._serialized_start=3158
-  _globals['_NODE']._serialized_end=3834
+  _globals['_WARMPROGRESS']._serialized_end=1634
+  _globals['_REACHPEERSREQUEST']._serialized_start=1636
+  _globals['_REACHPEERSREQUEST']._serialized_end=1669
+  _globals['_REACHPEERSREPLY']._serialized_start=1671
+  _globals['_REACHPEERSREPLY']._serialized_end=1729
+  _globals['_REACHEDPEER']._serialized_start=1731
+  _globals['_REACHEDPEER']._serialized_end=1815
+  _globals['_PUTDERIVEDREQUEST']._serialized_start=1817
+  _globals['_PUTDERIVEDREQUEST']._serialized_end=1886
+  _globals['_PUTDERIVEDREPLY']._serialized_start=1888
+  _globals['_PUTDERIVEDREPLY']._serialized_end=1919
+  _globals['_COMPUTEDDERIVED']._serialized_start=1921
+  _globals['_COMPUTEDDERIVED']._serialized_end=2037
+  _globals['_COMPUTEDERIVEDREQUEST']._serialized_start=2039
+  _globals['_COMPUTEDERIVEDREQUEST']._serialized_end=2094
+  _globals['_CLEARREQUEST']._serialized_start=2096
+  _globals['_CLEARREQUEST']._serialized_end=2110
+  _globals['_CLEARREPLY']._serialized_start=2112
+  _globals['_CLEARREPLY']._serialized_end=2170
+  _globals['_ENSUREDATASETREQUEST']._serialized_start=2173
+  _globals['_ENSUREDATASETREQUEST']._serialized_end=2347
+  _globals['_ENSUREDATASETPROGRESS']._serialized_start=2350
+  _globals['_ENSUREDATASETPROGRESS']._serialized_end=2507
+  _globals['_SCANFILESREQUEST']._serialized_start=2510
+  _globals['_SCANFILESREQUEST']._serialized_end=2642
+  _globals['_SCANFILESREPLY']._serialized_start=2644
+  _globals['_SCANFILESREPLY']._serialized_end=2754
+  _globals['_FILETABLE']._serialized_start=2757
+  _globals['_FILETABLE']._serialized_end=2893
+  _globals['_USESTORESREQUEST']._serialized_start=2895
+  _globals['_USESTORESREQUEST']._serialized_end=3009
+  _globals['_STOREACCESS']._serialized_start=3011
+  _globals['_STOREACCESS']._serialized_end=3084
+  _globals['_USESTORESREPLY']._serialized_start=3086
+  _globals['_USESTORESREPLY']._serialized_end=3102
+  _globals['_NODE']._serialized_start=3184
+  _globals['_NODE']._serialized_end=3860
 # @@protoc_insertion_point(module_scope)

@@ -360,6 +360,7 @@ class WarmProgress(_message.Message):
     FAILED_SHARDS_FIELD_NUMBER: _builtins.int
     TROUBLE_FIELD_NUMBER: _builtins.int
     OVER_FIELD_NUMBER: _builtins.int
+    LACKS_ROOM_BYTES_FIELD_NUMBER: _builtins.int
     shards: _builtins.int
     total_bytes: _builtins.int
     resident_shards: _builtins.int
@@ -372,6 +373,8 @@ class WarmProgress(_message.Message):
     trouble: _builtins.str
     """for people: what last went wrong; empty: nothing"""
     over: _builtins.bool
+    lacks_room_bytes: _builtins.int
+    """what entries would take for which quota and disk had no room here"""
     def __init__(
         self,
         *,
@@ -383,10 +386,11 @@ class WarmProgress(_message.Message):
         failed_shards: _builtins.int = ...,
         trouble: _builtins.str = ...,
         over: _builtins.bool = ...,
+        lacks_room_bytes: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["failed_shards", b"failed_shards", "over", b"over", "refused_shards", b"refused_shards", "resident_bytes", b"resident_bytes", "resident_shards", b"resident_shards", "shards", b"shards", "total_bytes", b"total_bytes", "trouble", b"trouble"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["failed_shards", b"failed_shards", "lacks_room_bytes", b"lacks_room_bytes", "over", b"over", "refused_shards", b"refused_shards", "resident_bytes", b"resident_bytes", "resident_shards", b"resident_shards", "shards", b"shards", "total_bytes", b"total_bytes", "trouble", b"trouble"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
