@@ -228,25 +228,27 @@ class Budgets:
     def _pinned(self, job: str, bytes_per_s: float) -> None:
         """What comes of it for all is worked out when it is asked for: a scheduler pins a thousand jobs one after the
         other. Of what has ended at once: who has a limit again later begins anew."""
-        if bytes_per_s and not self._outdated and not (job not in self._buckets and self._pays_a_head(job)):
-            self._pin(job, max(bytes_per_s, _LEAST_BYTES_PER_S))
-            return
-        if not bytes_per_s and not self._outdated and self._pays_for_nobody(job):
+        rate = bytes_per_s or self._planned.get(job)
+        if self._outdated or (bytes_per_s and job not in self._buckets and self._pays_a_head(job)):
+            self._outdated = True
+            if not bytes_per_s:
+                self._settle()
+        elif rate is not None:
+            self._pin(job, max(rate, _LEAST_BYTES_PER_S))
+        elif len(self._buckets) > 1:
             self._unpin(job)
-            return
-        self._outdated = True
-        if not bytes_per_s:
-            self._settle()
-
-    def _pays_for_nobody(self, job: str) -> bool:
-        """Nor is it the last one, after which nothing is left to be worked out; nor has a policy given it a rate."""
-        return (
-            job in self._buckets and job not in self._shared_by and job not in self._planned and len(self._buckets) > 1
-        )
+        else:  # nothing is left to be worked out after the last one
+            self._allocate()
 
     def _unpin(self, job: str) -> None:
-        """As `_pin`."""
+        """As `_pin`. Where it pays with others, it takes a head's part from now on."""
+        if job not in self._buckets:
+            return
+        if job in self._shared_by:
+            self._charged(job, self._clock.now())
         del self._allocated[job], self._buckets[job]
+        for shared in self._shared_by.pop(job, ()):
+            shared.unlimited(job, [self._buckets[other].bytes_per_s for other in shared.limited if other != job])
         self._used_bytes.pop(job, None)
         self._held_back.discard(job)
         self._took_back = self._wants.pop(job, None) is not None or self._took_back

@@ -57,6 +57,12 @@ class SharedCosts:
         """The rate of a job that was charged just now is so much higher from now on, and is `rate`, bytes/s."""
         self._together = max(self._together + more, rate)  # of a far higher one, rounding may leave nothing
 
+    def unlimited(self, job: str, rates: Iterable[float]) -> None:
+        """A job that was charged just now has no rate from now on. `rates`: of the others, added up anew: of a far
+        higher one, rounding would leave nothing."""
+        del self._charged[job]
+        self._together = sum(rates)
+
     def _begin(self, job: str, rate: float) -> None:
         self._charged[job] = self._leased, self._loaded
         self._together += rate
