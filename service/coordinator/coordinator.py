@@ -366,9 +366,9 @@ class Coordinator:
 
     async def _looked_after(self) -> None:
         self.changes.look()
+        await self._log.writable()  # tried again where the last write failed: nobody may have anything to write
+        self._notes.flush()
         await self._log.synced()
-        if self._notes.flush():
-            await self._log.synced()
 
     async def _noted(self) -> None:
         """What is there of nodes and dispatchers is durable, also what was held while the log could not be written."""

@@ -119,9 +119,10 @@ class CommitLog:
             self._flush_soon()
 
     async def writable(self) -> None:
-        """Raises as `synced` while what failed earlier cannot be written: call before a decision, to refuse it."""
+        """Raises as `synced` while it cannot be written, also where nothing is left to be: call before a decision, to
+        refuse it."""
         if self._failed and not self._flushing:
-            await self.synced()
+            await self._flushed(self._appended)
 
     def start_compaction(self) -> None:
         """Replaces the log by a snapshot, if there is room for one, while it goes on."""
