@@ -33,6 +33,7 @@ from tfquiver.service.node import node as node_parts
 from tfquiver.service.node import own_hosts, remembered_quota
 from tfquiver.service.node.options import Options
 from tfquiver.service.node.shutdown.last_resort import LastResort, leave
+from tfquiver.service.node.unix_socket_clients import silent_readers
 from tfquiver.service.node.unix_socket_clients.reader_group import ReaderGroup
 from tfquiver.service.tracing import exporting
 from tfquiver.service.tracing.shard_spans import ShardSpans
@@ -77,6 +78,11 @@ def define_flags() -> None:
     flags.DEFINE_float("fetch_deadline_s", 120.0, "A shard that cannot be had for so long is given up.", 0.1, 86400.0)
     flags.DEFINE_float("coordinator_connect_s", 20.0, "The coordinator must answer so soon at the start.", 0.1, 3600.0)
     flags.DEFINE_float("coordinator_lost_s", 600.0, "Readers fail when it has been away so long.", 0.1, 86400.0)
+    flags.DEFINE_float(
+        "reader_silence_s", silent_readers.PATIENCE_S,
+        "A reader that has said nothing for so long, as one whose process was stopped, is taken for gone: other "
+        "readers get what it has not read.", 1.0, 86400.0,
+    )  # fmt: skip
     flags.DEFINE_string("lease_ahead", "32MiB", "Most bytes leased and fetched beyond what a reader asked for.")
     flags.DEFINE_string("refill_bytes_per_s", "0", "Most bytes a second loaded that no reader waits for; 0: no limit.")
     flags.DEFINE_string(
@@ -260,6 +266,7 @@ async def _options(directory: Path) -> Options:
         labels=labels.parse(FLAGS.labels), move_bytes_per_s=sizes.parse_bytes(FLAGS.move_bytes_per_s),
         reader_group=ReaderGroup.of(FLAGS.reader_group) if FLAGS.reader_group else None,
         scan_share_bytes=sizes.parse_bytes(FLAGS.scan_share_bytes),
+        reader_silence_s=FLAGS.reader_silence_s,
         trust_peers=FLAGS.trust_peers_with_node_credential,
     )  # fmt: skip
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 from tfquiver.service.node.disk import codec
 from tfquiver.service.node.unix_socket_clients.reader_group import ReaderGroup
+from tfquiver.service.node.unix_socket_clients.silent_readers import PATIENCE_S
 from tfquiver.service.tracing.shard_spans import ShardSpans
 
 
@@ -32,4 +33,5 @@ class Options:
     move_bytes_per_s: int = 0  # 0: no limit
     scan_share_bytes: int = 0  # 0: one node scans a data set
     spans: ShardSpans | None = None  # None: nothing is traced
+    reader_silence_s: float = PATIENCE_S  # then it is taken for gone
     trust_peers: bool = False  # those that prove to hold `token`: their bytes are not hashed here

@@ -41,6 +41,7 @@ class Epoch:
             if batch is not None:
                 return batch
             self._ended = True
+            self._warn()
         raise StopIteration
 
     def state(self) -> bytes:

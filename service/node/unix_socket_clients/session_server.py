@@ -26,6 +26,7 @@ from tfquiver.service.node.unix_socket_clients.local_peer import peer_groups, pe
 from tfquiver.service.node.unix_socket_clients.mount_shell import MountShell
 from tfquiver.service.node.unix_socket_clients.reader_group import ReaderGroup
 from tfquiver.service.node.unix_socket_clients.shown_by_mounts import ShownByMounts
+from tfquiver.service.node.unix_socket_clients.silent_readers import PATIENCE_S, SilentReaders
 from tfquiver.service.node.unix_socket_clients.ticket_shell import TicketOffice, TicketProvider
 from tfquiver.service.tracing.shard_spans import ShardSpans
 from tfquiver.socket_frames import reader_frames as frames
@@ -46,6 +47,7 @@ class SessionServer:
     heard: told what readers report of themselves.
     owner: node id of the node that should keep the shard of that hash.
     streams: of batches; None: there are none.
+    reader_patience_s: a reader that is silent for so long, though it promised to report, is taken for gone.
     """
 
     def __init__(
@@ -61,6 +63,7 @@ class SessionServer:
         owner: Callable[[bytes], str] = lambda hash: "",
         spans: ShardSpans | None = None,
         streams: Streams | None = None,
+        reader_patience_s: float = PATIENCE_S,
     ) -> None:
         self._node, self._coordinator, self._office, self._source = node, coordinator, office, source
         self._digests, self._limits = digests, limits
@@ -73,6 +76,8 @@ class SessionServer:
         self._mounts: set[MountShell] = set()
         self.shown = ShownByMounts()
         self._by_id: dict[str, ReaderShell] = {}
+        self._silent = SilentReaders[ReaderShell](reader_patience_s)
+        self._looking: asyncio.TimerHandle | None = None
         self._served_bytes = 0
         self.last_use_s = 0.0
 
@@ -88,6 +93,7 @@ class SessionServer:
         self._listener = listener
         self._used()
         asyncio.get_running_loop().add_reader(listener.fileno(), self._accept)
+        self._look_for_silent()
 
     @property
     def connections(self) -> int:
@@ -120,6 +126,8 @@ class SessionServer:
             asyncio.get_running_loop().remove_reader(self._listener.fileno())
             self._listener.close()
             self._listener = None
+        if self._looking:
+            self._looking.cancel()
         farewells = [reader.finish(complete=False) for reader in self._readers]
         if farewells:
             _, late = await asyncio.wait(farewells, timeout=deadline_s)
@@ -208,15 +216,34 @@ class SessionServer:
         """It has said who it is."""
         self._strangers.pop(connection, None)
 
+    def heard(self, peer: Peer, frame: frames.Frame) -> None:
+        if isinstance(peer, ReaderShell):
+            (self._silent.promises if isinstance(frame, frames.Ping) else self._silent.heard)(peer)
+
     def left(self, connection: FrameSocket, peer: Peer | None) -> None:
         self._connections.discard(connection)
         self._strangers.pop(connection, None)
         self._used()
         if isinstance(peer, ReaderShell):
+            self._silent.gone(peer)
             peer.finish(complete=False).add_done_callback(lambda _: self._forget(peer))
         elif isinstance(peer, MountShell):
             self._mounts.discard(peer)
             self._served_bytes += peer.served_bytes
+
+    def _look_for_silent(self) -> None:
+        """A process that is stopped keeps its connection, and others of its session would wait for its shards for as
+        long. When it goes on it comes again, and says what it holds: what others have read since is no longer its."""
+        loop = asyncio.get_running_loop()
+        for reader in self._silent.look(loop.time()):
+            said = (
+                f"reader {reader.reader_id} has said nothing for {self._silent.patience_s:g} s: its process is "
+                "stopped, or hangs; what it has not read goes to the other readers of its session"
+            )
+            logging.warning("%s", said)
+            reader.tell(errors.UnavailableError(said), fatal=False)
+            reader.finish(complete=False)
+        self._looking = loop.call_later(self._silent.look_s, self._look_for_silent)
 
     def _forget(self, reader: ReaderShell) -> None:
         if reader in self._readers:
@@ -255,6 +282,7 @@ class _Greeting:
 
     def _on_frame(self, frame: frames.Frame, descriptors: list[int]) -> None:
         if self._peer:
+            self._server.heard(self._peer, frame)
             self._peer.on_frame(frame, descriptors)
             return
         for descriptor in descriptors:
