@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import socket
+import threading
 import time
 from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 
@@ -75,6 +78,36 @@ def test_conditions_that_fail_mean_a_stale_digest(emulator: GcsEmulator, store: 
     emulator.faults += [status(code)]
     with pytest.raises(errors.StaleDigestError, match="gs://bucket/f"):
         store.read(info.uri, 0, 10, info.generation, 20.0)
+
+
+class _SamePage(BaseHTTPRequestHandler):
+    """Of a store whose listing says of each page that it is the next one."""
+
+    def log_message(self, *_: object) -> None: ...
+
+    def do_GET(self) -> None:
+        body = json.dumps({"items": [{"name": "f", "size": "1", "generation": "1"}], "nextPageToken": "t"}).encode()
+        self.send_response(200)
+        self.send_header("Content-Type", "application/json")
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+
+def test_a_listing_whose_next_page_is_always_the_same_ends(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It took memory for as long as there was some."""
+    with ThreadingHTTPServer(("127.0.0.1", 0), _SamePage) as server:
+        thread = threading.Thread(target=server.serve_forever, args=(0.02,))
+        thread.start()
+        monkeypatch.setenv("STORAGE_EMULATOR_HOST", f"http://127.0.0.1:{server.server_port}")
+        store = GcsStore()
+        try:
+            with pytest.raises(errors.UnavailableError, match=r"gs://bucket/f\*: its listing does not end"):
+                store.list("gs://bucket/f*")
+        finally:
+            store.close()
+            server.shutdown()
+            thread.join()
 
 
 def test_nobody_there(monkeypatch: pytest.MonkeyPatch) -> None:

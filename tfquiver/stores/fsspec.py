@@ -18,13 +18,16 @@ import fsspec.asyn
 from fsspec.exceptions import FSTimeoutError
 
 from tfquiver import errors
-from tfquiver.stores import s3_ranges, versions
+from tfquiver.stores import http_ranges, s3_listing, s3_ranges, versions
 from tfquiver.stores.attempts import Attempts, Transient, Unreachable
 from tfquiver.stores.hanging_file_systems.patience import Patience
+from tfquiver.stores.listing_pages import ListingPages
 from tfquiver.stores.object_store import ObjectInfo, give_parts, scheme_of
 
 T = TypeVar("T")
 _S3 = ("s3", "s3a")
+# Where fsspec would take more into memory than was asked for.
+_RANGES = dict.fromkeys(_S3, s3_ranges.range_of) | dict.fromkeys(("http", "https"), http_ranges.range_of)
 _LIST_DEADLINE_S = 60.0
 _NO_CONNECTION = ("ClientConnectorError", "ClientConnectorDNSError", "ServiceRequestError")  # of aiohttp and azure-core
 _VERSION_KEYS = ("generation", "ETag", "etag", "version_id", "VersionId", "mtime", "LastModified", "last_modified")
@@ -63,14 +66,22 @@ class FsspecStore:
         return cls(fs, Attempts(hint=hint))
 
     def list(self, pattern: str) -> list[ObjectInfo]:
-        scheme = scheme_of(pattern)
+        scheme, path = scheme_of(pattern), self._fs._strip_protocol(pattern)
 
         def attempt(left_s: float) -> list[ObjectInfo]:
             found = self._call("glob", left_s, pattern, detail=True)
             return [_info(scheme, path, info) for path, info in found.items() if info.get("type") == "file"]
 
         try:
-            return sorted(self._run(pattern, _LIST_DEADLINE_S, attempt), key=lambda info: info.uri)
+            if scheme in _S3 and s3_listing.can_list(self._fs, path):
+                pages = ListingPages(pattern)
+                of_s3 = s3_listing.objects(
+                    self._fs, path, pages, lambda request: self._run(pattern, _LIST_DEADLINE_S, request)
+                )
+                found = [_info(scheme, info["name"], info) for info in of_s3]
+            else:
+                found = self._run(pattern, _LIST_DEADLINE_S, attempt)
+            return sorted(found, key=lambda info: info.uri)
         except errors.NotFoundError as error:
             raise errors.NotFoundError(f"{'/'.join(pattern.split('/')[:3])}: no such bucket") from error
 
@@ -103,10 +114,11 @@ class FsspecStore:
     def close(self) -> None:
         self._attempts.stop()
         # aiohttp-backed file systems keep a session that wants to be closed on their loop.
-        close_session, session = getattr(self._fs, "close_session", None), getattr(self._fs, "_s3", None)
-        if close_session and session is not None:
-            close_session(self._fs.loop, session)
-            self._fs._s3 = None
+        for name in ("_s3", "_session"):
+            close_session, session = getattr(self._fs, "close_session", None), getattr(self._fs, name, None)
+            if close_session and session is not None:
+                close_session(self._fs.loop, session)
+                setattr(self._fs, name, None)
 
     def _stat(self, uri: str, left_s: float) -> ObjectInfo:
         info = self._call("info", left_s, uri)
@@ -115,11 +127,12 @@ class FsspecStore:
         return _info(scheme_of(uri), info["name"], info)
 
     def _range(self, uri: str, offset: int, length: int, left_s: float) -> bytes:
-        if scheme_of(uri) in _S3 and self._fs.async_impl:
-            path, loop, end = self._fs._strip_protocol(uri), self._fs.loop, offset + length
-            found: bytes = fsspec.asyn.sync(loop, s3_ranges.range_of, self._fs, path, offset, end, timeout=left_s)
+        bounded = _RANGES.get(scheme_of(uri)) if self._fs.async_impl else None
+        if bounded is None:
+            found: bytes = self._call("cat_file", left_s, uri, start=offset, end=offset + length)
         else:
-            found = self._call("cat_file", left_s, uri, start=offset, end=offset + length)
+            path, loop, end = self._fs._strip_protocol(uri), self._fs.loop, offset + length
+            found = fsspec.asyn.sync(loop, bounded, self._fs, path, offset, end, timeout=left_s)
         return found
 
     def _call(self, method: str, left_s: float, uri: str, **arguments: Any) -> Any:

@@ -20,6 +20,7 @@ from tfquiver.glob_patterns import globs
 from tfquiver.stores import versions
 from tfquiver.stores.attempts import Attempts, Busy, Transient, Unreachable
 from tfquiver.stores.credentials.google import EMULATOR, WHAT_TO_DO, credentials
+from tfquiver.stores.listing_pages import ListingPages
 from tfquiver.stores.object_store import ObjectInfo, read_whole
 
 T = TypeVar("T")
@@ -80,6 +81,7 @@ class GcsStore:
         matches = globs.compile_glob(glob).fullmatch
         found: list[ObjectInfo] = []
         page: str | None = None
+        pages = ListingPages(pattern)
 
         def attempt(left_s: float) -> None:
             nonlocal page
@@ -96,6 +98,7 @@ class GcsStore:
                     _info(bucket, blob) for blob in blobs_of_page if not blob.name.endswith("/") and matches(blob.name)
                 )
                 page = blobs.next_page_token
+                pages.came(page, len(found))
 
         self._run(pattern, _LIST_DEADLINE_S, attempt, missing=errors.NotFoundError(f"gs://{bucket}: no such bucket"))
         return sorted(found, key=lambda info: info.uri)
