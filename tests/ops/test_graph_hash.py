@@ -91,6 +91,32 @@ def test_random_ops_with_the_seed_that_is_given_are_no_state() -> None:
         known(lambda record, seed: tf.random.normal([2]), seeded=True)
 
 
+def _picture(record: tf.Tensor) -> tf.Tensor:
+    return tf.reshape(tf.cast(tf.strings.length(record) + tf.range(64), tf.float32), [1, 8, 8, 1])
+
+
+@pytest.mark.parametrize(
+    ("by_chance", "not_by_chance"),
+    [
+        (
+            lambda record: tf.nn.fractional_max_pool(_picture(record), [1, 1.4, 1.4, 1], pseudo_random=True)[0],
+            lambda record: tf.nn.fractional_max_pool(_picture(record), [1, 1.4, 1.4, 1], pseudo_random=True, seed=5)[0],
+        ),
+        (
+            lambda record: tf.image.extract_glimpse(_picture(record), [9, 9], [[0.0, 0.0]]),
+            lambda record: tf.image.extract_glimpse(_picture(record), [9, 9], [[0.0, 0.0]], noise="zero"),
+        ),
+    ],
+)
+def test_chance_that_tensorflow_does_not_call_a_state_is_refused(
+    by_chance: Callable[..., Any], not_by_chance: Callable[..., Any]
+) -> None:
+    """What was kept was one draw, for all epochs."""
+    with pytest.raises(errors.InvalidArgumentError, match=r"(FractionalMaxPool|ExtractGlimpse).*it is random"):
+        known(by_chance)
+    assert known(not_by_chance)
+
+
 def test_chance_and_counters_of_python_are_refused() -> None:
     """Each trace has another constant: what computes would not be what the fingerprint is of."""
     numbers, generator = itertools.count(), np.random.default_rng(7)

@@ -8,7 +8,7 @@ refused: state, chance, the outside world.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from tfquiver import errors
@@ -20,8 +20,18 @@ _CALLS = frozenset(
 )  # fmt: skip
 _OUTSIDE = frozenset(
     {"ReadFile", "MatchingFiles", "Timestamp", "PyFunc", "PyFuncStateless", "EagerPyFunc", "GenerateVocabRemapping",
-     "ImmutableConst"}
+     "ImmutableConst", "CacheDataset", "SnapshotDataset", "SnapshotDatasetV2", "SnapshotChunkDataset"}
 )  # fmt: skip
+# Random, though TensorFlow does not call them stateful, unless their attributes say that they are not.
+_BY_CHANCE: Mapping[str, Callable[[Any], bool]] = {
+    "ExtractGlimpse": lambda attributes: attributes["noise"].s != b"zero",
+    "ExtractGlimpseV2": lambda attributes: attributes["noise"].s != b"zero",
+    "FractionalAvgPool": lambda attributes: not _fixed(attributes),
+    "FractionalMaxPool": lambda attributes: not _fixed(attributes),
+    "SamplingDataset": lambda _: True,  # their seeds are inputs, and 0 is any
+    "ShuffleDataset": lambda _: True,
+    "ShuffleAndRepeatDataset": lambda _: True,
+}
 _OF_DESCRIPTORS = frozenset({"DecodeProtoV2", "EncodeProto"})
 _HOW_IT_RUNS = frozenset({"config", "config_proto", "executor_type", "shared_name", "container"})
 _MOST_DEPTH = 64
@@ -128,13 +138,19 @@ class GraphHash:
                 "change with the library. Give tfquiver.materialize a version= (the library's, say), and another one "
                 "whenever what the op computes changes"
             )
-        if definition.is_stateful:
-            random = "Random" in node.op or node.op in ("Multinomial", "ParameterizedTruncatedNormal")
+        by_chance = _BY_CHANCE.get(node.op, lambda _: False)(node.attr)
+        if definition.is_stateful or by_chance:
+            random = by_chance or "Random" in node.op or node.op in ("Multinomial", "ParameterizedTruncatedNormal")
             raise errors.InvalidArgumentError(
                 f"{where}: it is random: {self._random_hint}"
                 if random or "Distort" in node.op
                 else f"{where}: it has a state that is not in the graph; do this behind materialize"
             )
+
+
+def _fixed(attributes: Any) -> bool:
+    """Of pools: whether each call pools the same."""
+    return bool(attributes["deterministic"].b and (attributes["seed"].i or attributes["seed2"].i))
 
 
 def _of_tensorflow(op: str) -> bool:
