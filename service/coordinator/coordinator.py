@@ -112,16 +112,10 @@ class Coordinator:
             self.budgets,
             self.probed,
         )
-        timeout_s = options.chunk_timeout_s
         self.caching = Caching(
-            clock,
-            self.membership,
-            self.sessions,
-            timeout_s,
-            self._wake_readers_of,
-            self._in_thread.run,
+            clock, self.membership, self.sessions, options.chunk_timeout_s, self._wake_readers_of, self._in_thread.run,
             self.budgets,
-        )
+        )  # fmt: skip
         self.caching.placement.known = self.registry.__contains__
         self.residency = self.caching.residency
         self.caching.stepwise = self.caching.placed.stepwise = self._stepwise.run
@@ -255,6 +249,8 @@ class Coordinator:
         self.named.release_waiters()
         self.deriving.release_waiters()
         self.reading.release_waiters()
+        if self.replanning:
+            self.replanning.stop()
 
     async def stop(self) -> None:
         self.release_waiters()

@@ -1,4 +1,4 @@
-"""A policy that takes its time to be made: who has chosen it may go, and nobody else chooses meanwhile."""
+"""A policy that takes its time to be made, or to plan: who decides goes on until then, and who has chosen may go."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from tests.support.aio import on_loop
 from tests.support.planning import FIRST, FIRST_BYTES, UNIFORM, beat, cached, coordinating, plans, reads
 from tfquiver import errors
 from tfquiver.clock import ManualClock
+from tfquiver.service.coordinator.coordinator import Coordinator
 from tfquiver.service.coordinator.planning import asking, making
 from tfquiver.service.coordinator.policies import registry
 from tfquiver.service.coordinator.policies.views_and_plans.interface import ClusterView, Plan
@@ -29,32 +30,44 @@ class TakesItsTime:
         return Plan()
 
 
+class Thinks:
+    def plan(self, view: ClusterView, now: float) -> Plan:
+        assert goes_on.wait(60)
+        return Plan()
+
+
+class Fails:
+    def plan(self, view: ClusterView, now: float) -> Plan:
+        raise KeyError("no such thing")
+
+
 @pytest.fixture(autouse=True)
 def slow(monkeypatch: pytest.MonkeyPatch) -> None:
-    points = [EntryPoint("slow", f"{__name__}:TakesItsTime", registry.GROUP)]
+    theirs = {"slow": "TakesItsTime", "thinks": "Thinks", "fails": "Fails"}
+    points = [EntryPoint(name, f"{__name__}:{what}", registry.GROUP) for name, what in theirs.items()]
     monkeypatch.setattr(registry, "entry_points", lambda group: points)
     begun.clear()
     goes_on.clear()
 
 
 @on_loop
-async def test_a_choice_whose_caller_has_gone_is_made_to_its_end_before_the_next(tmp_path: Path) -> None:
+async def test_who_is_chosen_later_counts_whoever_is_made_when(tmp_path: Path) -> None:
     try:
         async with coordinating(tmp_path) as coordinator, asyncio.timeout(60):
             await coordinator.start()
             assert coordinator.replanning
             first = asyncio.create_task(coordinator.choose_policy("slow"))
             assert await asyncio.to_thread(begun.wait, 10)
-            first.cancel()
-            second = asyncio.create_task(coordinator.choose_policy("none"))
-            assert not (await asyncio.wait([second], timeout=0.2))[0], "two threads would change the planner"
+            await coordinator.choose_policy("none")
+            with pytest.raises(errors.DeadlineError, match="policy slow: another one was chosen meanwhile"):
+                await first
             goes_on.set()
-            await second
-            assert [one.becomes for one in coordinator.replanning.planner.history] == ["slow", "none"]
+            await coordinator.choose_policy("lru")
+            assert [one.becomes for one in coordinator.replanning.planner.history] == ["none", "lru"]
         async with coordinating(tmp_path) as coordinator:
             await coordinator.start()
             assert coordinator.replanning
-            assert coordinator.replanning.planner.policy_name == "none"
+            assert coordinator.replanning.planner.policy_name == "lru"
     finally:
         goes_on.set()
 
@@ -64,14 +77,11 @@ async def test_a_choice_whose_caller_has_gone_holds_after_a_restart(tmp_path: Pa
     try:
         async with coordinating(tmp_path) as coordinator, asyncio.timeout(60):
             await coordinator.start()
-            planning = coordinator.replanning
-            assert planning
             first = asyncio.create_task(coordinator.choose_policy("slow"))
             assert await asyncio.to_thread(begun.wait, 10)
             first.cancel()
             goes_on.set()
-            async with planning._asking.alone():
-                assert planning.planner.policy_name == "slow"
+            await decides(coordinator, "slow")
         async with coordinating(tmp_path) as coordinator:
             await coordinator.start()
             assert coordinator.replanning
@@ -81,24 +91,76 @@ async def test_a_choice_whose_caller_has_gone_holds_after_a_restart(tmp_path: Pa
 
 
 @on_loop
-async def test_nobody_waits_for_ever_for_one_that_is_never_made(
+async def test_who_decides_goes_on_until_the_one_that_is_chosen_is_made(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(asking, "MOST_ASKED_S", 0.2)
     try:
-        async with coordinating(tmp_path) as coordinator, asyncio.timeout(60):
+        async with coordinating(tmp_path, a=2 * FIRST_BYTES) as coordinator, asyncio.timeout(60):
+            said = r"policy slow has not been made yet, [0-9]+ s after it was chosen: benefit decides until then"
             for _ in range(2):
-                with pytest.raises(errors.DeadlineError, match="policy slow has not answered for"):
+                with pytest.raises(errors.DeadlineError, match=said):
                     await coordinator.choose_policy("slow")
-            await coordinator.choose_policy("none")
+            assert coordinator.policy_trouble.startswith("policy slow has not been made yet")
+            await reads(coordinator, "job", FIRST)
+            await plans(coordinator)
+            assert cached(coordinator, FIRST).decided_by == "benefit"
+            assert (await (await plans(coordinator)).explain("job")).policy == "benefit"
             goes_on.set()
-            planning = coordinator.replanning
-            assert planning
-            while planning._asking._given_up:
-                await asyncio.sleep(0.01)
-            assert (planning.planner.policy_name, planning.chosen.name) == ("none", "none"), "made too late"
+            await decides(coordinator, "slow")
+            assert coordinator.policy_trouble == ""
+            await plans(coordinator)
+            assert not cached(coordinator, FIRST).allocation_bytes
     finally:
         goes_on.set()
+
+
+@on_loop
+async def test_who_decides_goes_on_until_the_one_that_is_chosen_has_made_a_plan(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(asking, "MOST_ASKED_S", 0.2)
+    try:
+        async with coordinating(tmp_path, a=2 * FIRST_BYTES) as coordinator, asyncio.timeout(60):
+            said = r"policy thinks has made no plan yet, [0-9]+ s after it was chosen: benefit decides until then"
+            for _ in range(2):
+                with pytest.raises(errors.DeadlineError, match=said):
+                    await coordinator.choose_policy("thinks")
+            await reads(coordinator, "job", FIRST)
+            await plans(coordinator)
+            assert cached(coordinator, FIRST).decided_by == "benefit"
+            await coordinator.choose_policy("none")
+            goes_on.set()
+            await coordinator.choose_policy("thinks")
+            assert not coordinator.policy_trouble
+            await plans(coordinator)
+            assert not cached(coordinator, FIRST).allocation_bytes
+            planning = coordinator.replanning
+            assert planning and planning.planner.policy_name == "thinks"
+    finally:
+        goes_on.set()
+
+
+@on_loop
+async def test_one_that_fails_with_its_first_plan_is_refused(tmp_path: Path) -> None:
+    async with coordinating(tmp_path, a=2 * FIRST_BYTES) as coordinator, asyncio.timeout(60):
+        await reads(coordinator, "job", FIRST)
+        said = "policy fails failed: KeyError: 'no such thing'; benefit decides on"
+        for _ in range(2):
+            with pytest.raises(errors.InvalidArgumentError, match=said):
+                await coordinator.choose_policy("fails")
+        await plans(coordinator)
+        assert cached(coordinator, FIRST).decided_by == "benefit"
+        planning = coordinator.replanning
+        assert planning and planning.chosen.name == "benefit" and not coordinator.policy_trouble
+        told = [(one.was, one.becomes, one.refused) for one in planning.planner.history if one.kind == "policy"]
+        assert told == [("fails", "benefit", said)] * 2
+
+
+async def decides(coordinator: Coordinator, policy: str) -> None:
+    assert coordinator.replanning
+    while coordinator.replanning.planner.policy_name != policy:
+        await asyncio.sleep(0.01)
 
 
 @on_loop

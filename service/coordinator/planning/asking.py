@@ -14,7 +14,7 @@ from typing import Any
 from tfquiver import errors
 
 MOST_ASKED_S = 4.0  # a command gives up after 5: who asks is told who keeps him waiting
-_LOOK_S = 0.5
+_LOOK_S, _SOON_S = 0.5, 0.01
 _MOST_GIVEN_UP = 3  # of the coordinator's threads, which are five on a machine of one core
 
 
@@ -53,14 +53,15 @@ class Asking:
 
     async def begin(self) -> None:
         """Raises DeadlineError where a third party's policy does not answer."""
-        while True:
+        while not (silent := self.silent):
+            left_s = MOST_ASKED_S - self._now.asked_s if self._now else _LOOK_S
             try:
-                async with asyncio.timeout(_LOOK_S):
+                async with asyncio.timeout(min(_LOOK_S, left_s + _SOON_S)):
                     await self._lock.acquire()
                 return
             except TimeoutError:
-                if silent := self.silent:
-                    raise errors.DeadlineError(silent.silent()) from None
+                continue
+        raise errors.DeadlineError(silent.silent())
 
     @asynccontextmanager
     async def alone(self) -> AsyncIterator[None]:

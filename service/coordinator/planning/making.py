@@ -8,9 +8,11 @@ beside all else, while the coordinator serves already, and decides whenever it i
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from concurrent import futures
 from concurrent.futures import Future
 from threading import Thread
+from typing import TypeVar
 
 from absl import logging
 
@@ -23,6 +25,7 @@ from tfquiver.service.coordinator.policies.views_and_plans.interface import Poli
 
 MOST_WAITED_S = 1.0  # before the coordinator starts: one that fails at once is refused as one that is not there
 MOST_MADE_S = 10.0  # after that somebody else decides in its place; until then the plan in force stays
+Made = TypeVar("Made")
 OFF = "off"  # of the flag: nobody decides but persons
 
 
@@ -128,16 +131,26 @@ def _time_s() -> float:
 
 
 def begun(policy: str) -> Future[Policy]:
-    """Not in one of the loop's threads, of which there are few, and none of which a process ends without."""
-    made = Future[Policy]()
-
-    def make() -> None:
+    def make() -> Policy:
         try:
-            made.set_result(registry.make(policy))
-        except errors.TfquiverError as error:
-            made.set_exception(error)
-        except BaseException as error:  # noqa: BLE001  No person interrupts this thread.
-            made.set_exception(registry.not_loaded(policy, error))
+            return registry.make(policy)
+        except errors.TfquiverError:
+            raise
+        except BaseException as error:
+            raise registry.not_loaded(policy, error) from error
 
-    Thread(target=make, name=f"makes policy {policy}", daemon=True).start()
+    return begun_with(f"makes policy {policy}", make)
+
+
+def begun_with(name: str, make: Callable[[], Made]) -> Future[Made]:
+    """Not in one of the loop's threads, of which there are few, and none of which a process ends without."""
+    made = Future[Made]()
+
+    def run() -> None:
+        try:
+            made.set_result(make())
+        except BaseException as error:  # noqa: BLE001  Whoever waits for it hears of it.
+            made.set_exception(error)
+
+    Thread(target=run, name=name, daemon=True).start()
     return made

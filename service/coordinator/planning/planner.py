@@ -70,11 +70,14 @@ class Planner:
         a property of theirs may fail, or never end."""
         return getattr_static(self.policy, "probing", True) is not False
 
-    def switch(self, policy: str, now: float) -> Decision | None:
-        """From the next `replan` on, whatever that moves. None: it was chosen already. Raises InvalidArgumentError, and
-        nothing has changed."""
+    def switch(self, policy: str, now: float, made: Policy | None = None) -> Decision | None:
+        """From the next `replan` on, whatever that moves. None: it was chosen already. `made`: it. Raises
+        InvalidArgumentError, and nothing has changed."""
         was = self.policy_name
-        self.go_on_with(policy)
+        if made is None:
+            self.go_on_with(policy)
+        else:
+            self.take(policy, made)
         return None if policy == was else self._chosen(was, now)
 
     def successor(self, policy: str, made: Policy, now: float) -> tuple[Planner, Decision | None]:

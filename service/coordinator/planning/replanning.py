@@ -12,7 +12,6 @@ import json
 import math
 import time
 from collections.abc import Awaitable, Callable, Iterable, Mapping
-from concurrent.futures import Future
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -31,13 +30,14 @@ from tfquiver.service.coordinator.dataset_caching.caching import Caching
 from tfquiver.service.coordinator.dataset_registry.catalogue import Catalogue
 from tfquiver.service.coordinator.long_work.in_parts import InParts
 from tfquiver.service.coordinator.measuring.store_meter import StoreMeter
-from tfquiver.service.coordinator.planning.asking import MOST_ASKED_S, Asked, Asking, answers
+from tfquiver.service.coordinator.planning.asking import Asked, Asking, answers
+from tfquiver.service.coordinator.planning.choosing import Choosing, FirstPlan
 from tfquiver.service.coordinator.planning.chosen import ChosenPolicy
 from tfquiver.service.coordinator.planning.cluster_view import ClusterViews, allocation_of, setting_of
 from tfquiver.service.coordinator.planning.decision_history.decision import Decision
 from tfquiver.service.coordinator.planning.explanations.explain import Explanation
 from tfquiver.service.coordinator.planning.explanations.explaining import Explaining
-from tfquiver.service.coordinator.planning.making import AtStart, begun
+from tfquiver.service.coordinator.planning.making import AtStart
 from tfquiver.service.coordinator.planning.plan_times import PlanTimes
 from tfquiver.service.coordinator.planning.planner import Outcome, Planner
 from tfquiver.service.coordinator.policies.views_and_plans.interface import Allocation, ClusterView, Plan, Policy
@@ -82,15 +82,14 @@ class Replanning:
         self._due = 0.0
         self._asking = Asking()
         self._failure = ""  # of the last plan
-        # Begun in place of a silent one: who is chosen again while it hangs takes no other thread.
-        self._made: dict[str, Future[Policy]] = {}
+        self._choosing = Choosing(self._first_plan, self._takes_over, lambda: self.planner.policy_name, self._refused)
 
     @property
     def trouble(self) -> str:
         """Why nothing is decided, or not by whom it should be; for people. Empty: all is well."""
         if silent := self._asking.silent:
             return silent.silent()
-        return self._at_start.trouble(self.planner.policy_name) or self._failure
+        return self._choosing.trouble or self._at_start.trouble(self.planner.policy_name) or self._failure
 
     async def restored(self) -> None:
         """The log has been read: what the policy had decided is in force, and the one that was chosen goes on. Raises
@@ -178,24 +177,17 @@ class Replanning:
             await self._replan(now + self._unix_s())
 
     async def switch(self, policy: str) -> None:
-        """From now on; the caller makes it durable. Another package's policy that does not answer is not waited for: it
-        is given up. Raises InvalidArgumentError, DeadlineError."""
-        try:
-            await self._asking.begin()
-        except errors.DeadlineError:
-            silent = self._asking.silent
-            if silent is None or silent.policy == policy:
-                raise
-            await self._switch_from(silent, policy)
+        """The caller makes it durable; who decides now goes on until that one has made a plan, in a thread of its own.
+        A policy that does not answer is given up where another one is chosen. Raises as Choosing.choose."""
+        if policy != self.planner.policy_name:
+            await self._choosing.choose(policy)
             return
-        asked = self._asking.asks(policy, apart=True)  # it is made: another package's need not come to an end with that
-        switching = asyncio.ensure_future(asyncio.to_thread(self.planner.switch, policy, self._date()))
-        switching.add_done_callback(lambda _: self._switched(policy, asked, switching))
-        if not await answers(switching, asked):
-            raise errors.DeadlineError(f"{asked.silent()}; once it answers, it decides")
-        if not switching.done():
-            raise errors.DeadlineError(f"{asked.silent()}; another one was chosen meanwhile")
-        switching.result()
+        self._choosing.stop()
+        async with self._asking.alone():
+            self._chosen(policy, None)
+
+    def stop(self) -> None:
+        self._choosing.stop()
 
     async def explain(
         self,
@@ -251,28 +243,37 @@ class Replanning:
     def _date(self) -> float:
         return self._clock.now() + self._unix_s()
 
-    async def _switch_from(self, silent: Asked, policy: str) -> None:
-        """As `switch`. The plan in force stays; what the silent one says is said to a planner that decides nothing."""
-        if policy not in self._made or self._made[policy].done():
-            self._made[policy] = begun(policy)
-        making = asyncio.wrap_future(self._made[policy])
-        if not (await asyncio.wait([making], timeout=MOST_ASKED_S))[0]:
-            raise errors.DeadlineError(f"{silent.silent()}; nor is policy {policy} made within {MOST_ASKED_S:g} s")
-        made = self._made.pop(policy).result()
-        if silent is not self._asking.silent:
-            raise errors.DeadlineError(f"policy {silent.policy} has answered meanwhile: choose again")
-        self._asking.give_up(silent)
-        logging.warning("policy %s is given up: %s was chosen", silent.policy, policy)
-        self.planner, decision = self.planner.successor(policy, made, self._date())
-        self._explaining.planner = self.planner
-        self._chosen(policy, decision)
+    async def _first_plan(self, policy: str, made: Policy) -> FirstPlan | None:
+        """For what there is now, of a planner of its own. None: nothing is decided now."""
+        if not self._caching.met:
+            return None
+        try:
+            async with self._asking.alone():
+                view, now = await self._seen(), self._date()
+                planner, _ = self.planner.successor(policy, made, now)
+        except errors.DeadlineError:  # who decides does not answer: whoever comes is better
+            return None
+        return partial(planner.replan, view, now) if self._views.room.keepers else None
 
-    def _switched(self, policy: str, asked: Asked, switching: asyncio.Future[Decision | None]) -> None:
-        """The thread has ended, whoever has gone meanwhile: until then nobody else chooses, and what it has done is
-        kept for the next start. Of one that was given up nothing is."""
-        decides, failed = self._asking.answered(asked), switching.cancelled() or switching.exception() is not None
-        if decides and not failed:
-            self._chosen(policy, switching.result())
+    async def _takes_over(self, policy: str, made: Policy) -> None:
+        """From now on it decides. Of one that does not answer the plan in force stays; what that says is said to a
+        planner that decides nothing."""
+        try:
+            async with self._asking.alone():
+                self._chosen(policy, self.planner.switch(policy, self._date(), made))
+        except errors.DeadlineError:
+            silent = self._asking.silent
+            if silent is None:
+                raise
+            self._asking.give_up(silent)
+            logging.warning("policy %s is given up: %s was chosen", silent.policy, policy)
+            self.planner, decision = self.planner.successor(policy, made, self._date())
+            self._explaining.planner = self.planner
+            self._chosen(policy, decision)
+
+    def _refused(self, policy: str, why: str) -> None:
+        decides = self.planner.policy_name
+        self._tell(Decision(self._date(), "policy", decides, policy, decides, refused=why))
 
     def _chosen(self, policy: str, decision: Decision | None) -> None:
         self._at_start.forget()
