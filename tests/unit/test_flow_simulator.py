@@ -24,6 +24,7 @@ from tfquiver.service.sim.shard_by_shard.engine import Engine
 from tfquiver.service.sim.workloads.workload import Cluster, Pacing, SimJob, Workload
 
 ROUNDING = 1e-6
+AGAIN_JOBS = 3
 FOLLOWED = 1e-4  # what an LRU cache holds of a curriculum's samples, whose rates are followed in steps
 
 
@@ -90,8 +91,9 @@ def test_whatever_is_simulated(world: tuple[Workload, Cluster], policy: str, sch
         assert sample.store_bytes_per_s <= cluster.remote_bytes_per_s * (1 + ROUNDING)
         assert sample.read_bytes_per_s <= sample.ideal_bytes_per_s * (1 + ROUNDING)
         assert sample.resident_bytes <= cluster.cache_bytes * (1 + ROUNDING)
-    again = simulate(workload, cluster, policies.make(policy), schedulers.make(scheduler))
-    assert repr(again) == repr(made), "the same of the same; of nan, too"
+    if len(workload.jobs) <= AGAIN_JOBS:  # of more it takes seconds
+        again = simulate(workload, cluster, policies.make(policy), schedulers.make(scheduler))
+        assert repr(again) == repr(made), "the same of the same; of nan, too"
 
 
 def test_jobs_that_take_turns_find_what_the_other_has_brought_meanwhile_and_no_more() -> None:
