@@ -19,22 +19,22 @@ from tfquiver.service.node.dataset_scans.helping import Helping
 from tfquiver.service.node.dataset_scans.named_sources import NamedSources
 from tfquiver.service.node.dataset_scans.scan import Scanner
 from tfquiver.service.node.dataset_scans.shared_scans import SharedScans
+from tfquiver.service.node.digests_and_named_datasets.digest_cache import DigestCache
 from tfquiver.service.node.disk.disk_cache import DiskCache
-from tfquiver.service.node.evicting_and_deleting_shards.other_digests import OtherDigests
+from tfquiver.service.node.disk.placed_here import PlacedHere
+from tfquiver.service.node.evicting_emptying_removing_leftovers.came_meanwhile import CameMeanwhile
+from tfquiver.service.node.evicting_emptying_removing_leftovers.late_evictions import LateEvictions
+from tfquiver.service.node.evicting_emptying_removing_leftovers.leftovers import Leftovers
+from tfquiver.service.node.evicting_emptying_removing_leftovers.other_digests import OtherDigests
+from tfquiver.service.node.evicting_emptying_removing_leftovers.placed_log import PlacedLog
+from tfquiver.service.node.evicting_emptying_removing_leftovers.removals import Removals
 from tfquiver.service.node.grpc_calls_warm_clear.warming import Warming
 from tfquiver.service.node.hanging_disk.hanging import Hanging
-from tfquiver.service.node.known_datasets.digest_cache import DigestCache
 from tfquiver.service.node.moving_shards.moves import Moves
 from tfquiver.service.node.object_store.named_access import NamedAccess
-from tfquiver.service.node.peers.serving.incoming import Incoming
-from tfquiver.service.node.removed_and_leftover_data.came_meanwhile import CameMeanwhile
-from tfquiver.service.node.removed_and_leftover_data.late_evictions import LateEvictions
-from tfquiver.service.node.removed_and_leftover_data.leftovers import Leftovers
-from tfquiver.service.node.removed_and_leftover_data.placed_log import PlacedLog
-from tfquiver.service.node.removed_and_leftover_data.removals import Removals
+from tfquiver.service.node.peers.incoming import Incoming
 from tfquiver.service.node.shards_from_disk_peers_or_store.fetcher import Fetcher
 from tfquiver.service.node.shards_from_disk_peers_or_store.shard_source import ShardSource
-from tfquiver.service.node.shards_put_at_their_owners.placed_here import PlacedHere
 
 
 def wired(

@@ -297,7 +297,7 @@ async def test_before_hello_nothing_large_is_received(tmp_path: Path, digest: Di
 async def test_idle_connections_give_way_to_those_who_come(
     tmp_path: Path, digest: Digest, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("tfquiver.service.node.peers.serving.data_port.MAX_CONNECTIONS", 8)
+    monkeypatch.setattr("tfquiver.service.node.peers.data_port.MAX_CONNECTIONS", 8)
     async with asyncio.timeout(10), StoreNode(tmp_path / "cache", [digest]) as node:
         held = [await Peer.of(node, hello=number % 2 == 0) for number in range(12)]
         assert await is_alive(node, digest)

@@ -11,8 +11,8 @@ from tests.support.aio import on_loop
 from tests.support.store_node import Members, StoreNode, build, write_files
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2 as pb
 from tfquiver.proto.tfquiver.v1 import named_datasets_pb2, types_pb2
+from tfquiver.service.node.evicting_emptying_removing_leftovers.late_evictions import LateEvictions
 from tfquiver.service.node.moving_shards.moves import Moves
-from tfquiver.service.node.removed_and_leftover_data.late_evictions import LateEvictions
 
 TASK = "life/5"
 

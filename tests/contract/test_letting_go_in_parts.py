@@ -12,8 +12,8 @@ from tfquiver.service.node.checked_shards_in_memory.hot import HotSet
 from tfquiver.service.node.checked_shards_in_memory.verified import VerifiedShard
 from tfquiver.service.node.disk.disk_cache import DiskCache
 from tfquiver.service.node.disk.inserts import Inserts
-from tfquiver.service.node.evicting_and_deleting_shards.given_up import GivenUp
-from tfquiver.service.node.evicting_and_deleting_shards.letting_go import LettingGo
+from tfquiver.service.node.evicting_emptying_removing_leftovers.given_up import GivenUp
+from tfquiver.service.node.evicting_emptying_removing_leftovers.letting_go import LettingGo
 from tfquiver.service.node.hanging_disk.disk_threads import DiskThreads
 from tfquiver.service.node.object_store.client_stores import ClientStores
 from tfquiver.service.node.rate_limits.metered_store import Meter

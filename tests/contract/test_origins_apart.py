@@ -30,7 +30,7 @@ from tfquiver.scanning.cutting import CutPolicy
 from tfquiver.service.node.checked_shards_in_memory.verified import VerifiedShard
 from tfquiver.service.node.object_store.client_stores import ClientStores
 from tfquiver.service.node.object_store.origins import origin_of_file
-from tfquiver.service.node.object_store.parallel_hedged_ranges.parallelism import FIRST
+from tfquiver.service.node.object_store.parallelism import FIRST
 from tfquiver.service.node.rate_limits.metered_store import Meter
 from tfquiver.service.node.shards_from_disk_peers_or_store.fetcher import Fetcher
 from tfquiver.stores.credentials.resolved import Access

@@ -130,7 +130,7 @@ async def test_an_owner_that_is_slow_but_at_work_is_waited_for(
     tmp_path: Path, digest: Digest, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("tfquiver.service.node.peers.peer_socket.SILENCE_S", 0.5)
-    monkeypatch.setattr("tfquiver.service.node.peers.serving.data_connection.WORKING_S", 0.1)
+    monkeypatch.setattr("tfquiver.service.node.peers.data_connection.WORKING_S", 0.1)
     members: Members = []
     limit_bytes_per_s = digest.size_bytes / 1.5
     async with (

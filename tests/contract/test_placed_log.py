@@ -10,7 +10,7 @@ from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import closing
 from pathlib import Path
 
-from tfquiver.service.node.removed_and_leftover_data.placed_log import PlacedLog
+from tfquiver.service.node.evicting_emptying_removing_leftovers.placed_log import PlacedLog
 
 HASHES = [hashlib.sha256(bytes([number % 256, number // 256])).digest() for number in range(2000)]
 

@@ -28,7 +28,7 @@ from tfquiver.proto.tfquiver.v1 import node_pb2, node_pb2_grpc, types_pb2
 from tfquiver.registering_by_clients.registration import Registrar
 from tfquiver.scanning import digest_build
 from tfquiver.scanning.cutting import CutPolicy
-from tfquiver.service.node.object_store.parallel_hedged_ranges.hedging import SHARE
+from tfquiver.service.node.object_store.hedging import SHARE
 from tfquiver.stores.gcs import GcsStore
 
 # Bytes a second are measured, and a network of the machine is made.

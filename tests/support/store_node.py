@@ -26,8 +26,8 @@ from tfquiver.service.node.dataset_scans.file_tables import FileTables
 from tfquiver.service.node.dataset_scans.scan import Scanner, ScanReport
 from tfquiver.service.node.disk import codec
 from tfquiver.service.node.disk.disk_cache import DiskCache
+from tfquiver.service.node.peers.data_port import DataPort
 from tfquiver.service.node.peers.peers import PeerClient
-from tfquiver.service.node.peers.serving.data_port import DataPort
 from tfquiver.service.node.rate_limits.metered_store import Meter
 from tfquiver.service.node.shards_from_disk_peers_or_store.fetcher import Compute, Fetcher
 from tfquiver.service.node.shards_from_disk_peers_or_store.shard_source import ShardSource

@@ -8,7 +8,7 @@ import pytest
 
 from tests.support.aio import on_loop
 from tfquiver import errors
-from tfquiver.service.node.object_store.parallel_hedged_ranges.hedging import Hedges
+from tfquiver.service.node.object_store.hedging import Hedges
 from tfquiver.service.node.shards_from_disk_peers_or_store.first_answer import Ask, first_answer
 
 USUAL_S = 0.01

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 
-from tfquiver.service.node.evicting_and_deleting_shards.given_up import GivenUp
+from tfquiver.service.node.evicting_emptying_removing_leftovers.given_up import GivenUp
 
 
 def test_a_mark_lasts_as_long_as_one_of_those_gets_it() -> None:

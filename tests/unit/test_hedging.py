@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from tfquiver.service.node.object_store.parallel_hedged_ranges.hedging import SHARE, Hedges
+from tfquiver.service.node.object_store.hedging import SHARE, Hedges
 
 
 def test_nothing_is_late_before_enough_is_known() -> None:

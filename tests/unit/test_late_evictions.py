@@ -12,8 +12,8 @@ import pytest
 from tests.support.aio import on_loop
 from tfquiver import durable, errors
 from tfquiver.proto.tfquiver.v1 import named_datasets_pb2 as pb
-from tfquiver.service.node.removed_and_leftover_data import late_evictions
-from tfquiver.service.node.removed_and_leftover_data.late_evictions import LateEvictions
+from tfquiver.service.node.evicting_emptying_removing_leftovers import late_evictions
+from tfquiver.service.node.evicting_emptying_removing_leftovers.late_evictions import LateEvictions
 
 A, B = b"a" * 32, b"b" * 32
 

@@ -12,8 +12,8 @@ from tests.support.aio import on_loop
 from tests.support.digests import digest_of
 from tfquiver import errors
 from tfquiver.digests.digest import Digest
-from tfquiver.service.node.evicting_and_deleting_shards.other_digests import OtherDigests
-from tfquiver.service.node.removed_and_leftover_data.removals import Removals
+from tfquiver.service.node.evicting_emptying_removing_leftovers.other_digests import OtherDigests
+from tfquiver.service.node.evicting_emptying_removing_leftovers.removals import Removals
 
 
 class Node:

@@ -1,5 +1,4 @@
-"""This node as a member of its cluster: its line to the coordinator, what it says it holds, whose tokens it is shown,
-what follows from who is a member (`of_members`, pure).
+"""This node as a member of its cluster: its line to the coordinator, what it says it holds, whose tokens it is shown.
 
 Called by the node, and by readers for their leases. The only room that dials the coordinator; never carries out what it
 says: `coordinator_orders` does.

@@ -27,8 +27,8 @@ from tfquiver.service.node.coordinator_orders.chunk_loads import ChunkLoads
 from tfquiver.service.node.coordinator_orders.chunk_map import ChunkMap
 from tfquiver.service.node.coordinator_orders.dataset_rules import CacheRules, DatasetRule
 from tfquiver.service.node.coordinator_orders.load_plan import ChunkLoad
+from tfquiver.service.node.digests_and_named_datasets.named_list import called
 from tfquiver.service.node.disk.disk_cache import DiskCache
-from tfquiver.service.node.known_datasets.named_list import called
 from tfquiver.service.node.shards_from_disk_peers_or_store.shard_source import ShardSource
 from tfquiver.service.node.shards_put_at_their_owners.known_places import KnownPlaces
 

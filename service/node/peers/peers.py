@@ -20,13 +20,13 @@ from tfquiver.proto.tfquiver.v1 import types_pb2
 from tfquiver.service.node.checked_shards_in_memory.ready_shard import ReadyShard
 from tfquiver.service.node.checked_shards_in_memory.sealed_memory import NoMemoryError
 from tfquiver.service.node.checked_shards_in_memory.verified import VerifiedShard
-from tfquiver.service.node.coordinator_link.of_members import OfMembers
 from tfquiver.service.node.disk import entry
 from tfquiver.service.node.peers.frames_and_bodies.peer_body import DamagedBodyError, WrongBodyError
 from tfquiver.service.node.peers.lanes import Lane, Pools, lane_of
 from tfquiver.service.node.peers.peer_connection import LyingPeerError, OlderPeerError, Outcome, PeerConnection, Want
 from tfquiver.service.node.peers.peer_standing import DISTRUST_S, UNREACHABLE_S, Standing
 from tfquiver.service.node.shards_from_disk_peers_or_store.reach import ANYWHERE, STORE
+from tfquiver.service.node.shards_put_at_their_owners.of_members import OfMembers
 
 _CONNECTIONS = 2  # to one peer, that get, of each lane
 _BATCH_SHARDS = 32

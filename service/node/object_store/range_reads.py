@@ -16,11 +16,11 @@ from tfquiver.digests.digest import Digest, ShardRef
 from tfquiver.logs import telling
 from tfquiver.service.node.checked_shards_in_memory.verified import VerifiedShard
 from tfquiver.service.node.object_store.bounded_reads import BoundedReads
+from tfquiver.service.node.object_store.hedging import Hedges
+from tfquiver.service.node.object_store.one_range import Asked, OneRange
 from tfquiver.service.node.object_store.origins import Origins
-from tfquiver.service.node.object_store.parallel_hedged_ranges.hedging import Hedges
-from tfquiver.service.node.object_store.parallel_hedged_ranges.one_range import Asked, OneRange
-from tfquiver.service.node.object_store.parallel_hedged_ranges.parallelism import Parallelism
-from tfquiver.service.node.object_store.parallel_hedged_ranges.range_plan import RangePlan
+from tfquiver.service.node.object_store.parallelism import Parallelism
+from tfquiver.service.node.object_store.range_plan import RangePlan
 from tfquiver.stores import ObjectStore
 
 # What the other shards of a request would meet, too.

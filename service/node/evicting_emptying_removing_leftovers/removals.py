@@ -17,7 +17,7 @@ from tfquiver import errors
 from tfquiver.amounts import many
 from tfquiver.digests.digest import Digest
 from tfquiver.logs import about
-from tfquiver.service.node.evicting_and_deleting_shards.other_digests import OtherDigests
+from tfquiver.service.node.evicting_emptying_removing_leftovers.other_digests import OtherDigests
 
 _ASKED_AT_ONCE = 16_384
 _TRY_AGAIN_S = 5.0

@@ -18,9 +18,9 @@ from tfquiver.grpc_plumbing import addresses
 from tfquiver.rare_lines import every_n_seconds
 from tfquiver.roles_and_tokens.identity import Authority
 from tfquiver.service.node.disk.disk_cache import DiskCache
-from tfquiver.service.node.peers.serving.connection_slots import to_give_way
-from tfquiver.service.node.peers.serving.data_connection import DataConnection, Services
-from tfquiver.service.node.peers.serving.incoming import Incoming
+from tfquiver.service.node.peers.connection_slots import to_give_way
+from tfquiver.service.node.peers.data_connection import DataConnection, Services
+from tfquiver.service.node.peers.incoming import Incoming
 from tfquiver.service.node.shards_from_disk_peers_or_store.shard_source import ShardSource
 
 MAX_CONNECTIONS = 512

@@ -21,8 +21,8 @@ from tfquiver import errors
 from tfquiver.amounts import many
 from tfquiver.hash_prefixes_and_sorted_numbers.prefixes import Prefixes, of_hashes
 from tfquiver.rare_lines import every_n_seconds
+from tfquiver.service.node.evicting_emptying_removing_leftovers.placed_log import PlacedLog
 from tfquiver.service.node.hanging_disk.disk_threads import OnDisk
-from tfquiver.service.node.removed_and_leftover_data.placed_log import PlacedLog
 
 KEPT_S = 3600.0
 MAX_ASKED = 1 << 19  # prefixes in a question: 4 MiB

@@ -23,7 +23,7 @@ from tfquiver.service.node.peers import peer_proof
 from tfquiver.service.node.peers.frames_and_bodies import data_frames as frames
 from tfquiver.service.node.peers.frames_and_bodies.body_receiver import BodyReceiver
 from tfquiver.service.node.peers.frames_and_bodies.body_sender import Body, BodySender
-from tfquiver.service.node.peers.serving.incoming import Incoming
+from tfquiver.service.node.peers.incoming import Incoming
 from tfquiver.service.node.shards_from_disk_peers_or_store import reach as reaches
 from tfquiver.service.node.shards_from_disk_peers_or_store.shard_source import ShardSource
 
