@@ -1,6 +1,6 @@
 """What all server processes have in common: command line, log lines, signals, the ready line, collections of garbage,
 how late the event loop is; what it answers to who asks for its health, who makes room where all places for callers are
-taken, what goes together in one message.
+taken, threads that do one thing again and again.
 
 Called by the `main` of each server and where servers answer, by the command line (its dashboard, `tfquiver health`), by
 the demo, and by the object store that demo and tests have for their own. Never knows what a server is for.

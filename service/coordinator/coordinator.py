@@ -27,10 +27,10 @@ from tfquiver.service.coordinator.caretaker import Caretaker
 from tfquiver.service.coordinator.commit_log.commit_log import CommitLog
 from tfquiver.service.coordinator.commit_log.work_dir import WorkDir
 from tfquiver.service.coordinator.dataset_caching.caching import Caching
-from tfquiver.service.coordinator.dataset_registry.catalogue import Catalogue
-from tfquiver.service.coordinator.dataset_registry.claims import Claims
-from tfquiver.service.coordinator.dataset_registry.ownership import Ownership
-from tfquiver.service.coordinator.dataset_registry.registry import Registry
+from tfquiver.service.coordinator.dataset_registry_sharing_removal.catalogue import Catalogue
+from tfquiver.service.coordinator.dataset_registry_sharing_removal.claims import Claims
+from tfquiver.service.coordinator.dataset_registry_sharing_removal.ownership import Ownership
+from tfquiver.service.coordinator.dataset_registry_sharing_removal.registry import Registry
 from tfquiver.service.coordinator.derived_datasets.deriving import Deriving
 from tfquiver.service.coordinator.long_polls.changes import Changes
 from tfquiver.service.coordinator.long_polls.node_orders import NodeOrders
@@ -55,9 +55,9 @@ from tfquiver.service.coordinator.planning.planner import Planner
 from tfquiver.service.coordinator.planning.replanning import Replanning
 from tfquiver.service.coordinator.probing.probes import Probes
 from tfquiver.service.coordinator.resident_shards.residency import Table
-from tfquiver.service.coordinator.sampled_epochs.record_weights.picking import Picking, weights_in_use
-from tfquiver.service.coordinator.sampled_epochs.record_weights.weight_files import WeightFiles
+from tfquiver.service.coordinator.sampled_epochs.picking import Picking, weights_in_use
 from tfquiver.service.coordinator.sampled_epochs.samplings import Samplings
+from tfquiver.service.coordinator.sampled_epochs.weight_files import WeightFiles
 from tfquiver.service.coordinator.sessions.decisions import SessionLimits
 from tfquiver.service.coordinator.sessions.reading import Reading
 from tfquiver.service.coordinator.sessions.sessions import Sessions

@@ -15,7 +15,7 @@ from tfquiver.roles_and_tokens.tokens import SharedToken, TokenFile
 from tfquiver.service.common_to_servers import full_collections, log_lines, serving
 from tfquiver.service.coordinator.commit_log.work_dir import was_held
 from tfquiver.service.coordinator.grpc_calls.callers import Tokens
-from tfquiver.service.coordinator.named_dataset_lifecycle.room import WHEN_FULL
+from tfquiver.service.coordinator.named_dataset_lifecycle.room_for_pins_and_when_full.room import WHEN_FULL
 from tfquiver.service.coordinator.options import CoordinatorOptions
 from tfquiver.service.coordinator.server import CoordinatorServer
 from tfquiver.service.metrics import coordinator_metrics as metrics

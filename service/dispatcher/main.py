@@ -22,16 +22,15 @@ from tfquiver.node_daemon.endpoints import running_node
 from tfquiver.roles_and_tokens import own_token
 from tfquiver.server_reachability.silent_machines import SilentMachines
 from tfquiver.service.common_to_servers import log_lines, serving
+from tfquiver.service.common_to_servers.repeated import RepeatedThread, attempt, running
 from tfquiver.service.common_to_servers.tensorflow_servers import known_port, tensorflow_runtime
 from tfquiver.service.common_to_servers.tensorflow_servers.known_port import HeldPort
 from tfquiver.service.common_to_servers.tensorflow_servers.node_child import NodeChild
 from tfquiver.service.common_to_servers.tensorflow_servers.node_place import NodePlace
 from tfquiver.service.common_to_servers.tensorflow_servers.tensorflow_runtime import Runtime, StartError
 from tfquiver.service.common_to_servers.tensorflow_servers.tf_server import default_signals, until_stopped
-from tfquiver.service.dispatcher import work_dir_id
-from tfquiver.service.dispatcher.journal_and_graphs import journal_repair
-from tfquiver.service.dispatcher.lost_workers.reaper import Reaper, Timeouts
-from tfquiver.service.dispatcher.repeated import RepeatedThread, attempt, running
+from tfquiver.service.dispatcher import journal_repair, work_dir_id
+from tfquiver.service.dispatcher.reaper import Reaper, Timeouts
 from tfquiver.service.dispatcher.session_news import CoordinatorNews
 from tfquiver.service.dispatcher.worker_reports import INTERVAL_S, WorkerReports
 from tfquiver.service.metrics import metrics_flag

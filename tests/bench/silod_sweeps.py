@@ -30,10 +30,10 @@ from tfquiver.service.coordinator.job_schedulers import registry as schedulers
 from tfquiver.service.coordinator.job_schedulers.fifo import Fifo
 from tfquiver.service.coordinator.policies import registry as policies
 from tfquiver.service.coordinator.policies.views_and_plans.interface import ClusterView, Plan, Policy
-from tfquiver.service.sim.jobs_as_flows.outcome import Outcome, bound
-from tfquiver.service.sim.jobs_as_flows.simulation import simulate
-from tfquiver.service.sim.workloads.traces import DATASETS, MB, TB, TraceShape, generate
-from tfquiver.service.sim.workloads.workload import Cluster, Pacing, SimJob, Workload
+from tfquiver.service.sim.job_queue_rates_store_bandwidth.outcome import Outcome, bound
+from tfquiver.service.sim.job_queue_rates_store_bandwidth.simulation import simulate
+from tfquiver.service.sim.workloads_and_recordings.traces import DATASETS, MB, TB, TraceShape, generate
+from tfquiver.service.sim.workloads_and_recordings.workload import Cluster, Pacing, SimJob, Workload
 
 CACHE_BYTES_A_GPU, STORE_BYTES_PER_S_A_GPU = 2 * TB // 8, 10 * MB
 FULL = TraceShape(400, weeks=4.0, load=1.25)

@@ -27,9 +27,9 @@ from tests.bench.bars import Bar, finish, run_bench
 from tests.bench.experiment import plots
 from tfquiver.service.coordinator.job_schedulers.fifo import Fifo
 from tfquiver.service.coordinator.policies import registry
-from tfquiver.service.sim.jobs_as_flows.outcome import Outcome, bound
-from tfquiver.service.sim.jobs_as_flows.simulation import simulate
-from tfquiver.service.sim.workloads.workload import Cluster, SimJob, Workload
+from tfquiver.service.sim.job_queue_rates_store_bandwidth.outcome import Outcome, bound
+from tfquiver.service.sim.job_queue_rates_store_bandwidth.simulation import simulate
+from tfquiver.service.sim.workloads_and_recordings.workload import Cluster, SimJob, Workload
 
 IMAGES_TB, TEXT_TB = 1.36, 20.9
 WITHIN = 0.08

@@ -45,12 +45,12 @@ from tests.support.cluster import die_with_parent
 from tfquiver import errors, sizes
 from tfquiver.service.coordinator.job_schedulers.fifo import Fifo
 from tfquiver.service.coordinator.policies.registry import DEFAULT
-from tfquiver.service.sim.jobs_as_flows.simulation import simulate
+from tfquiver.service.sim.job_queue_rates_store_bandwidth.simulation import simulate
 from tfquiver.service.sim.probing_and_policies.shipping import Shipping
 from tfquiver.service.sim.probing_and_policies.sight import SIGHTS
-from tfquiver.service.sim.recordings.recording import GONE_S, REPLAN_S
-from tfquiver.service.sim.workloads import files
-from tfquiver.service.sim.workloads.workload import Cluster, SimJob, Stored, Workload
+from tfquiver.service.sim.workloads_and_recordings import files
+from tfquiver.service.sim.workloads_and_recordings.recording import GONE_S, REPLAN_S
+from tfquiver.service.sim.workloads_and_recordings.workload import Cluster, SimJob, Stored, Workload
 
 RECORD_BYTES, SHARD_RECORDS, BATCH, FILES = 4080, 16, 32, 4
 CACHE_SHARE = 0.3

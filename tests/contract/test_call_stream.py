@@ -12,11 +12,10 @@ import pytest
 from tests.support.aio import on_loop
 from tests.support.streamed_coordinator import Coordinator, Tokens, ack, calls_of, ends_with
 from tfquiver import errors
-from tfquiver.grpc_plumbing import rpc
+from tfquiver.grpc_plumbing import bundles, rpc
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2 as pb
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2_grpc
 from tfquiver.roles_and_tokens.identity import Identity, Role
-from tfquiver.service.common_to_servers import bundles
 from tfquiver.service.node.coordinator_link import call_stream
 from tfquiver.service.node.coordinator_link.call_stream import CallStream
 

@@ -24,7 +24,7 @@ from tfquiver.roles_and_tokens.identity import EVERYBODY
 from tfquiver.service.coordinator.chunk_rotation.rotations import ChunkPlan
 from tfquiver.service.coordinator.coordinator import Coordinator
 from tfquiver.service.coordinator.dataset_caching.caching import Caching
-from tfquiver.service.coordinator.dataset_registry import digest_files
+from tfquiver.service.coordinator.dataset_registry_sharing_removal import digest_files
 from tfquiver.service.coordinator.sessions.lease import LeaseState
 from tfquiver.service.coordinator.sessions.sessions import Sessions
 from tfquiver.service.coordinator.shard_order import made_orders

@@ -13,8 +13,8 @@ from tests.support.aio import on_loop
 from tests.support.disks import tmpfs
 from tests.support.privileges import needs_mounts
 from tfquiver import errors
-from tfquiver.service.coordinator.dataset_registry.digest_files import DigestFiles
-from tfquiver.service.coordinator.dataset_registry.registry import Registry
+from tfquiver.service.coordinator.dataset_registry_sharing_removal.digest_files import DigestFiles
+from tfquiver.service.coordinator.dataset_registry_sharing_removal.registry import Registry
 
 
 @needs_mounts

@@ -10,7 +10,7 @@ from tests.support.aio import on_loop
 from tests.support.coordinator_client import CoordinatorClient
 from tests.support.digests import numbered_digest
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2 as pb
-from tfquiver.service.coordinator.grpc_calls.about_sessions_and_jobs import listing_calls
+from tfquiver.service.coordinator.grpc_calls.about_sessions_jobs_plans_past import listing_calls
 from tfquiver.service.coordinator.server import CoordinatorServer
 
 DIGEST = numbered_digest(20, "data")

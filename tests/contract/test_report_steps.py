@@ -18,8 +18,8 @@ from tests.support.digests import numbered_digest
 from tfquiver import errors
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2 as pb
 from tfquiver.proto.tfquiver.v1 import types_pb2
-from tfquiver.service.coordinator.grpc_calls.about_sessions_and_jobs import listing_calls, step_calls
-from tfquiver.service.coordinator.grpc_calls.about_sessions_and_jobs.step_calls import INTERVAL_MS
+from tfquiver.service.coordinator.grpc_calls.about_sessions_jobs_plans_past import listing_calls, step_calls
+from tfquiver.service.coordinator.grpc_calls.about_sessions_jobs_plans_past.step_calls import INTERVAL_MS
 from tfquiver.service.coordinator.measuring import step_meters
 from tfquiver.service.coordinator.planning.explanations.explain import Explanation
 from tfquiver.service.coordinator.server import CoordinatorServer

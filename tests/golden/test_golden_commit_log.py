@@ -11,7 +11,7 @@ from tfquiver.proto.tfquiver.v1.commit_log_pb2 import CommitRecord
 from tfquiver.roles_and_tokens.identity import Identity, Role
 from tfquiver.service.coordinator.bandwidth_budgets.budgets import Budgets
 from tfquiver.service.coordinator.commit_log.log_file import framed, header, parse
-from tfquiver.service.coordinator.dataset_registry.ownership import Ownership
+from tfquiver.service.coordinator.dataset_registry_sharing_removal.ownership import Ownership
 from tfquiver.service.coordinator.nodes_mounts_dispatchers.dispatchers import Dispatchers
 from tfquiver.service.coordinator.nodes_mounts_dispatchers.lost_nodes import LostNodes
 from tfquiver.service.coordinator.sessions.session import DatasetView

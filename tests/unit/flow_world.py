@@ -8,9 +8,9 @@ from math import inf
 
 from tfquiver.service.coordinator.job_schedulers.fifo import Fifo
 from tfquiver.service.coordinator.policies.views_and_plans.interface import Allocation, ClusterView, Mode, Plan
-from tfquiver.service.sim.jobs_as_flows.outcome import Outcome
-from tfquiver.service.sim.jobs_as_flows.simulation import simulate
-from tfquiver.service.sim.workloads.workload import Cluster, SimJob, Workload
+from tfquiver.service.sim.job_queue_rates_store_bandwidth.outcome import Outcome
+from tfquiver.service.sim.job_queue_rates_store_bandwidth.simulation import simulate
+from tfquiver.service.sim.workloads_and_recordings.workload import Cluster, SimJob, Workload
 
 SIZE = 1_000_000
 EPOCH_S = 600.0

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tfquiver.service.sim.store_bandwidth.alternating import MOST, share_in_turns
-from tfquiver.service.sim.store_bandwidth.sharing import share
+from tfquiver.service.sim.job_queue_rates_store_bandwidth.alternating import MOST, share_in_turns
+from tfquiver.service.sim.job_queue_rates_store_bandwidth.sharing import share
 
 
 def in_turns(speeds: list[float], missed: list[float], limit: float, weights: list[float]) -> list[float]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 
-from tfquiver.service.common_to_servers import bundles
+from tfquiver.grpc_plumbing import bundles
 
 
 def test_as_many_as_fit_go_together_and_at_least_one() -> None:

@@ -8,7 +8,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from tfquiver.service.sim.cache_contents.curricula import Curricula
-from tfquiver.service.sim.workloads.workload import Pacing
+from tfquiver.service.sim.workloads_and_recordings.workload import Pacing
 
 SIZE = 1000.0
 

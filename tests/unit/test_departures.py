@@ -10,9 +10,9 @@ from tests.unit.test_task_table import epoch, table
 from tfquiver.clock import ManualClock
 from tfquiver.grpc_plumbing.by_hand import proto_wire
 from tfquiver.scanning import tfrecord
-from tfquiver.service.dispatcher.journal_and_graphs import journal_reader as journal
-from tfquiver.service.dispatcher.lost_workers.departures import READERS_GO_S, Departures
-from tfquiver.service.dispatcher.lost_workers.reaper import Reaper
+from tfquiver.service.dispatcher import journal_reader as journal
+from tfquiver.service.dispatcher.departures import READERS_GO_S, Departures
+from tfquiver.service.dispatcher.reaper import Reaper
 
 GRAPHS = {"ours": {"key"}, "both": {"key", "other"}}
 

@@ -14,8 +14,8 @@ from tfquiver.service.coordinator.policies.views_and_plans.interface import MODE
 from tfquiver.service.sim import cache_contents
 from tfquiver.service.sim.cache_contents.contents import LRU, NONE, UNIFORM, Contents
 from tfquiver.service.sim.cache_contents.lru_window import LruWindow
-from tfquiver.service.sim.cache_contents.trail import Trail
-from tfquiver.service.sim.store_bandwidth.sharing import Floats
+from tfquiver.service.sim.job_queue_rates_store_bandwidth.sharing import Floats
+from tfquiver.service.sim.job_queue_rates_store_bandwidth.trail import Trail
 
 JOBS = 5
 # Who reads, how far each of these comes, whether the trail is told, and whether the oldest moment is forgotten.

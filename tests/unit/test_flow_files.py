@@ -14,8 +14,8 @@ from tfquiver.cli.main import main
 from tfquiver.cli.sim_plan_trace import trace
 from tfquiver.service.coordinator.policies import registry
 from tfquiver.service.coordinator.policies.views_and_plans.interface import ClusterView, Plan
-from tfquiver.service.sim.recordings.recording import Recorder
-from tfquiver.service.sim.workloads import files, traces
+from tfquiver.service.sim.workloads_and_recordings import files, traces
+from tfquiver.service.sim.workloads_and_recordings.recording import Recorder
 
 
 def good() -> dict[str, Any]:

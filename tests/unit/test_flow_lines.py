@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 
 from tfquiver.service.coordinator.job_schedulers.interface import Capacity
 from tfquiver.service.coordinator.job_schedulers.sjf import ShortestJobFirst
-from tfquiver.service.sim.job_queue.jobs import Jobs, Queue
-from tfquiver.service.sim.job_queue.lines import ByKey, BySubmission
-from tfquiver.service.sim.workloads.workload import SimJob, Workload
+from tfquiver.service.sim.job_queue_rates_store_bandwidth.jobs import Jobs, Queue
+from tfquiver.service.sim.job_queue_rates_store_bandwidth.lines import ByKey, BySubmission
+from tfquiver.service.sim.workloads_and_recordings.workload import SimJob, Workload
 
 
 @dataclass

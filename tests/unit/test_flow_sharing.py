@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tfquiver.service.sim.store_bandwidth.sharing import alone_from_store, share, water_fill
+from tfquiver.service.sim.job_queue_rates_store_bandwidth.sharing import alone_from_store, share, water_fill
 
 AMOUNT = st.floats(0, 1e9, allow_subnormal=False)
 FLOWS = st.lists(st.tuples(AMOUNT, AMOUNT, st.integers(1, 8)), min_size=1, max_size=12)

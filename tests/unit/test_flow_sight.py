@@ -11,11 +11,11 @@ from tfquiver.service.coordinator.job_schedulers.fifo import Fifo
 from tfquiver.service.coordinator.measuring.meters import GONE_S
 from tfquiver.service.coordinator.policies.views_and_plans.interface import Allocation, ClusterView, Plan
 from tfquiver.service.sim.cache_contents.contents import UNIFORM, Contents
-from tfquiver.service.sim.jobs_as_flows.outcome import Outcome
-from tfquiver.service.sim.jobs_as_flows.simulation import simulate
+from tfquiver.service.sim.job_queue_rates_store_bandwidth.outcome import Outcome
+from tfquiver.service.sim.job_queue_rates_store_bandwidth.simulation import simulate
 from tfquiver.service.sim.probing_and_policies.shipping import Shipping
 from tfquiver.service.sim.probing_and_policies.sight import SIGHTS, two_chunks_bytes
-from tfquiver.service.sim.workloads.workload import Cluster, Pacing, SimJob, Stored, Workload
+from tfquiver.service.sim.workloads_and_recordings.workload import Cluster, Pacing, SimJob, Stored, Workload
 
 SIZE, EPOCH_S = 1_000_000, 100.0
 SPEED = SIZE / EPOCH_S

@@ -17,11 +17,11 @@ from tfquiver.service.coordinator.job_schedulers import registry as schedulers
 from tfquiver.service.coordinator.job_schedulers.fifo import Fifo
 from tfquiver.service.coordinator.policies import registry as policies
 from tfquiver.service.coordinator.policies.views_and_plans.interface import Allocation, ClusterView, Plan
-from tfquiver.service.sim.jobs_as_flows.outcome import YEAR_S, bound
-from tfquiver.service.sim.jobs_as_flows.simulation import simulate
+from tfquiver.service.sim.job_queue_rates_store_bandwidth.outcome import YEAR_S, bound
+from tfquiver.service.sim.job_queue_rates_store_bandwidth.simulation import simulate
 from tfquiver.service.sim.probing_and_policies.sight import SIGHTS
 from tfquiver.service.sim.shard_by_shard.engine import Engine
-from tfquiver.service.sim.workloads.workload import Cluster, Pacing, SimJob, Workload
+from tfquiver.service.sim.workloads_and_recordings.workload import Cluster, Pacing, SimJob, Workload
 
 ROUNDING = 1e-6
 AGAIN_JOBS = 3

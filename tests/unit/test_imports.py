@@ -41,7 +41,7 @@ VIOLATIONS = [
         "do not import one another",
     ),
     ("tfquiver/errors.py", "import tfquiver.scanning.tfrecord", "Imports point down"),
-    ("service/coordinator/dataset_registry/registry.py", "import tfquiver.stores", "Only nodes read"),
+    ("service/coordinator/dataset_registry_sharing_removal/registry.py", "import tfquiver.stores", "Only nodes read"),
 ]
 
 

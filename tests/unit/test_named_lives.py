@@ -11,7 +11,7 @@ from tfquiver.proto.tfquiver.v1 import types_pb2
 from tfquiver.service.coordinator.named_dataset_lifecycle import lifecycle, specs
 from tfquiver.service.coordinator.named_dataset_lifecycle.lifecycle import Life
 from tfquiver.service.coordinator.named_dataset_lifecycle.progress import LONGEST_RETRY_S, MOST_DEFECTS, TaskProgress
-from tfquiver.service.coordinator.named_dataset_lifecycle.room import ToEvict
+from tfquiver.service.coordinator.named_dataset_lifecycle.room_for_pins_and_when_full.room import ToEvict
 from tfquiver.service.coordinator.named_dataset_lifecycle.steps import Become, Facts, GiveRoomBack, Release, next_step
 from tfquiver.service.coordinator.named_dataset_lifecycle.table import unknown
 from tfquiver.service.coordinator.named_dataset_lifecycle.told import told

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from tfquiver.proto.tfquiver.v1 import named_datasets_pb2 as pb
 from tfquiver.service.coordinator.named_dataset_lifecycle import lifecycle
-from tfquiver.service.coordinator.named_dataset_lifecycle.room_for_pins import waiting_pins
-from tfquiver.service.coordinator.named_dataset_lifecycle.room_for_pins.waiting_pins import WaitingPins
+from tfquiver.service.coordinator.named_dataset_lifecycle.room_for_pins_and_when_full import waiting_pins
+from tfquiver.service.coordinator.named_dataset_lifecycle.room_for_pins_and_when_full.waiting_pins import WaitingPins
 from tfquiver.service.coordinator.named_dataset_lifecycle.table import NamedTable
 
 

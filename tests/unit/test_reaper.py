@@ -10,8 +10,8 @@ import pytest
 from tfquiver.clock import ManualClock
 from tfquiver.grpc_plumbing.by_hand import proto_wire
 from tfquiver.scanning import tfrecord
-from tfquiver.service.dispatcher.journal_and_graphs import journal_reader as journal
-from tfquiver.service.dispatcher.lost_workers.reaper import Reaper, Timeouts
+from tfquiver.service.dispatcher import journal_reader as journal
+from tfquiver.service.dispatcher.reaper import Reaper, Timeouts
 from tfquiver.service.dispatcher.session_news import UnreadKeys
 
 A, B, C = "a:1", "b:1", "c:1"

@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 
 from tfquiver import errors
 from tfquiver.service.coordinator.measuring.meters import GONE_S
-from tfquiver.service.sim.recordings.recorded import as_now
-from tfquiver.service.sim.recordings.recording import Recorder
-from tfquiver.service.sim.recordings.seen import Dataset, Seen
-from tfquiver.service.sim.workloads import files
+from tfquiver.service.sim.workloads_and_recordings import files
+from tfquiver.service.sim.workloads_and_recordings.recorded import as_now
+from tfquiver.service.sim.workloads_and_recordings.recording import Recorder
+from tfquiver.service.sim.workloads_and_recordings.seen import Dataset, Seen
 
 MB = 10**6
 IMAGES, TEXT = (

@@ -5,7 +5,7 @@ from __future__ import annotations
 import grpc
 import pytest
 
-from tfquiver.service.dispatcher.repeated import attempt
+from tfquiver.service.common_to_servers.repeated import attempt
 
 
 class _Away(grpc.RpcError):

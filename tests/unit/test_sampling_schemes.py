@@ -22,10 +22,10 @@ from tfquiver.proto.tfquiver.v1 import commit_log_pb2 as log_pb2
 from tfquiver.service.coordinator.sampled_epochs import asked as asked_module
 from tfquiver.service.coordinator.sampled_epochs.asked import AskedSamplings, arguments_of
 from tfquiver.service.coordinator.sampling_schemes import registry
-from tfquiver.service.coordinator.sampling_schemes.arguments.patterns import first_matches
 from tfquiver.service.coordinator.sampling_schemes.chance import Chance
 from tfquiver.service.coordinator.sampling_schemes.drawing import drawn
 from tfquiver.service.coordinator.sampling_schemes.interface import Draws, Population
+from tfquiver.service.coordinator.sampling_schemes.patterns import first_matches
 
 
 class Says:

@@ -15,8 +15,8 @@ from tfquiver.cli.main import main
 from tfquiver.cli.sim_plan_trace import limits_of_patience, sim
 from tfquiver.cli.sim_plan_trace.limits_of_patience import MOST_S, Patience
 from tfquiver.clock import ManualClock
-from tfquiver.service.sim.jobs_as_flows import samples
-from tfquiver.service.sim.jobs_as_flows.samples import Sample, Samples
+from tfquiver.service.sim.job_queue_rates_store_bandwidth import samples
+from tfquiver.service.sim.job_queue_rates_store_bandwidth.samples import Sample, Samples
 
 FOR_EVER = {
     "cluster": {"accelerators": 1, "cache": SIZE},

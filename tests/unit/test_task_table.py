@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2
-from tfquiver.service.dispatcher.journal_and_graphs import journal_reader as journal
-from tfquiver.service.dispatcher.lost_workers.task_table import TaskTable
+from tfquiver.service.dispatcher import journal_reader as journal
 from tfquiver.service.dispatcher.session_news import all_quiet
+from tfquiver.service.dispatcher.task_table import TaskTable
 
 A, B, C = "a:1", "b:1", "c:1"
 

@@ -10,8 +10,8 @@ from tests.unit.flow_world import EPOCH_S, SIZE, SPEED, Fixed
 from tfquiver.service.coordinator.job_schedulers.fifo import Fifo
 from tfquiver.service.coordinator.policies.views_and_plans.interface import Allocation
 from tfquiver.service.node.coordinator_orders.load_plan import PARALLEL_LOADS
-from tfquiver.service.sim.jobs_as_flows.simulation import simulate
-from tfquiver.service.sim.workloads.workload import Cluster, SimJob, Stored, Workload
+from tfquiver.service.sim.job_queue_rates_store_bandwidth.simulation import simulate
+from tfquiver.service.sim.workloads_and_recordings.workload import Cluster, SimJob, Stored, Workload
 
 SHARDS = 100
 SHARD_BYTES = SIZE / SHARDS

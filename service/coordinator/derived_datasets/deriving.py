@@ -19,8 +19,8 @@ from tfquiver.proto.tfquiver.v1 import types_pb2
 from tfquiver.proto.tfquiver.v1.commit_log_pb2 import CommitRecord
 from tfquiver.roles_and_tokens.identity import EVERYBODY, Identity
 from tfquiver.service.coordinator.commit_log.commit_log import CommitLog
-from tfquiver.service.coordinator.dataset_registry.catalogue import Catalogue
-from tfquiver.service.coordinator.dataset_registry.registry import Registry
+from tfquiver.service.coordinator.dataset_registry_sharing_removal.catalogue import Catalogue
+from tfquiver.service.coordinator.dataset_registry_sharing_removal.registry import Registry
 from tfquiver.service.coordinator.derived_datasets import build as builds
 from tfquiver.service.coordinator.derived_datasets import costs
 from tfquiver.service.coordinator.derived_datasets.build import Build

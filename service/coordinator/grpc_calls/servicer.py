@@ -19,14 +19,14 @@ from tfquiver.service.coordinator.grpc_calls.about_datasets.dataset_calls import
 from tfquiver.service.coordinator.grpc_calls.about_datasets.derived_calls import DerivedDatasetCalls
 from tfquiver.service.coordinator.grpc_calls.about_datasets.named_calls import NamedDatasetCalls
 from tfquiver.service.coordinator.grpc_calls.about_datasets.place_calls import PlaceCalls
-from tfquiver.service.coordinator.grpc_calls.about_sessions_and_jobs.budget_calls import BudgetCalls
-from tfquiver.service.coordinator.grpc_calls.about_sessions_and_jobs.listing_calls import ListingCalls
-from tfquiver.service.coordinator.grpc_calls.about_sessions_and_jobs.session_calls import SessionCalls
-from tfquiver.service.coordinator.grpc_calls.about_sessions_and_jobs.step_calls import StepCalls
+from tfquiver.service.coordinator.grpc_calls.about_sessions_jobs_plans_past.budget_calls import BudgetCalls
+from tfquiver.service.coordinator.grpc_calls.about_sessions_jobs_plans_past.change_calls import ChangeCalls
+from tfquiver.service.coordinator.grpc_calls.about_sessions_jobs_plans_past.listing_calls import ListingCalls
+from tfquiver.service.coordinator.grpc_calls.about_sessions_jobs_plans_past.past_calls import PastCalls
+from tfquiver.service.coordinator.grpc_calls.about_sessions_jobs_plans_past.planning_calls import PlanningCalls
+from tfquiver.service.coordinator.grpc_calls.about_sessions_jobs_plans_past.session_calls import SessionCalls
+from tfquiver.service.coordinator.grpc_calls.about_sessions_jobs_plans_past.step_calls import StepCalls
 from tfquiver.service.coordinator.grpc_calls.callers import Tokens
-from tfquiver.service.coordinator.grpc_calls.change_calls import ChangeCalls
-from tfquiver.service.coordinator.grpc_calls.past_calls import PastCalls
-from tfquiver.service.coordinator.grpc_calls.planning_calls import PlanningCalls
 from tfquiver.service.coordinator.grpc_calls.streamed_calls import StreamedCalls
 from tfquiver.service.coordinator.nodes_mounts_dispatchers.dispatchers import MAX_ID_BYTES, MAX_LEFT, MAX_WORKERS
 from tfquiver.service.coordinator.nodes_mounts_dispatchers.membership import MAX_NODES

@@ -11,10 +11,9 @@ import grpc
 import grpc.aio
 
 from tfquiver import errors
-from tfquiver.grpc_plumbing import rpc
+from tfquiver.grpc_plumbing import bundles, rpc
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2 as pb2
 from tfquiver.roles_and_tokens.identity import check_call
-from tfquiver.service.common_to_servers import bundles
 from tfquiver.service.coordinator.grpc_calls.callers import Tokens
 from tfquiver.service.coordinator.grpc_calls.shared_replies import SharedReplies
 

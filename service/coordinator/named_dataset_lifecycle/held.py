@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 
 from tfquiver.service.coordinator.dataset_caching.caching import Caching
-from tfquiver.service.coordinator.dataset_registry.registry import Registry
+from tfquiver.service.coordinator.dataset_registry_sharing_removal.registry import Registry
 from tfquiver.service.coordinator.nodes_mounts_dispatchers.membership import Membership
 from tfquiver.service.coordinator.resident_shards.here import bytes_here
 

@@ -25,16 +25,19 @@ from tfquiver.rare_lines import every_n_seconds
 from tfquiver.roles_and_tokens.identity import Identity, Role
 from tfquiver.service.coordinator.commit_log.commit_log import CommitLog
 from tfquiver.service.coordinator.dataset_caching.caching import Caching
-from tfquiver.service.coordinator.dataset_registry.catalogue import Catalogue
-from tfquiver.service.coordinator.dataset_registry.ownership import Ownership
-from tfquiver.service.coordinator.dataset_registry.registry import Registry
+from tfquiver.service.coordinator.dataset_registry_sharing_removal.catalogue import Catalogue
+from tfquiver.service.coordinator.dataset_registry_sharing_removal.ownership import Ownership
+from tfquiver.service.coordinator.dataset_registry_sharing_removal.registry import Registry
 from tfquiver.service.coordinator.long_work.in_parts import InParts
 from tfquiver.service.coordinator.named_dataset_lifecycle import lifecycle, specs
 from tfquiver.service.coordinator.named_dataset_lifecycle.held import Held
 from tfquiver.service.coordinator.named_dataset_lifecycle.lifecycle import DELETING, EVICTING, SCANNING, WARMING, Life
-from tfquiver.service.coordinator.named_dataset_lifecycle.room import PARTIAL
-from tfquiver.service.coordinator.named_dataset_lifecycle.room_for_pins.pinned_room import PinnedRoom
-from tfquiver.service.coordinator.named_dataset_lifecycle.room_for_pins.waiting_pins import AGAIN_S, WaitingPins
+from tfquiver.service.coordinator.named_dataset_lifecycle.room_for_pins_and_when_full.pinned_room import PinnedRoom
+from tfquiver.service.coordinator.named_dataset_lifecycle.room_for_pins_and_when_full.room import PARTIAL
+from tfquiver.service.coordinator.named_dataset_lifecycle.room_for_pins_and_when_full.waiting_pins import (
+    AGAIN_S,
+    WaitingPins,
+)
 from tfquiver.service.coordinator.named_dataset_lifecycle.steps import (
     Become,
     Facts,

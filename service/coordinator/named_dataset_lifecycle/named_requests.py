@@ -19,7 +19,11 @@ from tfquiver.service.coordinator.long_work.in_parts import InParts
 from tfquiver.service.coordinator.named_dataset_lifecycle import lifecycle, specs
 from tfquiver.service.coordinator.named_dataset_lifecycle.lifecycle import DELETING, FAILED, SCANNING, Life
 from tfquiver.service.coordinator.named_dataset_lifecycle.named_keeping import NamedKeeping
-from tfquiver.service.coordinator.named_dataset_lifecycle.room import PARTIAL, ToEvict, known_of
+from tfquiver.service.coordinator.named_dataset_lifecycle.room_for_pins_and_when_full.room import (
+    PARTIAL,
+    ToEvict,
+    known_of,
+)
 from tfquiver.service.coordinator.named_dataset_lifecycle.table import unknown
 from tfquiver.service.coordinator.named_dataset_lifecycle.told import fitting, told
 from tfquiver.service.coordinator.named_dataset_lifecycle.told_to_nodes import tasks

@@ -11,7 +11,7 @@ import numpy as np
 from absl import logging
 
 from tfquiver.service.coordinator.dataset_caching.caching import Caching
-from tfquiver.service.coordinator.dataset_registry.registry import Registry
+from tfquiver.service.coordinator.dataset_registry_sharing_removal.registry import Registry
 from tfquiver.service.coordinator.long_work.in_parts import InParts
 from tfquiver.service.coordinator.measuring.meters import JobMeters
 from tfquiver.service.coordinator.measuring.store_meter import StoreMeter

@@ -24,7 +24,7 @@ from tfquiver.service.coordinator.bandwidth_budgets.budgets import Budgets
 from tfquiver.service.coordinator.chunk_rotation import chunk_counts
 from tfquiver.service.coordinator.dataset_caching.caching import Caching
 from tfquiver.service.coordinator.dataset_caching.placement import COOPERATIVE, LRU, NONE, UNEVEN_SHARE, UNIFORM
-from tfquiver.service.coordinator.dataset_registry.registry import Registry
+from tfquiver.service.coordinator.dataset_registry_sharing_removal.registry import Registry
 from tfquiver.service.coordinator.long_work.in_parts import InParts
 from tfquiver.service.coordinator.measuring.meters import GONE_S
 from tfquiver.service.coordinator.nodes_mounts_dispatchers.membership import Membership

@@ -27,7 +27,7 @@ from tfquiver.proto.tfquiver.v1.commit_log_pb2 import CommitRecord, PlanDecided
 from tfquiver.rare_lines import every_n_seconds
 from tfquiver.service.coordinator.bandwidth_budgets.budgets import Budgets
 from tfquiver.service.coordinator.dataset_caching.caching import Caching
-from tfquiver.service.coordinator.dataset_registry.catalogue import Catalogue
+from tfquiver.service.coordinator.dataset_registry_sharing_removal.catalogue import Catalogue
 from tfquiver.service.coordinator.long_work.in_parts import InParts
 from tfquiver.service.coordinator.measuring.store_meter import StoreMeter
 from tfquiver.service.coordinator.planning.asking import Asked, Asking, answers

@@ -10,9 +10,9 @@ import enum
 import math
 from dataclasses import dataclass
 
+from tfquiver.service.coordinator.measuring import estimates
 from tfquiver.service.coordinator.measuring.counters import Counters
-from tfquiver.service.coordinator.probing import estimates
-from tfquiver.service.coordinator.probing.estimates import Ratio, TimePerByte
+from tfquiver.service.coordinator.measuring.estimates import Ratio, TimePerByte
 from tfquiver.service.coordinator.probing.limits import ProbeLimits
 from tfquiver.service.coordinator.probing.measurement import JobMeasurement, waits
 

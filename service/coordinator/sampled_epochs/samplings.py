@@ -18,9 +18,9 @@ from tfquiver.proto.tfquiver.v1 import coordinator_pb2 as pb2
 from tfquiver.proto.tfquiver.v1 import types_pb2
 from tfquiver.proto.tfquiver.v1.commit_log_pb2 import CommitRecord, SamplingAsked
 from tfquiver.service.coordinator.commit_log.commit_log import CommitLog
-from tfquiver.service.coordinator.dataset_registry.registry import Registry
+from tfquiver.service.coordinator.dataset_registry_sharing_removal.registry import Registry
 from tfquiver.service.coordinator.sampled_epochs.asked import AskedSamplings, arguments_of
-from tfquiver.service.coordinator.sampled_epochs.record_weights.weight_files import WeightFiles
+from tfquiver.service.coordinator.sampled_epochs.weight_files import WeightFiles
 from tfquiver.service.coordinator.sampling_schemes import registry as schemes
 from tfquiver.service.coordinator.sampling_schemes.drawing import drawn
 from tfquiver.service.coordinator.sampling_schemes.interface import Population

@@ -10,9 +10,9 @@ import numpy as np
 import numpy.typing as npt
 
 from tfquiver.service.coordinator.sampling_schemes import pacing as exponential
-from tfquiver.service.coordinator.sampling_schemes.arguments.numbers import checked_draws, number, truth
 from tfquiver.service.coordinator.sampling_schemes.chance import Chance
 from tfquiver.service.coordinator.sampling_schemes.interface import Draws, Population
+from tfquiver.service.coordinator.sampling_schemes.numbers import checked_draws, number, truth
 
 _LEAST_STEP_EPOCHS, _MOST_EPOCHS = 1e-3, 1e6
 _MOST_STAIRS = 1000

@@ -12,9 +12,9 @@ from tfquiver.amounts import many
 from tfquiver.draws_and_weights.drawn_shards import MOST_DRAWS, MOST_STAGES, DrawnShards, are_stages
 from tfquiver.draws_and_weights.record_picks import MOST_PICK_BYTES, RecordPicks, record_picks
 from tfquiver.plain_text import plain
-from tfquiver.service.coordinator.sampling_schemes.arguments.numbers import too_many_draws
 from tfquiver.service.coordinator.sampling_schemes.chance import Chance
 from tfquiver.service.coordinator.sampling_schemes.interface import Draws, Population, Scheme
+from tfquiver.service.coordinator.sampling_schemes.numbers import too_many_draws
 
 
 def drawn(name: str, scheme: Scheme, population: Population, seed: int, epoch: int) -> DrawnShards:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from tfquiver.service.coordinator.sampling_schemes.arguments.numbers import number
 from tfquiver.service.coordinator.sampling_schemes.chance import Chance
 from tfquiver.service.coordinator.sampling_schemes.interface import Draws, Population
+from tfquiver.service.coordinator.sampling_schemes.numbers import number
 from tfquiver.service.coordinator.sampling_schemes.weighted import MOST_EPOCH_SHARE, drawn_by_weight
 
 

@@ -18,9 +18,8 @@ import grpc.aio
 from google.protobuf.message import DecodeError, Message
 
 from tfquiver import errors
-from tfquiver.grpc_plumbing import rpc
+from tfquiver.grpc_plumbing import bundles, rpc
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2 as pb
-from tfquiver.service.common_to_servers import bundles
 
 R = TypeVar("R", bound=Message)
 _LARGE_BYTES = 256 << 10  # goes by itself: others need not wait for it

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from tfquiver.service.operator.checked_specs.dataset_wish import DatasetWish, Rule
-from tfquiver.service.operator.conditions import Condition, merged
+from tfquiver.service.operator.reconciling.conditions import Condition, merged
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from tfquiver.service.operator.checked_specs.job_wish import JobWish
-from tfquiver.service.operator.conditions import Condition, merged
+from tfquiver.service.operator.reconciling.conditions import Condition, merged
 from tfquiver.service.operator.reconciling.dataset_plan import Trouble
 
 COMPLETE, FAILED = "Complete", "Failed"

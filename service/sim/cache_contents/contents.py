@@ -15,7 +15,7 @@ from collections.abc import Callable
 import numpy as np
 
 from tfquiver.service.coordinator.policies.views_and_plans.interface import MODES
-from tfquiver.service.sim.store_bandwidth.sharing import Bools, Floats, Ints
+from tfquiver.service.sim.job_queue_rates_store_bandwidth.sharing import Bools, Floats, Ints
 
 NONE, COOPERATIVE, UNIFORM, LRU = map(MODES.index, ("none", "cooperative", "uniform", "lru"))
 

@@ -12,8 +12,8 @@ from collections.abc import Sequence
 import numpy as np
 
 from tfquiver.service.coordinator.sampling_schemes.pacing import MOST_STEPS, STEP_ROUNDING
-from tfquiver.service.sim.store_bandwidth.sharing import Floats, Ints
-from tfquiver.service.sim.workloads.workload import Pacing
+from tfquiver.service.sim.job_queue_rates_store_bandwidth.sharing import Floats, Ints
+from tfquiver.service.sim.workloads_and_recordings.workload import Pacing
 
 
 class Curricula:

@@ -11,13 +11,13 @@ from tfquiver.service.coordinator.policies.views_and_plans.columns import Alloca
 from tfquiver.service.coordinator.policies.views_and_plans.interface import MODES, ClusterView, Plan, Policy
 from tfquiver.service.coordinator.speed_model_and_weighted_shares.filling import whole_sum
 from tfquiver.service.sim.cache_contents.contents import Contents
-from tfquiver.service.sim.job_queue.jobs import Jobs
-from tfquiver.service.sim.jobs_as_flows.rates import Rates
+from tfquiver.service.sim.job_queue_rates_store_bandwidth.jobs import Jobs
+from tfquiver.service.sim.job_queue_rates_store_bandwidth.rates import Rates
+from tfquiver.service.sim.job_queue_rates_store_bandwidth.sharing import Floats, Ints
 from tfquiver.service.sim.probing_and_policies.probing import Probing
 from tfquiver.service.sim.probing_and_policies.shown import Shown, Views
 from tfquiver.service.sim.probing_and_policies.sight import Sight
-from tfquiver.service.sim.store_bandwidth.sharing import Floats, Ints
-from tfquiver.service.sim.workloads.workload import Cluster, Workload
+from tfquiver.service.sim.workloads_and_recordings.workload import Cluster, Workload
 
 
 class Planner:

@@ -12,8 +12,8 @@ from tfquiver.service.coordinator.measuring.store_load import StoreLoad
 from tfquiver.service.coordinator.probing.measurement import JobMeasurement
 from tfquiver.service.coordinator.probing.probe import ProbeResult
 from tfquiver.service.coordinator.probing.schedule import ProbeSchedule
-from tfquiver.service.sim.job_queue.jobs import Jobs
-from tfquiver.service.sim.store_bandwidth.sharing import Bools, Floats, Ints
+from tfquiver.service.sim.job_queue_rates_store_bandwidth.jobs import Jobs
+from tfquiver.service.sim.job_queue_rates_store_bandwidth.sharing import Bools, Floats, Ints
 
 TICK_S = 1.0  # as often as readers report
 _IDLE_TICK_S = 30.0  # while nobody is probed, and nobody is new

@@ -25,12 +25,12 @@ from tfquiver.service.coordinator.policies.views_and_plans.interface import (
     ViewColumns,
 )
 from tfquiver.service.sim.cache_contents.contents import Contents
-from tfquiver.service.sim.job_queue.jobs import Jobs
-from tfquiver.service.sim.jobs_as_flows.rates import Rates
+from tfquiver.service.sim.job_queue_rates_store_bandwidth.jobs import Jobs
+from tfquiver.service.sim.job_queue_rates_store_bandwidth.rates import Rates
+from tfquiver.service.sim.job_queue_rates_store_bandwidth.sharing import Bools, Floats, Ints, alone_from_store
 from tfquiver.service.sim.probing_and_policies.probing import Probing
 from tfquiver.service.sim.probing_and_policies.sight import Meters, Sight, two_chunks_bytes
-from tfquiver.service.sim.store_bandwidth.sharing import Bools, Floats, Ints, alone_from_store
-from tfquiver.service.sim.workloads.workload import Cluster, Stored, Workload
+from tfquiver.service.sim.workloads_and_recordings.workload import Cluster, Stored, Workload
 
 _CHUNKS = 2
 

@@ -21,9 +21,9 @@ from tfquiver.service.coordinator.policies.views_and_plans.check import MOST_BYT
 from tfquiver.service.coordinator.policies.views_and_plans.interface import JobView
 from tfquiver.service.coordinator.probing.ideal import could_read
 from tfquiver.service.coordinator.probing.probe import ProbeResult
-from tfquiver.service.sim.job_queue.jobs import Jobs
-from tfquiver.service.sim.store_bandwidth.sharing import Floats
-from tfquiver.service.sim.workloads.workload import SHARD_BYTES
+from tfquiver.service.sim.job_queue_rates_store_bandwidth.jobs import Jobs
+from tfquiver.service.sim.job_queue_rates_store_bandwidth.sharing import Floats
+from tfquiver.service.sim.workloads_and_recordings.workload import SHARD_BYTES
 
 _FIRST_S = 1.0  # of a job that has read for less nothing is said
 _AT_IDEAL = 0.999

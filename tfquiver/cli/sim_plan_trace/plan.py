@@ -19,11 +19,11 @@ from tfquiver.cli.sim_plan_trace.plan_view import Point
 from tfquiver.cli.sim_plan_trace.progressing import Progressing
 from tfquiver.service.coordinator.job_schedulers import registry as schedulers
 from tfquiver.service.coordinator.policies.views_and_plans.check import MOST_BYTES, MOST_BYTES_PER_S
-from tfquiver.service.sim.jobs_as_flows.outcome import bound, check_end
-from tfquiver.service.sim.jobs_as_flows.simulation import simulate
+from tfquiver.service.sim.job_queue_rates_store_bandwidth.outcome import bound, check_end
+from tfquiver.service.sim.job_queue_rates_store_bandwidth.simulation import simulate
 from tfquiver.service.sim.probing_and_policies.shipping import Shipping
 from tfquiver.service.sim.probing_and_policies.sight import SIGHTS
-from tfquiver.service.sim.workloads.workload import Cluster
+from tfquiver.service.sim.workloads_and_recordings.workload import Cluster
 
 _ABOUT = """Simulates the jobs of a scenario (`tfquiver sim --help`) with its first policy and scheduler, for each size
 of the cache and each rate of the store. Without a file: the jobs that read now in a running cluster, as if each began

@@ -21,10 +21,10 @@ from tfquiver.plain_text import plain, shortened
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2, coordinator_pb2_grpc
 from tfquiver.service.coordinator.measuring.meters import GONE_S
 from tfquiver.service.coordinator.policies import registry
-from tfquiver.service.sim.recordings.recorded import accelerators, as_now
-from tfquiver.service.sim.recordings.recording import REPLAN_S
-from tfquiver.service.sim.workloads.files import Scenario
-from tfquiver.service.sim.workloads.workload import Cluster, Workload
+from tfquiver.service.sim.workloads_and_recordings.files import Scenario
+from tfquiver.service.sim.workloads_and_recordings.recorded import accelerators, as_now
+from tfquiver.service.sim.workloads_and_recordings.recording import REPLAN_S
+from tfquiver.service.sim.workloads_and_recordings.workload import Cluster, Workload
 
 EPOCHS = 10.0
 _DEFAULT = "benefit"

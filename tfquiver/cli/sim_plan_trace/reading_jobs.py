@@ -12,8 +12,8 @@ from tfquiver.cli import calls
 from tfquiver.disk_space_of_shards.node_room import most_bytes
 from tfquiver.grpc_plumbing import pages, rpc
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2, node_pb2, node_pb2_grpc, types_pb2
-from tfquiver.service.sim.recordings.recording import WAITS
-from tfquiver.service.sim.recordings.seen import Dataset, Seen
+from tfquiver.service.sim.workloads_and_recordings.recording import WAITS
+from tfquiver.service.sim.workloads_and_recordings.seen import Dataset, Seen
 
 _NODES_AT_ONCE = 256  # each takes a descriptor
 _MOST_SESSIONS = 20_000  # as many as a coordinator keeps

@@ -19,13 +19,13 @@ from tfquiver.cli.sim_plan_trace.sim_view import Run
 from tfquiver.plain_text import plain, shortened
 from tfquiver.service.coordinator.job_schedulers import registry as schedulers
 from tfquiver.service.coordinator.policies import registry as policies
-from tfquiver.service.sim.jobs_as_flows.outcome import Bound, bound, check_end
-from tfquiver.service.sim.jobs_as_flows.simulation import simulate
+from tfquiver.service.sim.job_queue_rates_store_bandwidth.outcome import Bound, bound, check_end
+from tfquiver.service.sim.job_queue_rates_store_bandwidth.simulation import simulate
 from tfquiver.service.sim.probing_and_policies.shipping import Shipping
 from tfquiver.service.sim.probing_and_policies.sight import SIGHTS
-from tfquiver.service.sim.workloads import files
-from tfquiver.service.sim.workloads.files import Scenario
-from tfquiver.service.sim.workloads.workload import Workload
+from tfquiver.service.sim.workloads_and_recordings import files
+from tfquiver.service.sim.workloads_and_recordings.files import Scenario
+from tfquiver.service.sim.workloads_and_recordings.workload import Workload
 
 _ABOUT = f"""Simulates jobs that come, wait for accelerators, read and leave, with the policies
 and the planner that a coordinator runs. SCENARIO.json:

@@ -15,8 +15,8 @@ from rich.filesize import decimal
 from tfquiver import errors
 from tfquiver.cli.calls import table
 from tfquiver.png_pictures import png
-from tfquiver.service.sim.jobs_as_flows.outcome import Bound, Outcome
-from tfquiver.service.sim.workloads.workload import Workload
+from tfquiver.service.sim.job_queue_rates_store_bandwidth.outcome import Bound, Outcome
+from tfquiver.service.sim.workloads_and_recordings.workload import Workload
 
 _LEGEND = (
     "JCT: from submission to end, on average. makespan: from the first submission to the last end. bound: what no "

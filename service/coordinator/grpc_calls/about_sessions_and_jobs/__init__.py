@@ -1,5 +1,0 @@
-"""The calls on sessions and jobs: readers, steps, what was measured, what each may read from the store.
-
-Called by nodes, training processes and the command line, through the servicer. Where callers have names, those of a job
-are its own; never decides anything.
-"""

@@ -1,6 +1,0 @@
-"""Which records of a shard a draw is of: chances that are functions of seed, draw and record alone. Pure.
-
-Whoever asks again, after a kill, from a checkpoint, or in another process, is told the same; only the seed is written
-down. Called by the schemes that draw records, and by `sampled_epochs.record_weights`, for nodes that ask. Never holds
-more than some of a data set's records at once.
-"""

@@ -1,7 +1,0 @@
-"""Many data sets and jobs (`workloads`) as flows of bytes: what the shipping policies and schedulers would do with a
-cluster; how fast each job reads (`rates`).
-
-Called by `tfquiver sim`, tests and benchmarks. Pure: time is the engine's, randomness a seed. Where
-`sim.shard_by_shard` follows every shard through the coordinator's rotation, this follows rates and shares: weeks of
-hundreds of jobs in seconds. It never knows a policy by name, and has no constant that was fitted to a measurement.
-"""
