@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from tfquiver.version import VERSION as __version__  # noqa: F401 - public
 
 if TYPE_CHECKING:
-    from tfquiver.cli.status_and_explain.status import status as status
+    from tfquiver.cli.status_asked_watched_explained.status import status as status
     from tfquiver.dataset_arguments.fixed_length import FixedLength as FixedLength
     from tfquiver.dataset_arguments.option_groups import Connection as Connection
     from tfquiver.dataset_arguments.option_groups import FirstUse as FirstUse
@@ -56,7 +56,7 @@ _HOMES = {
     "iterators_stopped": "tfquiver.tensorflow_client.iterators",
     "materialize": "tfquiver.materializing.materialize",
     "one_stream": "tfquiver.tensorflow_client.shared_batches.transformation",
-    "status": "tfquiver.cli.status_and_explain.status",
+    "status": "tfquiver.cli.status_asked_watched_explained.status",
     "step": "tfquiver.tensorflow_client.step_times.steps",
 }
 __all__ = sorted(_HOMES)

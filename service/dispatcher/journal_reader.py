@@ -16,7 +16,7 @@ import google_crc32c
 from absl import logging
 
 from tfquiver import errors
-from tfquiver.grpc_plumbing.by_hand import proto_wire
+from tfquiver.grpc_plumbing import proto_wire
 from tfquiver.scanning import tfrecord
 
 JOURNAL_DIR = "tf_data_dispatcher_journal"

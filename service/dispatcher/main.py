@@ -17,8 +17,8 @@ from absl import flags
 
 from tfquiver import durable, errors
 from tfquiver.grpc_plumbing import addresses
-from tfquiver.grpc_plumbing.by_hand.service_rpc import GrpcServiceRpc
-from tfquiver.node_daemon.endpoints import running_node
+from tfquiver.grpc_plumbing.service_rpc import GrpcServiceRpc
+from tfquiver.node_daemon_and_cache_directory.endpoints import running_node
 from tfquiver.roles_and_tokens import own_token
 from tfquiver.server_reachability.silent_machines import SilentMachines
 from tfquiver.service.common_to_servers import log_lines, serving

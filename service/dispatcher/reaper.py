@@ -20,7 +20,7 @@ from pathlib import Path
 from absl import logging
 
 from tfquiver.clock import Clock, SystemClock
-from tfquiver.grpc_plumbing.by_hand.service_rpc import ServiceRpc
+from tfquiver.grpc_plumbing.service_rpc import ServiceRpc
 from tfquiver.service.dispatcher.departures import Departures
 from tfquiver.service.dispatcher.graphs import Graphs
 from tfquiver.service.dispatcher.journal_reader import JOURNAL_DIR, JournalFollower

@@ -13,7 +13,7 @@ from absl import logging
 
 from tfquiver.clock import Clock, SystemClock
 from tfquiver.grpc_plumbing import addresses, rpc
-from tfquiver.grpc_plumbing.by_hand.service_rpc import GrpcServiceRpc
+from tfquiver.grpc_plumbing.service_rpc import GrpcServiceRpc
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2, coordinator_pb2_grpc
 from tfquiver.service.dispatcher.worker_watch import WorkerWatch
 from tfquiver.version import VERSION

@@ -20,9 +20,9 @@ from pathlib import Path
 from absl import flags, logging
 
 from tfquiver import errors, sizes
-from tfquiver.cache_directory import cluster_file
-from tfquiver.cache_directory.directory import NODE_FILE, CacheDirectory
 from tfquiver.grpc_plumbing import addresses
+from tfquiver.node_daemon_and_cache_directory import cluster_file
+from tfquiver.node_daemon_and_cache_directory.directory import NODE_FILE, CacheDirectory
 from tfquiver.node_labels_shard_owners_chunks import labels
 from tfquiver.roles_and_tokens import own_token
 from tfquiver.service.common_to_servers import log_lines, serving

@@ -14,8 +14,8 @@ from dataclasses import asdict
 from absl import logging
 
 from tfquiver import errors
-from tfquiver.cache_directory.directory import CacheDirectory
 from tfquiver.grpc_plumbing import addresses
+from tfquiver.node_daemon_and_cache_directory.directory import CacheDirectory
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2, node_pb2, types_pb2
 from tfquiver.service.node import listening, named
 from tfquiver.service.node.checked_shards_in_memory.hot import HotSet

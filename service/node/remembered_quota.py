@@ -7,7 +7,7 @@ from pathlib import Path
 from absl import logging
 
 from tfquiver import errors, sizes
-from tfquiver.cache_directory import quota_file
+from tfquiver.node_daemon_and_cache_directory import quota_file
 
 
 def chosen(directory: Path, flag: str, is_given: bool) -> int | None:

@@ -12,9 +12,9 @@ from pathlib import Path
 from absl import flags, logging
 
 from tfquiver import errors, sizes
-from tfquiver.cache_directory.node_endpoint import NodeEndpoint
 from tfquiver.grpc_plumbing import addresses
-from tfquiver.node_daemon.endpoints import running_node
+from tfquiver.node_daemon_and_cache_directory.endpoints import running_node
+from tfquiver.node_daemon_and_cache_directory.node_endpoint import NodeEndpoint
 from tfquiver.ops.library import transport
 from tfquiver.rare_lines import every_n_seconds
 from tfquiver.roles_and_tokens import own_token

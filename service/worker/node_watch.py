@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 from absl import logging
 
-from tfquiver.node_daemon.greeting import greeted
+from tfquiver.node_daemon_and_cache_directory.greeting import greeted
 from tfquiver.rare_lines import every_n_seconds
 
 _PAUSE_S = 2.0

@@ -41,7 +41,7 @@ from tests.bench.probing import (
     specs,
     wait_for,
 )
-from tfquiver.cli.status_and_explain import status
+from tfquiver.cli.status_asked_watched_explained import status
 
 FAST_BYTES_PER_S, SLOW_BYTES_PER_S = 1e7, 1e6
 SHARDS = {COMPUTE_BOUND: 832, BALANCED: 3328}

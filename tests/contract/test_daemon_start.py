@@ -11,10 +11,9 @@ import psutil
 import pytest
 
 from tfquiver import errors
-from tfquiver.cache_directory import cluster_file, up_file
 from tfquiver.cli.up_stop_logs_clear import whole_cluster
 from tfquiver.cli.up_stop_logs_clear.last_time import Asked
-from tfquiver.node_daemon import daemon
+from tfquiver.node_daemon_and_cache_directory import cluster_file, daemon, up_file
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from tfquiver.node_daemon import endpoints
+from tfquiver.node_daemon_and_cache_directory import endpoints
 
 
 class Made:

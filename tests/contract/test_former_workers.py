@@ -11,7 +11,7 @@ from typing import Any
 import grpc
 import pytest
 
-from tfquiver.grpc_plumbing.by_hand import proto_wire
+from tfquiver.grpc_plumbing import proto_wire
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2 as pb
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2_grpc
 from tfquiver.service.dispatcher.worker_reports import WorkerReports

@@ -9,7 +9,7 @@ import pytest
 
 from tests.support.cluster import Cluster, wait_until
 from tfquiver import errors
-from tfquiver.cli.status_and_explain import status
+from tfquiver.cli.status_asked_watched_explained import status
 from tfquiver.grpc_plumbing import kept_channels
 from tfquiver.grpc_plumbing.kept_channels import KeptChannels
 

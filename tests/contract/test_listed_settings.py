@@ -13,7 +13,7 @@ import pytest
 from tests.support.aio import on_loop
 from tests.support.coordinator_served import served
 from tests.support.digests import numbered_digest
-from tfquiver.cli.status_and_explain import status
+from tfquiver.cli.status_asked_watched_explained import status
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2 as pb
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2_grpc, types_pb2
 from tfquiver.service.coordinator.grpc_calls.about_datasets.dataset_calls import DatasetCalls

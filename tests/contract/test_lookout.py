@@ -10,9 +10,9 @@ import pytest
 from tests.support.aio import on_loop
 from tests.support.coordinator_client import CoordinatorClient
 from tests.support.digests import numbered_digest
-from tfquiver.cli.status_and_explain import lookout as lookout_module
-from tfquiver.cli.status_and_explain import status
-from tfquiver.cli.status_and_explain.lookout import Lookout
+from tfquiver.cli.status_asked_watched_explained import lookout as lookout_module
+from tfquiver.cli.status_asked_watched_explained import status
+from tfquiver.cli.status_asked_watched_explained.lookout import Lookout
 from tfquiver.grpc_plumbing.kept_channels import KeptChannels
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2 as pb
 from tfquiver.service.coordinator.server import CoordinatorServer

@@ -13,7 +13,7 @@ import pytest
 
 from tfquiver import errors
 from tfquiver.grpc_plumbing import addresses
-from tfquiver.grpc_plumbing.by_hand.refusals import Refusals
+from tfquiver.grpc_plumbing.refusals import Refusals
 from tfquiver.server_reachability import grpc_answers, unreached
 from tfquiver.server_reachability.reaching import check_answers
 

@@ -9,7 +9,7 @@ import pytest
 from tests.support.aio import on_loop
 from tests.support.coordinator_here import started
 from tfquiver.cli.calls import plain
-from tfquiver.cli.status_tables import workers_view
+from tfquiver.cli.status_tables_and_warnings import workers_view
 from tfquiver.proto.tfquiver.v1.coordinator_pb2 import DispatcherInfo, ServiceWorker
 from tfquiver.service.coordinator.coordinator import Coordinator
 from tfquiver.service.metrics import coordinator_metrics as metrics

@@ -11,11 +11,11 @@ import pytest
 
 from tests.support.aio import on_loop
 from tfquiver import errors
-from tfquiver.cache_directory.up_file import Ports
 from tfquiver.local_cluster import supervisor
 from tfquiver.local_cluster.plan import Wish
 from tfquiver.local_cluster.server_process import ServerProcess
 from tfquiver.local_cluster.supervisor import Supervisor
+from tfquiver.node_daemon_and_cache_directory.up_file import Ports
 
 
 class FakeProcess:

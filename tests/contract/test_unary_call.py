@@ -12,7 +12,7 @@ import grpc
 import pytest
 
 from tfquiver import errors
-from tfquiver.grpc_plumbing.by_hand.unary_call import unary_call
+from tfquiver.grpc_plumbing.unary_call import unary_call
 
 MOST_BYTES = 1 << 20
 

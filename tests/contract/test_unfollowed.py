@@ -17,8 +17,8 @@ from tests.support.coordinator_here import parts
 from tests.support.coordinator_served import served
 from tests.support.digests import numbered_digest
 from tfquiver.cli.calls import plain
-from tfquiver.cli.status_and_explain import unfollowed as unfollowed_module
-from tfquiver.cli.status_and_explain.unfollowed import Unfollowed
+from tfquiver.cli.status_asked_watched_explained import unfollowed as unfollowed_module
+from tfquiver.cli.status_asked_watched_explained.unfollowed import Unfollowed
 from tfquiver.digests.digest import Digest
 from tfquiver.grpc_plumbing import rpc
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2 as pb

@@ -11,8 +11,8 @@ from tests.support.aio import on_loop
 from tests.support.coordinator_here import beat
 from tests.support.coordinator_served import served
 from tfquiver import errors
-from tfquiver.cli import warm
-from tfquiver.cli.status_tables import words
+from tfquiver.cli.dataset_commands import warm
+from tfquiver.cli.status_tables_and_warnings import words
 from tfquiver.grpc_plumbing import rpc
 
 

@@ -16,7 +16,7 @@ from tests.support.cluster import wait_until
 from tests.support.daemons import daemons, end_daemons
 from tests.support.log_lines import capture_log
 from tfquiver import errors
-from tfquiver.node_daemon import endpoints
+from tfquiver.node_daemon_and_cache_directory import endpoints
 from tfquiver.reader import Records
 
 pytestmark = pytest.mark.long  # 7 s of silence are said, 20 s are too much

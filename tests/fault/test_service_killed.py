@@ -17,7 +17,7 @@ import tfquiver
 from tests.support import numbered
 from tests.support.cluster import Cluster, Server, wait_until
 from tfquiver import CutPolicy
-from tfquiver.cli.status_and_explain import status
+from tfquiver.cli.status_asked_watched_explained import status
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2, coordinator_pb2_grpc, node_pb2, node_pb2_grpc
 
 pytestmark = pytest.mark.long

@@ -12,8 +12,8 @@ import grpc
 import pytest
 
 from tests.support.cluster import Cluster, wait_until
-from tfquiver.cli.status_and_explain import status
-from tfquiver.grpc_plumbing.by_hand import proto_wire
+from tfquiver.cli.status_asked_watched_explained import status
+from tfquiver.grpc_plumbing import proto_wire
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2_grpc
 from tfquiver.service.dispatcher.worker_reports import WorkerReports
 

@@ -21,9 +21,9 @@ from tests.support.cluster import Server, wait_until
 from tests.support.daemons import daemons, end_daemons
 from tests.support.reader_client import Connection
 from tfquiver import errors
-from tfquiver.cache_directory.directory import CacheDirectory
-from tfquiver.cache_directory.node_endpoint import NodeEndpoint
-from tfquiver.node_daemon import daemon
+from tfquiver.node_daemon_and_cache_directory import daemon
+from tfquiver.node_daemon_and_cache_directory.directory import CacheDirectory
+from tfquiver.node_daemon_and_cache_directory.node_endpoint import NodeEndpoint
 
 NODE = "tfquiver.service.node.main"
 

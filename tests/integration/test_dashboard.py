@@ -20,9 +20,9 @@ from tests.support.dashboard_served import GIVE_UP_S, seen, served
 from tests.support.digests import numbered_digest
 from tfquiver.cli.dashboard.admission import MOST_CONNECTIONS
 from tfquiver.cli.main import main
-from tfquiver.cli.status_and_explain import sparing
-from tfquiver.cli.status_and_explain.money import Prices
-from tfquiver.cli.status_and_explain.status import collect as status_collect
+from tfquiver.cli.status_asked_watched_explained import sparing
+from tfquiver.cli.status_asked_watched_explained.money import Prices
+from tfquiver.cli.status_asked_watched_explained.status import collect as status_collect
 from tfquiver.registering_by_clients.registration import Registrar
 
 HOSTILE = "<img src=x onerror=alert(1)>\x1b[2J"

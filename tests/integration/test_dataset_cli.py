@@ -13,7 +13,7 @@ from tests.support import node_calls, records
 from tests.support.cluster import Cluster, wait_until
 from tests.support.digests import numbered_digest
 from tfquiver.cli.main import main
-from tfquiver.cli.status_and_explain import status
+from tfquiver.cli.status_asked_watched_explained import status
 from tfquiver.digests.digest import Digest
 from tfquiver.listing.listing_terms import ListingTerms
 from tfquiver.registering_by_clients.listed import listed

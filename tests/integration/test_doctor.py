@@ -24,7 +24,7 @@ from tfquiver.cli import calls, main
 from tfquiver.cli.doctor import cluster as doctor_cluster
 from tfquiver.cli.doctor import command, finding, machine
 from tfquiver.grpc_plumbing import rpc
-from tfquiver.node_daemon import running_nodes
+from tfquiver.node_daemon_and_cache_directory import running_nodes
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2, coordinator_pb2_grpc, node_pb2, node_pb2_grpc, types_pb2
 
 _MANY = 8

@@ -13,9 +13,9 @@ import tensorflow as tf
 import tfquiver
 from tests.support import node_calls, numbered
 from tests.support.cluster import wait_until
-from tfquiver.cache_directory.node_endpoint import read_endpoint
 from tfquiver.cli.main import main
-from tfquiver.node_daemon import endpoints
+from tfquiver.node_daemon_and_cache_directory import endpoints
+from tfquiver.node_daemon_and_cache_directory.node_endpoint import read_endpoint
 
 paths = numbered.fixture(files=2, records_a_file=400, record_bytes=2000)
 

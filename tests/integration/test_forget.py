@@ -8,8 +8,8 @@ import pytest
 
 from tests.support.cluster import Cluster, wait_until
 from tfquiver.cli.main import main
-from tfquiver.cli.status_and_explain import status
-from tfquiver.cli.status_tables import words
+from tfquiver.cli.status_asked_watched_explained import status
+from tfquiver.cli.status_tables_and_warnings import words
 
 
 def lost(cluster: Cluster) -> list[str]:

@@ -19,7 +19,7 @@ import tfquiver
 from tests.support import numbered
 from tests.support.daemons import end_daemons
 from tfquiver import errors
-from tfquiver.node_daemon import endpoints
+from tfquiver.node_daemon_and_cache_directory import endpoints
 
 grain = pytest.importorskip("grain", reason="Grain is not installed: pip install '.[grain]'")
 quiver = pytest.importorskip("tfquiver.grain")

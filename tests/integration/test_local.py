@@ -20,10 +20,10 @@ from tests.support.daemons import daemons, end_daemons
 from tests.support.reader_client import Connection
 from tfquiver import errors
 from tfquiver.background_logs import log_file
-from tfquiver.node_daemon import daemon, endpoints
+from tfquiver.node_daemon_and_cache_directory import daemon, endpoints
 
 FIND = (
-    "import sys, dataclasses, json; from tfquiver.node_daemon import daemon as local;"
+    "import sys, dataclasses, json; from tfquiver.node_daemon_and_cache_directory import daemon as local;"
     "print(json.dumps(dataclasses.asdict(local.find_or_start(sys.argv[1], idle_exit_s=5))));"
     "assert 'tensorflow' not in sys.modules"
 )

@@ -17,9 +17,9 @@ import tfquiver
 from tests.support import materializing, numbered
 from tests.support.cluster import Cluster
 from tests.support.op_source import drop_iterators
-from tfquiver.cache_directory.node_endpoint import read_endpoint
 from tfquiver.materializing import computer
-from tfquiver.node_daemon import endpoints
+from tfquiver.node_daemon_and_cache_directory import endpoints
+from tfquiver.node_daemon_and_cache_directory.node_endpoint import read_endpoint
 from tfquiver.proto.tfquiver.v1 import node_pb2, node_pb2_grpc
 
 FILES, RECORDS = 3, 60

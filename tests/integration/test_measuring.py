@@ -16,7 +16,7 @@ import tfquiver
 from tests.support import numbered
 from tests.support.cluster import Cluster
 from tfquiver import CutPolicy
-from tfquiver.cli.status_and_explain import status
+from tfquiver.cli.status_asked_watched_explained import status
 
 RECORD_BYTES, BATCH_RECORDS = 8192, 8
 FRAMED_BYTES = (RECORD_BYTES + 16) * BATCH_RECORDS

@@ -298,7 +298,8 @@ def test_status_is_printed_as_tables_and_as_json(
     node: Server, payloads: tuple[Path, list[bytes]], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     from tfquiver.cli import calls
-    from tfquiver.cli.status_and_explain import status, status_view
+    from tfquiver.cli.status_asked_watched_explained import status
+    from tfquiver.cli.status_tables_and_warnings import status_view
 
     directory, _ = payloads
     dataset = node_calls.ensure(node.ready["control"], directory / "train-*", SMALL)

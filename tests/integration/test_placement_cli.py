@@ -14,7 +14,7 @@ from tests.support.racked import Racked
 from tests.support.reader_client import ReaderClient
 from tfquiver.cli.dataset_commands import placing
 from tfquiver.cli.main import main
-from tfquiver.cli.status_tables import words
+from tfquiver.cli.status_tables_and_warnings import words
 from tfquiver.grpc_plumbing import rpc
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2 as pb
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2_grpc, types_pb2

@@ -9,7 +9,7 @@ import pytest
 
 from tests.support.cluster import Server, wait_until
 from tfquiver.cli.main import main
-from tfquiver.cli.status_and_explain import status
+from tfquiver.cli.status_asked_watched_explained import status
 from tfquiver.grpc_plumbing import rpc
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2 as pb
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2_grpc

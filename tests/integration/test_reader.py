@@ -22,7 +22,7 @@ import tfquiver.reader
 from tests.support import numbered
 from tests.support.daemons import daemons, end_daemons
 from tfquiver import errors
-from tfquiver.node_daemon import endpoints
+from tfquiver.node_daemon_and_cache_directory import endpoints
 from tfquiver.reader import Batch, Records
 
 FILES, RECORDS, RECORD_BYTES = 3, 600, 300

@@ -23,9 +23,9 @@ from tests.support.as_user import as_user
 from tests.support.cluster import Server
 from tests.support.reader_client import Connection, ReaderClient
 from tests.support.store_node import write_files
-from tfquiver.cache_directory import cluster_file
-from tfquiver.cache_directory.node_endpoint import read_endpoint
 from tfquiver.grpc_plumbing import rpc
+from tfquiver.node_daemon_and_cache_directory import cluster_file
+from tfquiver.node_daemon_and_cache_directory.node_endpoint import read_endpoint
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2 as pb
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2_grpc, types_pb2
 from tfquiver.scanning.cutting import CutPolicy

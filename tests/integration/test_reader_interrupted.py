@@ -17,7 +17,7 @@ import tfquiver.reader
 from tests.support import numbered
 from tests.support.daemons import daemons, end_daemons
 from tfquiver import errors
-from tfquiver.node_daemon import endpoints
+from tfquiver.node_daemon_and_cache_directory import endpoints
 from tfquiver.reader import Epoch, Records, native
 
 FILES, RECORDS = 2, 3000

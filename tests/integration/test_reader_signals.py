@@ -15,7 +15,7 @@ import tfquiver
 import tfquiver.reader
 from tests.support import numbered
 from tests.support.daemons import end_daemons
-from tfquiver.node_daemon import endpoints
+from tfquiver.node_daemon_and_cache_directory import endpoints
 from tfquiver.reader import native
 
 FOR_S = 4.0

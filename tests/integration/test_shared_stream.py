@@ -17,7 +17,7 @@ import tfquiver
 from tests.support import numbered, warm
 from tests.support.daemons import end_daemons
 from tfquiver import errors
-from tfquiver.node_daemon import endpoints
+from tfquiver.node_daemon_and_cache_directory import endpoints
 
 FILES, RECORDS, RECORD_BYTES = 3, 600, 300
 TOTAL = FILES * RECORDS

@@ -25,9 +25,9 @@ from tests.support.cluster import Cluster, wait_until
 from tests.support.digests import numbered_digest
 from tfquiver.cli import calls
 from tfquiver.cli.main import main
-from tfquiver.cli.status_and_explain import status
-from tfquiver.cli.status_tables import words
-from tfquiver.node_daemon import running_nodes
+from tfquiver.cli.status_asked_watched_explained import status
+from tfquiver.cli.status_tables_and_warnings import words
+from tfquiver.node_daemon_and_cache_directory import running_nodes
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2, coordinator_pb2_grpc, types_pb2
 from tfquiver.registering_by_clients.registration import Registrar
 

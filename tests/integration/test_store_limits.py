@@ -18,7 +18,7 @@ from tests.support import node_calls, rotating
 from tests.support.cluster import Server, wait_until
 from tests.support.rotating import ENTRY_BYTES, Job
 from tfquiver.cli.main import main
-from tfquiver.cli.status_and_explain import status
+from tfquiver.cli.status_asked_watched_explained import status
 from tfquiver.proto.tfquiver.v1 import types_pb2
 from tfquiver.scanning.cutting import CutPolicy
 from tfquiver.service.coordinator.server import CoordinatorServer

@@ -17,7 +17,7 @@ from tests.support import numbered
 from tests.support.cluster import tensorflow_env
 from tests.support.daemons import end_daemons
 from tfquiver import errors
-from tfquiver.node_daemon import endpoints
+from tfquiver.node_daemon_and_cache_directory import endpoints
 from tfquiver.tensorflow_client.shared_batches import pipeline_graph
 
 paths = numbered.fixture(2, 100, 200)

@@ -23,7 +23,7 @@ import tfquiver
 from tests.support import fixed_ports, numbered
 from tests.support.daemons import end_daemons
 from tfquiver import errors
-from tfquiver.node_daemon import endpoints
+from tfquiver.node_daemon_and_cache_directory import endpoints
 
 torch = pytest.importorskip("torch", reason="PyTorch is not installed: pip install '.[torch]'")
 pytest.importorskip("torchdata", reason="torchdata is not installed: pip install '.[torch]'")

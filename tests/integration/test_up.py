@@ -19,13 +19,12 @@ import pytest
 import tfquiver
 from tests.support import numbered
 from tests.support.cluster import Server, tensorflow_env, wait_until
-from tfquiver.cache_directory import up_file
-from tfquiver.cache_directory.up_file import Ports
 from tfquiver.cli.main import main
-from tfquiver.cli.status_and_explain import status
+from tfquiver.cli.status_asked_watched_explained import status
 from tfquiver.local_cluster import plan
 from tfquiver.local_cluster.plan import Wish
-from tfquiver.node_daemon import endpoints
+from tfquiver.node_daemon_and_cache_directory import endpoints, up_file
+from tfquiver.node_daemon_and_cache_directory.up_file import Ports
 from tfquiver.service.coordinator.nodes_mounts_dispatchers import dispatchers
 
 pytestmark = pytest.mark.long

@@ -20,7 +20,7 @@ import tfquiver
 from tests.support import fixed_ports, numbered, warm
 from tests.support.cluster import Cluster, wait_until
 from tfquiver import CutPolicy
-from tfquiver.cli.status_and_explain import status
+from tfquiver.cli.status_asked_watched_explained import status
 
 pytestmark = pytest.mark.long
 

@@ -12,7 +12,7 @@ import tensorflow as tf
 
 from tests.support import materializing
 from tfquiver import errors
-from tfquiver.materializing.function import Function
+from tfquiver.materializing.function_fingerprints.function import Function
 
 RECORDS = [number.to_bytes(8, "little") + bytes(number % 7) for number in range(1000)]
 

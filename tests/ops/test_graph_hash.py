@@ -14,7 +14,7 @@ import tensorflow as tf
 
 from tests.support.cluster import tensorflow_env
 from tfquiver import errors
-from tfquiver.materializing.function import Function
+from tfquiver.materializing.function_fingerprints.function import Function
 
 
 def known(fn: Callable[..., Any], version: str = "", seeded: bool = False) -> bytes:

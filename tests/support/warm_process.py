@@ -160,7 +160,7 @@ def _enter(space: Path) -> None:
 
 
 def _begin_daemon() -> None:
-    """As the shell does that starts one (tfquiver/node_daemon/starting.py): returns in the daemon alone."""
+    """As the shell that does it (tfquiver/node_daemon_and_cache_directory/starting.py): returns in the daemon alone."""
     os.setsid()
     if pid := os.fork():
         os.closerange(1, 3)

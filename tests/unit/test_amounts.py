@@ -10,8 +10,7 @@ import pytest
 
 from tests.unit.test_status_tables import told
 from tfquiver.amounts import many
-from tfquiver.cli.status_and_explain import status_view
-from tfquiver.cli.status_tables import nodes_view
+from tfquiver.cli.status_tables_and_warnings import nodes_view, status_view
 
 ROOT = Path(__file__).resolve().parents[2]
 # Of a number that is not known beforehand; constants, in capital letters, are, and those with commas are large; "1 of 7

@@ -6,8 +6,8 @@ import pytest
 
 from tfquiver import errors
 from tfquiver.cli import policy
+from tfquiver.cli.as_typed import as_typed
 from tfquiver.cli.main import main, parser
-from tfquiver.cli.status_tables.as_typed import as_typed
 
 
 @pytest.mark.parametrize(

@@ -17,7 +17,7 @@ from tfquiver.cli import calls
 from tfquiver.cli.doctor import machine
 from tfquiver.cli.main import main
 from tfquiver.grpc_plumbing import addresses
-from tfquiver.node_daemon import running_nodes
+from tfquiver.node_daemon_and_cache_directory import running_nodes
 
 COMMANDS = [
     ["dataset", "list"],

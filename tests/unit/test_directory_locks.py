@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from tfquiver import durable, errors
-from tfquiver.cache_directory import up_file
 from tfquiver.local_cluster import hold, stopping
+from tfquiver.node_daemon_and_cache_directory import up_file
 from tfquiver.service.coordinator.commit_log.work_dir import WorkDir
 
 

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tfquiver import errors
-from tfquiver.grpc_plumbing.by_hand import proto_wire
+from tfquiver.grpc_plumbing import proto_wire
 from tfquiver.scanning import tfrecord
 from tfquiver.service.dispatcher import journal_reader
 from tfquiver.service.dispatcher.journal_reader import (

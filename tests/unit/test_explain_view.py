@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from tfquiver.cli.status_and_explain import explain
+from tfquiver.cli.status_asked_watched_explained import explain
 
 
 def shown(probes: dict[str, object] | None, **more: object) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from tfquiver.cli.status_and_explain import explained_names
+from tfquiver.cli.status_asked_watched_explained import explained_names
 
 
 def session(job: str, digest_id: str = "aa") -> dict[str, Any]:

@@ -12,7 +12,7 @@ import pytest
 
 from tfquiver.datasets_being_read import made_datasets
 from tfquiver.datasets_being_read.made_datasets import MadeDataset
-from tfquiver.node_daemon import endpoints
+from tfquiver.node_daemon_and_cache_directory import endpoints
 
 _LONG_S = 20
 

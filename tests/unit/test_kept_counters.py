@@ -10,10 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tfquiver import durable, errors
-from tfquiver.cache_directory import up_file
-from tfquiver.cache_directory.node_endpoint import read_endpoint
-from tfquiver.cache_directory.up_file import Ports
-from tfquiver.cli.status_and_explain.status_view import saved
+from tfquiver.cli.status_tables_and_warnings.status_view import saved
+from tfquiver.node_daemon_and_cache_directory import up_file
+from tfquiver.node_daemon_and_cache_directory.node_endpoint import read_endpoint
+from tfquiver.node_daemon_and_cache_directory.up_file import Ports
 from tfquiver.service.node.counters import totals_file
 from tfquiver.service.node.counters.totals_file import Totals
 

@@ -9,12 +9,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tfquiver import errors
-from tfquiver.cache_directory import up_file
-from tfquiver.cache_directory.up_file import Ports
 from tfquiver.local_cluster import plan, ports, restarts
 from tfquiver.local_cluster.plan import Wish
 from tfquiver.local_cluster.restarts import Restarts
 from tfquiver.local_cluster.supervisor import Supervisor
+from tfquiver.node_daemon_and_cache_directory import up_file
+from tfquiver.node_daemon_and_cache_directory.up_file import Ports
 
 HERE = Path("/cache")
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from tfquiver.cli.status_tables import nodes_view
+from tfquiver.cli.status_tables_and_warnings import nodes_view
 from tfquiver.clock import ManualClock
 from tfquiver.proto.tfquiver.v1.types_pb2 import NodeInfo
 from tfquiver.service.coordinator.nodes_mounts_dispatchers.lost_nodes import FORGOTTEN_S, MOST, LostNodes

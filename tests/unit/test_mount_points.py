@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from tfquiver import errors
-from tfquiver.cli.status_tables import mounts_view
+from tfquiver.cli.status_tables_and_warnings import mounts_view
 from tfquiver.mounting import mount_points
 
 MOUNTINFO = """\

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from tfquiver.cli.dataset_commands import placing
-from tfquiver.cli.status_tables import nodes_view
+from tfquiver.cli.status_tables_and_warnings import nodes_view
 
 
 def _placed(settled: bool, **report: int) -> dict[str, Any]:

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tfquiver.clock import ManualClock
-from tfquiver.grpc_plumbing.by_hand import proto_wire
+from tfquiver.grpc_plumbing import proto_wire
 from tfquiver.scanning import tfrecord
 from tfquiver.service.dispatcher import journal_reader as journal
 from tfquiver.service.dispatcher.reaper import Reaper, Timeouts

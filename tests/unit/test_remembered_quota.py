@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tfquiver import errors
-from tfquiver.cache_directory import quota_file
+from tfquiver.node_daemon_and_cache_directory import quota_file
 from tfquiver.service.node import remembered_quota
 
 

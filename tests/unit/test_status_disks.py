@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tests.unit.test_status_tables import told
-from tfquiver.cli.status_and_explain import status_view
+from tfquiver.cli.status_tables_and_warnings import status_view
 
 
 def test_a_disk_that_is_full_before_its_quota_is_named_with_what_to_do() -> None:

@@ -17,10 +17,10 @@ from tests.unit.test_status_tables import told
 from tfquiver import durable, errors
 from tfquiver.cli import calls
 from tfquiver.cli.main import main
-from tfquiver.cli.status_and_explain import status_view, watching
-from tfquiver.cli.status_and_explain.money import Prices
-from tfquiver.cli.status_tables import activity, alike, sessions_view
-from tfquiver.node_daemon import running_nodes
+from tfquiver.cli.status_asked_watched_explained import watching
+from tfquiver.cli.status_asked_watched_explained.money import Prices
+from tfquiver.cli.status_tables_and_warnings import activity, alike, sessions_view, status_view
+from tfquiver.node_daemon_and_cache_directory import running_nodes
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2, node_pb2, types_pb2
 
 SCHEMA = json.loads((Path(__file__).resolve().parents[2] / "docs" / "format" / "status.schema.json").read_text())

@@ -7,8 +7,7 @@ from typing import Any
 import pytest
 
 from tests.unit.test_status_tables import told, worker
-from tfquiver.cli.status_and_explain import status_view
-from tfquiver.cli.status_tables import alike
+from tfquiver.cli.status_tables_and_warnings import alike, status_view
 
 NODES = 1000
 NODE = told("run")["nodes"][0] | {"quota_bytes": 10**12, "used_bytes": 10**11, "control_address": "h:1"}

@@ -11,9 +11,8 @@ from rich.cells import cell_len
 
 from tfquiver.cli import calls
 from tfquiver.cli.main import main
-from tfquiver.cli.status_and_explain import status as status_command
-from tfquiver.cli.status_and_explain import status_view
-from tfquiver.cli.status_tables import words
+from tfquiver.cli.status_asked_watched_explained import status as status_command
+from tfquiver.cli.status_tables_and_warnings import status_view, words
 
 NAMES = ["run[/1]", "[bold red]x", "\x1b[2J\x1b[31m", "a\nb", "\u202egnp.exe", "\udcff", ":smile:", "[", "x" * 300]
 

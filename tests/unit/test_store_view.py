@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tfquiver.cli.status_tables import store_view
+from tfquiver.cli.status_tables_and_warnings import store_view
 
 STORE = {"bytes_per_s": 3e5, "most_bytes_per_s": 15e6, "oldest_ms": 42_400}
 

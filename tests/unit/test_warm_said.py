@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tfquiver.cli import warm
-from tfquiver.cli.dataset_commands import commands
+from tfquiver.cli.dataset_commands import commands, warm
 from tfquiver.proto.tfquiver.v1 import named_datasets_pb2, node_pb2, types_pb2
 
 DATASET = types_pb2.Dataset(name="train", size_bytes=200_000_000, shards=100)

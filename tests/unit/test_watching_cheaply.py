@@ -14,8 +14,8 @@ from tests.unit.test_status_tables import told
 from tfquiver import errors
 from tfquiver.cli.dashboard import feed as feed_module
 from tfquiver.cli.dashboard.feed import Feed
-from tfquiver.cli.status_and_explain import watching
-from tfquiver.cli.status_tables import fitting
+from tfquiver.cli.status_asked_watched_explained import watching
+from tfquiver.cli.status_tables_and_warnings import fitting
 from tfquiver.service.common_to_servers.loop_lag import LONGEST_PAUSE_S, PAUSE_S, next_pause_s
 from tfquiver.service.coordinator.long_polls.changes import Changes
 

@@ -13,7 +13,7 @@ from tfquiver import errors
 from tfquiver.cli import calls
 from tfquiver.cli.main import main, parser
 from tfquiver.cluster_address import running
-from tfquiver.node_daemon import running_nodes
+from tfquiver.node_daemon_and_cache_directory import running_nodes
 
 NOBODY = "localhost:1"
 ASKS = [

@@ -2,6 +2,6 @@
 is long, at the start and by the process that writes it (`kept_short`), and whose last lines are shown where something
 does not start.
 
-Called by whoever starts one (`node_daemon`, `local_cluster`, `tfquiver mount`) and by what is started. Never follows a
-link, and never knows what the lines say.
+Called by whoever starts one (`node_daemon_and_cache_directory`, `local_cluster`, `tfquiver mount`) and by what is
+started. Never follows a link, and never knows what the lines say.
 """

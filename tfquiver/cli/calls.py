@@ -18,7 +18,7 @@ from rich.table import Table
 
 from tfquiver import errors, formats, plain_text
 from tfquiver.cli.dataset_commands import cache_setting
-from tfquiver.cli.status_tables import words
+from tfquiver.cli.status_tables_and_warnings import words
 from tfquiver.cluster_address import running, service_name
 from tfquiver.grpc_plumbing import rpc
 from tfquiver.grpc_plumbing.kept_channels import KeptChannels

@@ -8,7 +8,7 @@ from typing import Any
 
 from tfquiver import errors
 from tfquiver.cli import calls
-from tfquiver.cli.status_tables import words
+from tfquiver.cli.status_tables_and_warnings import words
 from tfquiver.cluster_address.service_name import coordinator_address
 from tfquiver.plain_text import plain
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2, coordinator_pb2_grpc

@@ -11,7 +11,7 @@ from rich.filesize import decimal
 
 from tfquiver import errors, plain_text, sizes
 from tfquiver.cli import calls
-from tfquiver.cli.status_tables import words
+from tfquiver.cli.status_tables_and_warnings import words
 from tfquiver.cluster_address.service_name import coordinator_address
 from tfquiver.grpc_plumbing import pages
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2, coordinator_pb2_grpc

@@ -31,15 +31,15 @@ _COMMANDS = {
     "up": ("tfquiver.cli.up_stop_logs_clear.up", "a whole cluster on this machine, until Ctrl-C"),
     "stop": ("tfquiver.cli.up_stop_logs_clear.stop", "stop what runs in a cache directory of this machine"),
     "status": (
-        "tfquiver.cli.status_and_explain.status",
+        "tfquiver.cli.status_asked_watched_explained.status",
         "what is wrong, if anything; then what is cached, read and saved",
     ),
-    "explain": ("tfquiver.cli.status_and_explain.explain", "why a job or a data set has what it has"),
+    "explain": ("tfquiver.cli.status_asked_watched_explained.explain", "why a job or a data set has what it has"),
     "dashboard": ("tfquiver.cli.dashboard.command", "serve a page that shows a cluster, and open it"),
     "logs": ("tfquiver.cli.up_stop_logs_clear.logs", "print what servers of this machine have logged"),
     "health": ("tfquiver.cli.health", "say whether one server is ready, for probes"),
     "doctor": ("tfquiver.cli.doctor.command", "what may be wrong here, and what to do about it"),
-    "warm": ("tfquiver.cli.warm", "read a data set into the cache"),
+    "warm": ("tfquiver.cli.dataset_commands.warm", "read a data set into the cache"),
     "clear": ("tfquiver.cli.up_stop_logs_clear.clear", "delete what is cached; data sets stay registered"),
     "mount": ("tfquiver.cli.mount", "show a data set's files as a file system"),
     "unmount": ("tfquiver.cli.mount", "take a mount away, also a stale one"),
@@ -185,7 +185,7 @@ def main(argv: list[str] | None = None) -> int:
     try:
         return int(arguments.run(arguments))
     except errors.TfquiverError as error:
-        from tfquiver.cli.status_tables.as_typed import as_typed  # help needs none of it
+        from tfquiver.cli.as_typed import as_typed  # help needs none of it
 
         said = as_typed(plain_text.of_error(error, _LONGEST), arguments.shown)
         as_json = getattr(arguments, "json", False) is True

@@ -9,10 +9,10 @@ import uuid
 from pathlib import Path
 
 from tfquiver import errors
-from tfquiver.cache_directory import up_file
 from tfquiver.cluster_address import service_name
 from tfquiver.draws_and_weights.drawn_shards import KEY_MARK
 from tfquiver.grpc_plumbing import addresses
+from tfquiver.node_daemon_and_cache_directory import up_file
 
 _MOST_OF_PROGRAM = 24
 _NOTEBOOKS = ("ipykernel_launcher", "colab_kernel_launcher")

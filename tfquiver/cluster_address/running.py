@@ -10,7 +10,7 @@ from pathlib import Path
 from tfquiver import errors
 from tfquiver.amounts import many
 from tfquiver.cluster_address import service_name
-from tfquiver.node_daemon import running_nodes
+from tfquiver.node_daemon_and_cache_directory import running_nodes
 from tfquiver.plain_text import plain
 
 

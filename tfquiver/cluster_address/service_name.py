@@ -10,8 +10,8 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from tfquiver import errors
-from tfquiver.cache_directory.node_endpoint import read_endpoint
 from tfquiver.grpc_plumbing import addresses
+from tfquiver.node_daemon_and_cache_directory.node_endpoint import read_endpoint
 from tfquiver.plain_text import shortened
 
 VARIABLE = "TFQUIVER_SERVICE"

@@ -6,7 +6,7 @@ import os
 import threading
 from dataclasses import dataclass
 
-from tfquiver.node_daemon import endpoints
+from tfquiver.node_daemon_and_cache_directory import endpoints
 
 _KEY_CHARACTERS = 12
 

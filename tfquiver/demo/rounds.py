@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from tfquiver import errors
-from tfquiver.cli.status_and_explain import status
+from tfquiver.cli.status_asked_watched_explained import status
 from tfquiver.demo.processes import Child, Processes
 from tfquiver.demo.report import DemoResult, RoundResult, TrialResult
 from tfquiver.demo.show import Bar, Show

@@ -10,9 +10,8 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from tfquiver import durable, errors
-from tfquiver.cache_directory import up_file
 from tfquiver.local_cluster import plan, stopping
-from tfquiver.node_daemon import daemon
+from tfquiver.node_daemon_and_cache_directory import daemon, up_file
 
 _LOCK_S = 0.3  # somebody may just be looking whether it is held
 _PREDECESSOR_S = 12.0  # the servers of an `up` that was killed take a few seconds to leave

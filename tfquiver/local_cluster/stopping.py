@@ -11,7 +11,7 @@ from pathlib import Path
 
 from tfquiver import durable, errors
 from tfquiver.amounts import many
-from tfquiver.cache_directory import up_file
+from tfquiver.node_daemon_and_cache_directory import up_file
 
 NODE_LOCK = "node.lock"
 KEPT = "--die_with_parent"  # whoever started this node ends with it, and starts it again

@@ -16,7 +16,7 @@ from tfquiver.grpc_plumbing import rpc
 from tfquiver.materializing.derivation import Derivation
 from tfquiver.materializing.making import Making
 from tfquiver.materializing.remembered_rows import RememberedRows
-from tfquiver.node_daemon import endpoints
+from tfquiver.node_daemon_and_cache_directory import endpoints
 from tfquiver.proto.tfquiver.v1 import node_pb2 as pb
 from tfquiver.proto.tfquiver.v1 import node_pb2_grpc
 from tfquiver.rare_lines import every_n_seconds

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from tfquiver import errors
 from tfquiver.digests.digest import Digest
 from tfquiver.materializing.elements_as_records.shard_cut import MadeShard, cut, payloads
-from tfquiver.materializing.function import Function
+from tfquiver.materializing.function_fingerprints.function import Function
 from tfquiver.materializing.raw_shards import RawShards
 
 

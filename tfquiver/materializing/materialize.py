@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 from absl import logging
 
 from tfquiver import errors
-from tfquiver.cache_directory.node_endpoint import NodeEndpoint
 from tfquiver.dataset_arguments.checks import check_integer, check_name
 from tfquiver.dataset_arguments.option_groups import Progress
 from tfquiver.digests.digest import Digest
@@ -19,10 +18,11 @@ from tfquiver.materializing.calls import Calls
 from tfquiver.materializing.checking import check_sample
 from tfquiver.materializing.computer import Computer
 from tfquiver.materializing.derivation import Derivation
-from tfquiver.materializing.function import Function
+from tfquiver.materializing.function_fingerprints.function import Function
 from tfquiver.materializing.making import Making
 from tfquiver.materializing.raw_shards import RawShards
-from tfquiver.node_daemon import endpoints
+from tfquiver.node_daemon_and_cache_directory import endpoints
+from tfquiver.node_daemon_and_cache_directory.node_endpoint import NodeEndpoint
 from tfquiver.proto.tfquiver.v1.derived_datasets_pb2 import OpenDerivedRequest
 from tfquiver.registering_by_clients.registration import Registrar
 from tfquiver.server_reachability.lifetimes import user_of

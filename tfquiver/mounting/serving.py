@@ -25,7 +25,7 @@ from tfquiver.mounting.node_line import NodeLine
 from tfquiver.mounting.open_shards import OpenShards
 from tfquiver.mounting.operations import MOST_CALLS, Operations
 from tfquiver.mounting.reading_ahead import kernel_read_ahead
-from tfquiver.node_daemon import daemon, endpoints
+from tfquiver.node_daemon_and_cache_directory import daemon, endpoints
 from tfquiver.proto.tfquiver.v1 import types_pb2
 from tfquiver.registering_by_clients import store_access
 from tfquiver.registering_by_clients.listed import accesses_of
@@ -57,7 +57,8 @@ class MountOptions:
 
 
 class _Located:
-    """Told where the node is, as the op would be (node_daemon/endpoints.py): now, and whenever it was found again."""
+    """Told where the node is, as the op would be (node_daemon_and_cache_directory/endpoints.py): now, and
+    whenever it was found again."""
 
     def __init__(self) -> None:
         self.path = ""

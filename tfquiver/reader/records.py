@@ -10,7 +10,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from tfquiver import errors
-from tfquiver.cache_directory.node_endpoint import NodeEndpoint
 from tfquiver.cluster_address import naming
 from tfquiver.dataset_arguments.checks import directory, size
 from tfquiver.dataset_arguments.dataset_options import SourceOptions, checked_options
@@ -19,7 +18,8 @@ from tfquiver.dataset_arguments.orders import Order, Shuffled
 from tfquiver.datasets_being_read import made_datasets
 from tfquiver.datasets_being_read.made_datasets import MadeDataset
 from tfquiver.listing.listing import Source
-from tfquiver.node_daemon import endpoints
+from tfquiver.node_daemon_and_cache_directory import endpoints
+from tfquiver.node_daemon_and_cache_directory.node_endpoint import NodeEndpoint
 from tfquiver.reader import native
 from tfquiver.reader.batch import Batch
 from tfquiver.reader.epoch import Epoch
@@ -48,7 +48,7 @@ class Where:
         if self.service:
             locate = functools.partial(endpoints.running_node, self.cache_dir)
         else:
-            from tfquiver.node_daemon.daemon import find_or_start
+            from tfquiver.node_daemon_and_cache_directory.daemon import find_or_start
 
             locate = functools.partial(find_or_start, self.cache_dir, self.quota_bytes)
         return endpoints.acquire(self.endpoint_name, locate, native.Sockets())

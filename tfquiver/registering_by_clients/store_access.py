@@ -17,9 +17,9 @@ import grpc
 from absl import logging
 
 from tfquiver import errors
-from tfquiver.cache_directory.node_endpoint import NodeEndpoint
 from tfquiver.grpc_plumbing import rpc
-from tfquiver.node_daemon import endpoints
+from tfquiver.node_daemon_and_cache_directory import endpoints
+from tfquiver.node_daemon_and_cache_directory.node_endpoint import NodeEndpoint
 from tfquiver.proto.tfquiver.v1 import node_pb2, node_pb2_grpc
 from tfquiver.rare_lines import every_n_seconds
 from tfquiver.stores.credentials.resolved import Access, resolve

@@ -16,7 +16,7 @@ from tfquiver.dataset_arguments.dataset_options import SourceOptions
 from tfquiver.dataset_arguments.option_groups import Progress
 from tfquiver.dataset_arguments.sampled import Sampled
 from tfquiver.datasets_being_read import made_datasets
-from tfquiver.node_daemon import endpoints
+from tfquiver.node_daemon_and_cache_directory import endpoints
 from tfquiver.proto.tfquiver.v1 import types_pb2
 from tfquiver.registering_by_clients.progress_bar import ProgressBar
 from tfquiver.registering_by_clients.registration import Registrar
@@ -162,7 +162,7 @@ def _warn_of_quota(registrar: Registrar, quota_bytes: int, where: str) -> None:
 
 
 def _starter(directory: Path, quota_bytes: int | None) -> endpoints.Locate:
-    from tfquiver.node_daemon.daemon import find_or_start
+    from tfquiver.node_daemon_and_cache_directory.daemon import find_or_start
 
     return functools.partial(find_or_start, directory, quota_bytes)
 

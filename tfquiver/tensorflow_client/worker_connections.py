@@ -5,9 +5,8 @@ from __future__ import annotations
 import contextlib
 
 from tfquiver import errors
-from tfquiver.grpc_plumbing import addresses
-from tfquiver.grpc_plumbing.by_hand import worker_list
-from tfquiver.grpc_plumbing.by_hand.unary_call import unary_call
+from tfquiver.grpc_plumbing import addresses, worker_list
+from tfquiver.grpc_plumbing.unary_call import unary_call
 from tfquiver.server_reachability.silent_machines import SilentMachines
 
 # Longer than a coordinator waits for a node (`--node_timeout_ms`): where the worker's node was cut off, too, what was

@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 
 from tfquiver import errors
 from tfquiver.amounts import many
-from tfquiver.node_daemon.greeting import greeted
+from tfquiver.node_daemon_and_cache_directory.greeting import greeted
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2
 from tfquiver.reader.native import Opening
 from tfquiver.reader.records import Records

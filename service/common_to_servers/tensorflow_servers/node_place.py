@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tfquiver.cache_directory.node_endpoint import NodeEndpoint
+from tfquiver.node_daemon_and_cache_directory.node_endpoint import NodeEndpoint
 from tfquiver.ops.library.told import Told
 
 

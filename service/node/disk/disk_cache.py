@@ -30,7 +30,7 @@ _OUT_OF_DESCRIPTORS = (errno.EMFILE, errno.ENFILE)
 
 
 class DiskCache(LeavingEntries):
-    """Thread-safe. One process has the directory (see tfquiver/cache_directory).
+    """Thread-safe. One process has the directory (see tfquiver/node_daemon_and_cache_directory).
 
     Invariants: I-3 and I-5 (an entry is checked when it goes in and when it is opened; what fails is dropped and a
     miss), I-4 (the sizes of all entries and temporary files, in whole pages, never exceed the quota). Each entry is in

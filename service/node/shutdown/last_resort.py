@@ -9,7 +9,7 @@ from typing import NoReturn
 
 from absl import logging
 
-from tfquiver.cache_directory.directory import CacheDirectory
+from tfquiver.node_daemon_and_cache_directory.directory import CacheDirectory
 from tfquiver.service.common_to_servers import serving
 
 _CLOSE_S = 0.3

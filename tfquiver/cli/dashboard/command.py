@@ -16,11 +16,11 @@ from typing import Any
 
 from tfquiver import errors, plain_text
 from tfquiver.cli import calls
-from tfquiver.cli.status_and_explain import status
-from tfquiver.cli.status_and_explain.lookout import Lookout
-from tfquiver.cli.status_and_explain.money import Prices
-from tfquiver.cli.status_and_explain.sparing import Sparing
-from tfquiver.cli.status_and_explain.unfollowed import Unfollowed
+from tfquiver.cli.status_asked_watched_explained import status
+from tfquiver.cli.status_asked_watched_explained.lookout import Lookout
+from tfquiver.cli.status_asked_watched_explained.money import Prices
+from tfquiver.cli.status_asked_watched_explained.sparing import Sparing
+from tfquiver.cli.status_asked_watched_explained.unfollowed import Unfollowed
 from tfquiver.cluster_address.service_name import coordinator_address
 from tfquiver.grpc_plumbing import addresses
 from tfquiver.grpc_plumbing.kept_channels import KeptChannels

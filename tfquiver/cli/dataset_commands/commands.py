@@ -13,10 +13,10 @@ from typing import Any
 
 from tfquiver import errors, plain_text
 from tfquiver.amounts import many
-from tfquiver.cli import calls, warm
-from tfquiver.cli.dataset_commands import names, states, waiting
-from tfquiver.cli.status_and_explain import status
-from tfquiver.cli.status_tables import nodes_view
+from tfquiver.cli import calls
+from tfquiver.cli.dataset_commands import names, states, waiting, warm
+from tfquiver.cli.status_asked_watched_explained import status
+from tfquiver.cli.status_tables_and_warnings import nodes_view
 from tfquiver.cluster_address.service_name import coordinator_address
 from tfquiver.digests.digest import Digest
 from tfquiver.listing.listing_terms import format_number

@@ -17,7 +17,7 @@ from tfquiver import errors
 from tfquiver.amounts import many
 from tfquiver.cli import calls
 from tfquiver.cli.dataset_commands import cache_setting, states
-from tfquiver.cli.status_tables import words
+from tfquiver.cli.status_tables_and_warnings import words
 from tfquiver.cluster_address.service_name import coordinator_address
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2, coordinator_pb2_grpc, types_pb2
 from tfquiver.proto.tfquiver.v1 import named_datasets_pb2 as pb2

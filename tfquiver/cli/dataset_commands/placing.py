@@ -13,7 +13,7 @@ from rich.filesize import decimal
 from tfquiver import errors
 from tfquiver.amounts import many
 from tfquiver.cli import calls
-from tfquiver.cli.status_tables.words import short
+from tfquiver.cli.status_tables_and_warnings.words import short
 from tfquiver.node_labels_shard_owners_chunks import selector
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2, types_pb2
 

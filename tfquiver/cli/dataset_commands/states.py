@@ -6,7 +6,7 @@ import time
 from typing import Any
 
 from tfquiver import formats
-from tfquiver.cli.status_tables import words
+from tfquiver.cli.status_tables_and_warnings import words
 from tfquiver.listing.listing_terms import format_name
 from tfquiver.proto.tfquiver.v1 import named_datasets_pb2 as pb2
 from tfquiver.proto.tfquiver.v1 import types_pb2

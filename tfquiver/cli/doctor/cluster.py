@@ -12,7 +12,7 @@ from tfquiver.amounts import many
 from tfquiver.cli import calls
 from tfquiver.cli.doctor import versions
 from tfquiver.cli.doctor.finding import Finding, fail, ok, skip, warn
-from tfquiver.cli.status_tables import words
+from tfquiver.cli.status_tables_and_warnings import words
 from tfquiver.grpc_plumbing import addresses
 from tfquiver.node_labels_shard_owners_chunks.labels import is_spot
 from tfquiver.plain_text import of_error, plain

@@ -12,7 +12,6 @@ from typing import Any
 from rich.text import Text
 
 from tfquiver import errors
-from tfquiver.cache_directory.node_endpoint import read_endpoint
 from tfquiver.cli import calls
 from tfquiver.cli.doctor import cluster, disk, machine, store
 from tfquiver.cli.doctor.doing import Doing
@@ -20,6 +19,7 @@ from tfquiver.cli.doctor.finding import Finding, Verdict, fail, skip
 from tfquiver.cluster_address import running, service_name
 from tfquiver.cluster_address.service_name import coordinator_address
 from tfquiver.grpc_plumbing import addresses, rpc
+from tfquiver.node_daemon_and_cache_directory.node_endpoint import read_endpoint
 from tfquiver.plain_text import of_error, plain
 from tfquiver.proto.tfquiver.v1 import node_pb2, node_pb2_grpc
 

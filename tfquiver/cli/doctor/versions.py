@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 
 from tfquiver.cli.doctor.finding import Finding, ok, warn
-from tfquiver.cli.status_tables import workers_view
+from tfquiver.cli.status_tables_and_warnings import workers_view
 from tfquiver.plain_text import plain
 from tfquiver.proto.tfquiver.v1.coordinator_pb2 import DispatcherInfo
 from tfquiver.service.coordinator.nodes_mounts_dispatchers import dispatchers as kept

@@ -11,7 +11,7 @@ from rich.filesize import decimal
 from tfquiver import errors, plain_text
 from tfquiver.amounts import many
 from tfquiver.cli import calls
-from tfquiver.cli.status_and_explain import cold
+from tfquiver.cli.status_asked_watched_explained import cold
 from tfquiver.cli.up_stop_logs_clear import clearing
 from tfquiver.cluster_address.service_name import coordinator_address, directory_of, required
 from tfquiver.grpc_plumbing import rpc

@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from tfquiver.cache_directory.up_file import Given
 from tfquiver.local_cluster.plan import Wish
+from tfquiver.node_daemon_and_cache_directory.up_file import Given
 
 _WORKERS = 1
 

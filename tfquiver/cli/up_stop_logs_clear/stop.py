@@ -7,13 +7,13 @@ from pathlib import Path
 from typing import Any
 
 from tfquiver import errors, plain_text
-from tfquiver.cache_directory import up_file
-from tfquiver.cache_directory.node_endpoint import read_endpoint
 from tfquiver.cli import calls
 from tfquiver.cluster_address import service_name
 from tfquiver.cluster_address.running import one_node_named_or_running
 from tfquiver.grpc_plumbing import pages, rpc
 from tfquiver.local_cluster import stopping
+from tfquiver.node_daemon_and_cache_directory import up_file
+from tfquiver.node_daemon_and_cache_directory.node_endpoint import read_endpoint
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2, coordinator_pb2_grpc, node_pb2, node_pb2_grpc
 
 

@@ -15,14 +15,14 @@ from typing import Any
 
 import tfquiver
 from tfquiver import errors
-from tfquiver.cache_directory import cluster_file, up_file
-from tfquiver.cache_directory.up_file import Ports
 from tfquiver.cli.up_stop_logs_clear import last_time, left_out, scrape_targets
 from tfquiver.cli.up_stop_logs_clear.last_time import Asked
 from tfquiver.cluster_address import service_name
 from tfquiver.local_cluster import hold, ports
 from tfquiver.local_cluster.plan import Wish
 from tfquiver.local_cluster.supervisor import Supervisor
+from tfquiver.node_daemon_and_cache_directory import cluster_file, up_file
+from tfquiver.node_daemon_and_cache_directory.up_file import Ports
 
 
 def run(

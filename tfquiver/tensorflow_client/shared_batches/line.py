@@ -12,7 +12,7 @@ import weakref
 from typing import NoReturn
 
 from tfquiver import errors
-from tfquiver.node_daemon import endpoints
+from tfquiver.node_daemon_and_cache_directory import endpoints
 from tfquiver.socket_frames import frames_received, stream_frames
 from tfquiver.socket_frames import reader_frames as frames
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from tfquiver import durable, errors
-from tfquiver.cli.status_and_explain.status_view import saved
+from tfquiver.cli.status_tables_and_warnings.status_view import saved
 from tfquiver.service.node.counters import totals_file
 
 _ENTRY = re.compile(r"[0-9a-f]{64}")

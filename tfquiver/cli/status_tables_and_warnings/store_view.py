@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from tfquiver.amounts import many
-from tfquiver.cli.status_tables.words import job, size
+from tfquiver.cli.status_tables_and_warnings.words import job, size
 from tfquiver.plain_text import plain
 
 _SLOW_MS = 10_000  # one read, of 16 MiB at most: a store that is well has answered long before

@@ -24,8 +24,7 @@ from rich.text import Text
 from tfquiver import errors, plain_text
 from tfquiver.amounts import many
 from tfquiver.cli import calls
-from tfquiver.cli.status_and_explain import status_view
-from tfquiver.cli.status_tables import fitting
+from tfquiver.cli.status_tables_and_warnings import fitting, status_view
 
 Ask = Callable[[], Mapping[str, Any] | None]  # None: it is what it was
 _KEY_READ_BYTES = 64

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tfquiver.grpc_plumbing.by_hand import proto_wire
+from tfquiver.grpc_plumbing import proto_wire
 
 GET_WORKERS = "/tensorflow.data.DispatcherService/GetWorkers"  # its request is empty
 

@@ -9,8 +9,8 @@ from rich.table import Table
 
 from tfquiver.amounts import many
 from tfquiver.cli.calls import cut
-from tfquiver.cli.status_tables import words
-from tfquiver.cli.status_tables.names import named_rows
+from tfquiver.cli.status_tables_and_warnings import words
+from tfquiver.cli.status_tables_and_warnings.names import named_rows
 
 LEGEND = (
     "A session is one epoch of one job. idle: it has not ended, and for so long nobody has read it: its trainer is at "

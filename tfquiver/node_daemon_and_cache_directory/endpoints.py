@@ -21,10 +21,10 @@ from typing import Protocol
 from absl import logging
 
 from tfquiver import errors
-from tfquiver.cache_directory.node_endpoint import NodeEndpoint
 from tfquiver.clock import Clock, SystemClock
-from tfquiver.node_daemon.daemon import find
-from tfquiver.node_daemon.greeting import greeted
+from tfquiver.node_daemon_and_cache_directory.daemon import find
+from tfquiver.node_daemon_and_cache_directory.greeting import greeted
+from tfquiver.node_daemon_and_cache_directory.node_endpoint import NodeEndpoint
 from tfquiver.server_reachability.outages import Outage
 from tfquiver.socket_frames import greeting_frames as frames
 

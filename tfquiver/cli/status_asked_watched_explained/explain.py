@@ -16,8 +16,8 @@ from tfquiver import errors
 from tfquiver.amounts import many
 from tfquiver.cli import calls
 from tfquiver.cli.calls import cut, table
-from tfquiver.cli.status_and_explain import explained_names
-from tfquiver.cli.status_tables import words
+from tfquiver.cli.status_asked_watched_explained import explained_names
+from tfquiver.cli.status_tables_and_warnings import words
 from tfquiver.cluster_address.service_name import coordinator_address
 from tfquiver.plain_text import plain
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2, coordinator_pb2_grpc

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tfquiver import errors
-from tfquiver.cache_directory import up_file
+from tfquiver.node_daemon_and_cache_directory import up_file
 
 NODE_FILE = "node.json"
 NODE_FILE_VERSION = 1

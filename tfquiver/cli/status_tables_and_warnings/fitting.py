@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from tfquiver.cli.status_tables import nodes_view
+from tfquiver.cli.status_tables_and_warnings import nodes_view
 
 
 def cut(status: Mapping[str, Any], room: int) -> tuple[Mapping[str, Any], int]:

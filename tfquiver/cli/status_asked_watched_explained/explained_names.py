@@ -9,7 +9,7 @@ from typing import Any
 
 from tfquiver import plain_text
 from tfquiver.cli import calls
-from tfquiver.cli.status_tables import words
+from tfquiver.cli.status_tables_and_warnings import words
 from tfquiver.grpc_plumbing import pages
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2
 

@@ -17,7 +17,7 @@ from tfquiver.amounts import many
 from tfquiver.cli import calls
 from tfquiver.cli.calls import cut, table
 from tfquiver.cli.dataset_commands.states import OLD_LEGEND
-from tfquiver.cli.status_tables import (
+from tfquiver.cli.status_tables_and_warnings import (  # fmt: skip
     activity,
     alike,
     mounts_view,
@@ -26,9 +26,9 @@ from tfquiver.cli.status_tables import (
     store_view,
     words,
     workers_view,
-)  # fmt: skip
-from tfquiver.cli.status_tables.names import named_rows
-from tfquiver.cli.status_tables.words import count, job, short, size
+)
+from tfquiver.cli.status_tables_and_warnings.names import named_rows
+from tfquiver.cli.status_tables_and_warnings.words import count, job, short, size
 
 _MORE = "used: on the disk, compressed where that pays; `tfquiver status --explain` says what all columns are"
 _NODES_LEGEND = (

@@ -8,9 +8,8 @@ from typing import Protocol
 
 import grpc
 
-from tfquiver.grpc_plumbing import rpc
-from tfquiver.grpc_plumbing.by_hand import proto_wire, worker_list
-from tfquiver.grpc_plumbing.by_hand.refusals import Refusals
+from tfquiver.grpc_plumbing import proto_wire, rpc, worker_list
+from tfquiver.grpc_plumbing.refusals import Refusals
 
 _WORKER_UPDATE = "/tensorflow.data.DispatcherService/WorkerUpdate"
 _GET_WORKER_TASKS = "/tensorflow.data.WorkerService/GetWorkerTasks"

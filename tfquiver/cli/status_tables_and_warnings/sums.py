@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from tfquiver.cli.status_and_explain import status_view
-from tfquiver.cli.status_and_explain.money import Prices
-from tfquiver.cli.status_tables import activity
+from tfquiver.cli.status_asked_watched_explained.money import Prices
+from tfquiver.cli.status_tables_and_warnings import activity, status_view
 
 _TOTALS = ("hits", "peer_hits", "misses", "store_bytes", "served_bytes")
 

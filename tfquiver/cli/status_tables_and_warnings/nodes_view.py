@@ -10,8 +10,8 @@ from rich.table import Table
 
 from tfquiver.amounts import many
 from tfquiver.cli.calls import cut, table
-from tfquiver.cli.status_tables import alike
-from tfquiver.cli.status_tables.words import short
+from tfquiver.cli.status_tables_and_warnings import alike
+from tfquiver.cli.status_tables_and_warnings.words import short
 from tfquiver.grpc_plumbing import addresses
 from tfquiver.node_labels_shard_owners_chunks.labels import is_spot
 from tfquiver.plain_text import plain

@@ -16,7 +16,7 @@ from typing import BinaryIO
 import tfquiver
 from tfquiver import errors, plain_text
 from tfquiver.background_logs import kept_short, log_file
-from tfquiver.node_daemon import store_environment
+from tfquiver.node_daemon_and_cache_directory import store_environment
 
 LOG = Path("log", "node.log")
 POLL_S = 0.05

@@ -7,7 +7,7 @@ from typing import Any
 
 from rich.filesize import decimal
 
-from tfquiver.cli.status_tables import nodes_view, words
+from tfquiver.cli.status_tables_and_warnings import nodes_view, words
 from tfquiver.plain_text import plain
 
 _KINDS = {"WORK_KIND_SCAN": "scan", "WORK_KIND_WARM": "warm"}

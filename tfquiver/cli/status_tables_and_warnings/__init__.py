@@ -1,0 +1,6 @@
+"""What `tfquiver status` prints (`status_view`): its problems and warnings, what was saved and what follows from what
+servers say (`sums`), its tables, and what their words mean.
+
+Called by `status_asked_watched_explained`, and by other commands and the dashboard that show the same. Never asks a
+server.
+"""
