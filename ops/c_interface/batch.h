@@ -3,7 +3,7 @@
 
 #include <cstdint>
 
-#include "ops/core/shuffle_pool/mixture.h"
+#include "ops/core/shuffle_pool_and_order/mixture.h"
 
 // The records of one draw. `data[i]` is where record i begins, `offsets[i + 1] - offsets[i]` its
 // length, offsets[0] is 0. `contiguous`: they follow one another from data[0] on.

@@ -14,8 +14,8 @@
 #include "ops/c_interface/python_zlib.h"
 #include "ops/c_interface/reader_handle.h"
 #include "ops/core/bytes_checksums_tfrecords/crc32c.h"
-#include "ops/core/process/process.h"
 #include "ops/core/progress_and_checkpoints/begun.h"
+#include "ops/core/told_by_python/process.h"
 
 #define TFQUIVER_EXPORT extern "C" __attribute__((visibility("default")))
 

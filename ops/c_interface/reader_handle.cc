@@ -7,8 +7,8 @@
 #include "ops/core/asking_for_tickets/ticket_client.h"
 #include "ops/core/bytes_checksums_tfrecords/crc32c.h"
 #include "ops/core/clock.h"
-#include "ops/core/process/process.h"
 #include "ops/core/random.h"
+#include "ops/core/told_by_python/process.h"
 
 namespace tfquiver {
 namespace {

@@ -141,7 +141,12 @@ def _transport_core(core: list[Future[str]]) -> list[Future[str]]:
     """Of the core's objects, those that the transport needs."""
     needed = {
         f"core_{name}"
-        for name in ("bytes_checksums_tfrecords", "node_socket", "host_names", "element_wire", "element_transfer")
+        for name in (
+            "bytes_checksums_tfrecords",
+            "node_socket",
+            "trainer_worker_sockets_and_messages",
+            "element_transfer",
+        )
     }
     return [compiled for compiled, name in zip(core, _groups("core"), strict=True) if name in needed]
 

@@ -21,7 +21,8 @@ TRANSPORT_MINORS = ("2.21",)
 # Those whose C++ libraries a server has without their Python (`tensorflow_runtime` in service/common_to_servers).
 WITHOUT_PYTHON_MINORS = ("2.21",)
 
-# Those whose tuning thread is woken by ops/tf/tuner_waking.cc: it names private members of theirs.
+# Those whose tuning thread is woken by ops/tf/quiver_ends_at_once_op/tuner_waking.cc, which names private members of
+# theirs.
 TUNER_MINORS = MINORS
 
 

@@ -8,7 +8,7 @@
 #include <thread>
 
 #include "ops/core/delivered_records/delivery_stats.h"
-#include "ops/core/process/process.h"
+#include "ops/core/told_by_python/process.h"
 
 #define TFQUIVER_EXPORT extern "C" __attribute__((visibility("default")))
 

@@ -4,7 +4,7 @@
 #include <atomic>
 #include <mutex>
 
-#include "ops/core/element_wire/handshake.h"
+#include "ops/core/trainer_worker_sockets_and_messages/handshake.h"
 
 namespace tfquiver {
 namespace {

@@ -6,7 +6,7 @@
 #include <string>
 
 #include "ops/core/element_transfer/element_client.h"
-#include "ops/core/element_wire/server_info.h"
+#include "ops/core/trainer_worker_sockets_and_messages/server_info.h"
 #include "ops/tf_data_transfer/data_transfer.h"
 
 namespace tfquiver {

@@ -4,8 +4,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
-#include "ops/core/element_wire/handshake.h"
-#include "ops/core/element_wire/server_info.h"
+#include "ops/core/trainer_worker_sockets_and_messages/handshake.h"
+#include "ops/core/trainer_worker_sockets_and_messages/server_info.h"
 #include "ops/tf/status_conversion.h"
 #include "ops/tf_data_transfer/get_element_request.h"
 #include "ops/tf_data_transfer/process.h"

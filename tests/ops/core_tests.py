@@ -20,9 +20,9 @@ SANITIZERS = {
 # that are compiled apart repeat. Every other folder is by itself. A name that two folders of a group have in their
 # anonymous namespaces does not compile: it is renamed, or its folder leaves the group.
 GROUPS = (
-    ("reader", "record_order", "shard_loading", "shuffle_pool"),
-    ("element_transfer", "element_wire", "example_parsing", "host_names", "node_socket"),
-    ("process", "bytes_checksums_tfrecords", "record_memory", "node_session", "asking_for_tickets"),
+    ("reader", "shard_loading", "shuffle_pool_and_order"),
+    ("element_transfer", "example_parsing", "node_socket", "trainer_worker_sockets_and_messages"),
+    ("told_by_python", "bytes_checksums_tfrecords", "record_memory", "node_session", "asking_for_tickets"),
 )
 
 

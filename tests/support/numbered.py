@@ -20,7 +20,7 @@ from tfquiver.scanning import tfrecord
 _NUMBER = struct.Struct("<Q")
 Numbers = npt.NDArray[np.int64]
 # Of pipelines whose source is not ours, as behind tf.data service, TensorFlow's tuning thread may keep an iterator so
-# long from being destroyed: ops/tf/tuner_waking.h.
+# long from being destroyed: ops/tf/quiver_ends_at_once_op/tuner_waking.h.
 _TUNED_S = 75.0
 _AT_ONCE = 256
 

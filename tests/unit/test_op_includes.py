@@ -13,10 +13,9 @@ TYPE = re.compile(r"^(?:class|struct|enum class) (\w+)(?: final)?(?: :[^;{]*)? ?
 NAMELESS = re.compile(r"^namespace \{\n.*?^\}  // namespace\n", re.MULTILINE | re.DOTALL)
 # From low to high: a folder includes those before it and itself. ops/core/README.md has the same list.
 CORE = (
-    "", "process", "bytes_checksums_tfrecords", "example_parsing", "node_socket", "host_names", "element_wire",
-    "element_transfer",
-    "progress_and_checkpoints", "record_memory", "record_order", "shuffle_pool", "shard_loading", "asking_for_tickets",
-    "node_session", "delivered_records", "reader",
+    "", "told_by_python", "bytes_checksums_tfrecords", "example_parsing", "node_socket",
+    "trainer_worker_sockets_and_messages", "element_transfer", "progress_and_checkpoints", "record_memory",
+    "shuffle_pool_and_order", "shard_loading", "asking_for_tickets", "node_session", "delivered_records", "reader",
 )  # fmt: skip
 
 

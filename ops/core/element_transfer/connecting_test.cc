@@ -13,8 +13,8 @@
 #include <vector>
 
 #include "ops/core/element_transfer/element_client.h"
-#include "ops/core/element_transfer/stream_socket.h"
-#include "ops/core/element_wire/handshake.h"
+#include "ops/core/trainer_worker_sockets_and_messages/handshake.h"
+#include "ops/core/trainer_worker_sockets_and_messages/stream_socket.h"
 #include "ops/testing/element_worker.h"
 #include "ops/testing/testing.h"
 

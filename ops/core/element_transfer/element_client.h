@@ -11,10 +11,10 @@
 
 #include "ops/core/clock.h"
 #include "ops/core/element_transfer/received_memory.h"
-#include "ops/core/element_transfer/stream_socket.h"
-#include "ops/core/element_wire/messages.h"
-#include "ops/core/host_names/host_look_up.h"
 #include "ops/core/node_socket/unix_socket.h"
+#include "ops/core/trainer_worker_sockets_and_messages/host_look_up.h"
+#include "ops/core/trainer_worker_sockets_and_messages/messages.h"
+#include "ops/core/trainer_worker_sockets_and_messages/stream_socket.h"
 
 namespace tfquiver {
 

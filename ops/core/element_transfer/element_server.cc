@@ -10,7 +10,7 @@
 #include <utility>
 
 #include "ops/core/element_transfer/shared_memory.h"
-#include "ops/core/element_wire/handshake.h"
+#include "ops/core/trainer_worker_sockets_and_messages/handshake.h"
 
 namespace tfquiver {
 namespace {

@@ -14,7 +14,7 @@
 
 #include "ops/core/clock.h"
 #include "ops/core/element_transfer/kept_elements.h"
-#include "ops/core/element_transfer/stream_socket.h"
+#include "ops/core/trainer_worker_sockets_and_messages/stream_socket.h"
 
 namespace tfquiver {
 

@@ -13,7 +13,7 @@
 
 #include "ops/core/element_transfer/element_client.h"
 #include "ops/core/element_transfer/element_server.h"
-#include "ops/core/element_wire/handshake.h"
+#include "ops/core/trainer_worker_sockets_and_messages/handshake.h"
 #include "ops/testing/element_worker.h"
 #include "ops/testing/testing.h"
 

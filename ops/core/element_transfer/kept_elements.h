@@ -8,7 +8,7 @@
 #include <mutex>
 #include <string_view>
 
-#include "ops/core/element_wire/outgoing.h"
+#include "ops/core/element_transfer/outgoing.h"
 
 namespace tfquiver {
 

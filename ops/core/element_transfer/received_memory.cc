@@ -7,7 +7,7 @@
 #include <atomic>
 #include <cstdlib>
 
-#include "ops/core/element_wire/messages.h"
+#include "ops/core/trainer_worker_sockets_and_messages/messages.h"
 
 namespace tfquiver {
 namespace {

@@ -13,7 +13,7 @@
 #include "ops/core/node_socket/node_connection.h"
 #include "ops/core/node_socket/unix_socket.h"
 #include "ops/core/shard_loading/shard_intake.h"
-#include "ops/core/shuffle_pool/record_pool.h"
+#include "ops/core/shuffle_pool_and_order/record_pool.h"
 #include "ops/core/status.h"
 
 namespace tfquiver {

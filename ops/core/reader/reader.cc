@@ -3,9 +3,9 @@
 #include <algorithm>
 #include <utility>
 
-#include "ops/core/process/process.h"
 #include "ops/core/random.h"
-#include "ops/core/record_order/gate.h"
+#include "ops/core/shuffle_pool_and_order/gate.h"
+#include "ops/core/told_by_python/process.h"
 
 namespace tfquiver {
 namespace {

@@ -13,10 +13,10 @@
 #include "ops/core/progress_and_checkpoints/checkpoint.h"
 #include "ops/core/reader/options.h"
 #include "ops/core/record_memory/block_pool.h"
-#include "ops/core/record_order/order_log.h"
 #include "ops/core/shard_loading/shard_intake.h"
 #include "ops/core/shard_loading/shard_loader.h"
-#include "ops/core/shuffle_pool/record_pool.h"
+#include "ops/core/shuffle_pool_and_order/order_log.h"
+#include "ops/core/shuffle_pool_and_order/record_pool.h"
 
 namespace tfquiver {
 

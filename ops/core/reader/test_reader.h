@@ -18,10 +18,10 @@
 #include <utility>
 #include <vector>
 
-#include "ops/core/process/process.h"
 #include "ops/core/reader/reader.h"
 #include "ops/core/test_listener.h"
 #include "ops/core/test_support.h"
+#include "ops/core/told_by_python/process.h"
 #include "ops/testing/testing.h"
 
 namespace tfquiver {

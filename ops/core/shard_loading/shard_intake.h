@@ -12,7 +12,7 @@
 #include "ops/core/node_socket/frame.h"
 #include "ops/core/node_socket/unix_socket.h"
 #include "ops/core/shard_loading/shard_loader.h"
-#include "ops/core/shuffle_pool/record_pool.h"
+#include "ops/core/shuffle_pool_and_order/record_pool.h"
 
 namespace tfquiver {
 

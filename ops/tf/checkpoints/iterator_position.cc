@@ -2,7 +2,7 @@
 
 #include <utility>
 
-#include "ops/core/process/process.h"
+#include "ops/core/told_by_python/process.h"
 #include "ops/tf/checkpoints/live_position.h"
 #include "ops/tf/status_conversion.h"
 #include "ops/tf/tensor_parts.h"

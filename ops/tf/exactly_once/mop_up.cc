@@ -2,8 +2,8 @@
 
 #include <atomic>
 
-#include "ops/core/process/process.h"
 #include "ops/core/progress_and_checkpoints/checkpoint.h"
+#include "ops/core/told_by_python/process.h"
 #include "ops/tf/tensor_parts.h"
 #include "ops/tf/tickets/unsaved_splits.h"
 

@@ -5,7 +5,7 @@
 #include <string_view>
 #include <vector>
 
-#include "ops/core/shuffle_pool/mixture.h"
+#include "ops/core/shuffle_pool_and_order/mixture.h"
 #include "ops/tf/parsing/feature_spec.h"
 #include "ops/tf/parsing/parse_threads.h"
 #include "ops/tf/parsing/parsing.h"

@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "ops/core/shuffle_pool/mixture.h"
+#include "ops/core/shuffle_pool_and_order/mixture.h"
 #include "ops/tf/parsing/fixed_fields.h"
 #include "ops/tf/parsing/parse_threads.h"
 #include "ops/tf/parsing/parsing.h"

@@ -6,7 +6,7 @@
 #include <utility>
 #include <vector>
 
-#include "ops/core/shuffle_pool/mixture.h"
+#include "ops/core/shuffle_pool_and_order/mixture.h"
 #include "tensorflow/core/framework/attr_value.pb.h"
 #include "tensorflow/core/framework/attr_value_util.h"
 #include "tensorflow/core/framework/dataset.h"

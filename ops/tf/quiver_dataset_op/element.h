@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "ops/core/reader/options.h"
-#include "ops/core/shuffle_pool/mixture.h"
+#include "ops/core/shuffle_pool_and_order/mixture.h"
 #include "ops/tf/parsing/parsing.h"
 #include "tensorflow/core/framework/dataset.h"
 #include "tensorflow/core/framework/tensor.h"

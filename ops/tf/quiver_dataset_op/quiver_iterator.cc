@@ -5,8 +5,8 @@
 #include <utility>
 #include <vector>
 
-#include "ops/core/process/process.h"
 #include "ops/core/reader/reader.h"
+#include "ops/core/told_by_python/process.h"
 #include "ops/tf/checkpoints/iterator_position.h"
 #include "ops/tf/misuse_refused/static_shard.h"
 #include "ops/tf/parsing/parsing.h"
@@ -14,10 +14,10 @@
 #include "ops/tf/quiver_dataset_op/quiver_dataset.h"
 #include "ops/tf/quiver_dataset_op/stopping.h"
 #include "ops/tf/quiver_dataset_op/wait_cancellation.h"
+#include "ops/tf/quiver_ends_at_once_op/tuner_waking.h"
 #include "ops/tf/status_conversion.h"
 #include "ops/tf/tensor_parts.h"
 #include "ops/tf/tickets/reader_ticket.h"
-#include "ops/tf/tuner_waking.h"
 #include "tensorflow/core/framework/dataset.h"
 #include "tensorflow/core/framework/model.h"
 #include "tensorflow/core/framework/tensor.h"

@@ -6,8 +6,8 @@
 #include <mutex>
 #include <string>
 
-#include "ops/core/process/process.h"
 #include "ops/core/reader/reader.h"
+#include "ops/core/told_by_python/process.h"
 
 namespace tfquiver {
 

@@ -1,7 +1,7 @@
 #ifndef TFQUIVER_OPS_TF_QUIVER_DATASET_OP_WAIT_CANCELLATION_H_
 #define TFQUIVER_OPS_TF_QUIVER_DATASET_OP_WAIT_CANCELLATION_H_
 
-#include "ops/core/shuffle_pool/record_pool.h"
+#include "ops/core/shuffle_pool_and_order/record_pool.h"
 #include "tensorflow/core/framework/cancellation.h"
 
 namespace tfquiver {

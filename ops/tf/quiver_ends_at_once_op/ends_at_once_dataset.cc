@@ -2,7 +2,7 @@
 
 #include <utility>
 
-#include "ops/tf/tuner_waking.h"
+#include "ops/tf/quiver_ends_at_once_op/tuner_waking.h"
 #include "tensorflow/core/framework/model.h"
 #include "tensorflow/core/framework/op_kernel.h"
 #include "tensorflow/core/framework/tensor.h"

@@ -11,7 +11,8 @@
 namespace tfquiver {
 
 // The elements of another data set, whose iterators TensorFlow's tuning thread does not hold up
-// when they go (ops/tf/tuner_waking.h). Immutable; owns a reference to the other.
+// when they go (ops/tf/quiver_ends_at_once_op/tuner_waking.h). Immutable; owns a reference to the
+// other.
 class EndsAtOnceDataset : public tensorflow::data::DatasetBase {
  public:
   EndsAtOnceDataset(tensorflow::OpKernelContext* ctx, const DatasetBase* input);

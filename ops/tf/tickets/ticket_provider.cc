@@ -6,7 +6,7 @@
 #include <utility>
 
 #include "ops/core/asking_for_tickets/ticket_client.h"
-#include "ops/core/process/process.h"
+#include "ops/core/told_by_python/process.h"
 #include "ops/tf/status_conversion.h"
 #include "tensorflow/core/framework/tensor.h"
 

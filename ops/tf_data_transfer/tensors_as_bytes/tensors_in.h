@@ -2,7 +2,7 @@
 #define TFQUIVER_OPS_TF_DATA_TRANSFER_TENSORS_AS_BYTES_TENSORS_IN_H_
 
 #include "ops/core/element_transfer/received_memory.h"
-#include "ops/core/element_wire/messages.h"
+#include "ops/core/trainer_worker_sockets_and_messages/messages.h"
 #include "ops/tf_data_transfer/data_transfer.h"
 
 namespace tfquiver {

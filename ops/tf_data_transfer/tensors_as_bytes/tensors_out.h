@@ -1,7 +1,7 @@
 #ifndef TFQUIVER_OPS_TF_DATA_TRANSFER_TENSORS_AS_BYTES_TENSORS_OUT_H_
 #define TFQUIVER_OPS_TF_DATA_TRANSFER_TENSORS_AS_BYTES_TENSORS_OUT_H_
 
-#include "ops/core/element_wire/outgoing.h"
+#include "ops/core/element_transfer/outgoing.h"
 #include "ops/tf_data_transfer/data_transfer.h"
 
 namespace tfquiver {

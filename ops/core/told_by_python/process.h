@@ -1,0 +1,72 @@
+#ifndef TFQUIVER_OPS_CORE_TOLD_BY_PYTHON_PROCESS_H_
+#define TFQUIVER_OPS_CORE_TOLD_BY_PYTHON_PROCESS_H_
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <mutex>
+#include <set>
+#include <string>
+
+namespace tfquiver {
+
+// What Python has told this process: names of endpoints, who this process is, and whether to stop.
+// One per process (Process::Get), because graphs may not carry local paths. Thread-safe.
+class Process {
+ public:
+  static Process& Get();
+
+  // `name` "" is the default, used for names that nobody has set.
+  void SetEndpoint(const std::string& name, const std::string& socket_path);
+  // Empty when neither the name nor a default is known.
+  std::string SocketPath(const std::string& name) const;
+
+  void SetLabel(const std::string& label);
+  std::string label() const;
+
+  // The next iterator of the data set with this session key reads that epoch, where its order is
+  // one of the epoch's number.
+  void SetEpoch(const std::string& session_key, int64_t epoch);
+  // What was set; -1: nothing was. `taken`: by that iterator, which begins now.
+  int64_t EpochOf(const std::string& session_key, bool taken);
+
+  // While a dispatcher restarts, split providers are told to adopt the session that is open.
+  void SetRestoring(bool restoring);
+  bool restoring() const;
+
+  // Ends every wait of every iterator, now and until ResumeAll: what a server must do before it
+  // stops TensorFlow's worker, which joins threads that may wait in an iterator.
+  void StopAll();
+  void ResumeAll();
+
+  // Calls `stop` on StopAll (or at once when already stopped) for as long as it lives.
+  class OnStop {
+   public:
+    explicit OnStop(std::function<void()> stop);
+    ~OnStop();
+    OnStop(const OnStop&) = delete;
+    OnStop& operator=(const OnStop&) = delete;
+
+   private:
+    friend class Process;
+    const std::function<void()> stop_;
+  };
+
+ private:
+  mutable std::mutex mu_;
+  std::map<std::string, std::string> endpoints_;
+  std::map<std::string, int64_t> epochs_;
+  std::string label_;
+  bool restoring_ = false;
+  bool stopped_ = false;
+  std::set<OnStop*> on_stop_;
+};
+
+// 32 hex digits that nobody else has.
+std::string UniqueId();
+// From the system's source of randomness.
+uint64_t RandomSeed();
+
+}  // namespace tfquiver
+
+#endif  // TFQUIVER_OPS_CORE_TOLD_BY_PYTHON_PROCESS_H_
