@@ -125,10 +125,10 @@ def test_a_disk_that_refuses_is_not_asked_again_at_once(disk: Disk) -> None:
     store = DiskCache(disk.path / "cache", 1 << 20, mode="raw", clock=clock)
     store.insert(noise(100))
     disk.read_only()
-    with pytest.raises(errors.ResourceExhaustedError, match="part: Read-only file system"):
+    with pytest.raises(errors.ResourceExhaustedError, match="an entry cannot be written: Read-only file system"):
         store.insert(noise(100))
     disk.read_only(False)
-    with pytest.raises(errors.ResourceExhaustedError, match="part: Read-only file system"):
+    with pytest.raises(errors.ResourceExhaustedError, match="an entry cannot be written: Read-only file system"):
         store.insert(noise(100))
     clock.advance(1)
     store.insert(noise(100))

@@ -61,8 +61,7 @@ def dataset(
       source: a path, glob or URI ("gs://b/train-*"), a sequence of them, a digest (`.tfqd`), or a data set's name.
       cache_dir: directory of the cache on this machine.
       service: address of the coordinator, host:port or unix:/path; a directory is a `cache_dir`.
-      quota: bytes that the cache may use ("200GiB"), when this call starts the daemon; None: what the last one
-        there was given, else 80 % of what is free.
+      quota: bytes of the cache ("200GiB"), when this call starts the daemon; None: as before, or 80 % of what is free.
       batch_size: records in an element; None: elements are single records.
       drop_remainder: with `batch_size`: leave out an epoch's last, shorter batch.
       parse: features, or `FixedLength`: elements are as of `tf.io.parse_example` or `decode_raw`, faster than by `map`.
