@@ -45,7 +45,7 @@ def define_flags() -> None:
     flags.DEFINE_string(
         "node_dir", "", "Cache directory of a node that runs on this machine and gives out the tickets."
     )
-    flags.DEFINE_string("coordinator", "", "Coordinator (host:port) for a gateway node of the dispatcher's own.")
+    flags.DEFINE_string("coordinator", "", "Coordinator (host:port) for a node of its own, which keeps nothing.")
     flags.DEFINE_bool(
         "allow_unauthenticated", False, "Let callers of other machines into a node of its own without a token."
     )
@@ -96,7 +96,7 @@ def define_flags() -> None:
     flags.register_multi_flags_validator(
         ["node_dir", "coordinator"],
         lambda values: bool(values["node_dir"]) != bool(values["coordinator"]),
-        "give exactly one of --node_dir (a running node) and --coordinator (for a gateway node of its own)",
+        "give exactly one of --node_dir (a running node) and --coordinator (for a node of its own that keeps nothing)",
     )
 
 

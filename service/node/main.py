@@ -47,8 +47,8 @@ def define_flags() -> None:
     flags.DEFINE_string("cache_dir", None, "Directory of the cache; one node's alone.", required=True)
     flags.DEFINE_string(
         "quota", "",
-        "Most bytes stored, as 10GiB. 0: a gateway. Empty: 80 % of what is free or ours. Not given: as the last node "
-        "of --cache_dir that was given one.",
+        "Most bytes stored, as 10GiB. 0: it keeps nothing. Empty: 80 % of what is free or ours. Not given: as the last "
+        "node of --cache_dir that was given one.",
     )  # fmt: skip
     flags.DEFINE_string("hot", "256MiB", "Most bytes of decompressed shards kept in memory.")
     flags.DEFINE_enum("codec", "auto", ["auto", "raw", "zstd"], "How shards are stored; auto: zstd where it pays.")

@@ -66,6 +66,21 @@ def test_what_is_measured_now_is_of_who_reads_now() -> None:
     assert unknown and unknown.hit_ratio is None and silent is None
 
 
+def test_what_is_expected_is_told_as_what_is_measured() -> None:
+    """Hits and what comes from the store make a whole, as in the row of now: what another job of a cooperative data set
+    has fetched is found in the cache, though its room is a third; who has left is no part of either row."""
+    three = tuple(JobView(name, "d0", 1e8, reads_bytes_per_s=3e7, hit_ratio=0.7) for name in "abc")
+    view = replace(one_job_each([100], [1e8], 36, None), jobs=three)
+    planner = planned("benefit", view)
+    told = explain(planner, view, "d0", 1.0)
+    assert told.now and told.gets.allocation.mode == "cooperative"
+    for row in (told.now, told.gets, *(more.share for more in told.with_more)):
+        assert row.hit_ratio == pytest.approx(1 - row.remote_bytes_per_s / row.reads_bytes_per_s)
+    assert told.gets.hit_ratio == pytest.approx(1 - (1 - 0.36) / 3, abs=0.01)
+    alone = explain(planner, view, "d0", 1.0, {"a", "b"}).gets
+    assert alone.reads_bytes_per_s == pytest.approx(told.gets.reads_bytes_per_s / 3)
+
+
 def test_a_guess_is_for_plans_and_no_promise() -> None:
     """A job that only waits is tried with ten times what it reads; nobody is told that a cache would give it that."""
     waits = JobView("j0", "d0", ideal_bytes_per_s=1e8, reads_bytes_per_s=1e7, hit_ratio=0.0, ideal_guessed=True)

@@ -70,16 +70,17 @@ def test_a_coordinator_that_cannot_write_is_the_first_problem() -> None:
     )
 
 
-def test_what_a_gateway_is_is_said_where_there_is_one() -> None:
+def test_a_node_that_keeps_nothing_has_no_quota_and_it_is_said_why() -> None:
     def printed() -> str:
         out = io.StringIO()
-        status_view.show(status, calls.console(file=out, width=200), legends=True)
+        status_view.show(status, calls.console(file=out, width=2000), legends=True)
         return out.getvalue()
 
     status = told("name")
-    assert "gateway" not in printed()
+    assert "quota none" not in printed()
     status["nodes"][0]["quota_bytes"] = 0
-    assert "gateway: a node that keeps nothing" in printed()
+    assert "quota none: it keeps nothing, such as a dispatcher's own node" in printed() and "gateway" not in printed()
+    assert any(line.split()[4:5] == ["none"] for line in printed().splitlines())
 
 
 def test_no_heading_and_no_figure_is_cut_in_80_columns() -> None:
@@ -339,6 +340,8 @@ def test_problems_come_first_and_a_cluster_without_any_has_none() -> None:
     for which, said in zip(["ab", "cd"], status_view.problems(healthy | {"datasets": alike}), strict=True):
         assert said.startswith(f"data set run ({6 * which}) (100.0 TB) is larger")
         assert f"`tfquiver dataset set-cache {6 * which} cooperative`" in said
+        assert f"first `tfquiver dataset unpin {6 * which}`, where it is pinned" in said
+    assert "unpin" not in line, "nobody has set it"
     assert status_view.problems(healthy | {"nodes": []}) == [
         "no node keeps anything: start tfquiver-node with a --quota, or tfquiver up"
     ]
@@ -403,7 +406,7 @@ def test_the_store_is_told_as_far_as_it_is_known() -> None:
     assert words.store({}) == words.store({"bytes_per_s": 0.0, "s_per_byte": 0.0}) == ""
     told = {"bytes_per_s": 3e6, "most_bytes_per_s": 4e6, "s_per_byte": 2.5e-7, "request_s_per_byte": 4e-6}
     # Nobody knows what it could give.
-    rates = "store: gave 3.0 MB/s over the last ten seconds, the most in the last hour was 4.0 MB/s"
+    rates = "store: 3.0 MB/s were read from it over the last ten seconds, in the best ten of the last hour 4.0 MB/s"
     assert words.store(told) == (
         f"{rates}; while anybody reads a MB comes every 250 ms, by 16 requests at a time that take 4,000 ms for one"
     )

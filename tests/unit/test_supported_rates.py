@@ -43,3 +43,16 @@ def test_as_it_reads_now_it_reads() -> None:
 def test_of_whom_nothing_is_measured_nothing_is_said() -> None:
     told = supported(JobView("j", "d"), 0.0, MODEL)
     assert (told.bytes_per_s, told.known) == (0.0, False)
+
+
+@given(jobs, st.floats(0.99, 1), rates)
+def test_who_finds_everything_now_is_promised_no_more(job: JobView, found: float, modelled: float) -> None:
+    """What it still waits for is not the store: no cache makes it faster, once full or larger."""
+    full = replace(job, hit_ratio=found, ideal_guessed=False)
+    if full.reads_bytes_per_s:
+        assert supported(full, 0.0, modelled).bytes_per_s <= full.reads_bytes_per_s * (1 + 1e-9)
+
+
+def test_once_full_is_as_it_is_where_it_is_full() -> None:
+    job = JobView("j", "d", 1e8, reads_bytes_per_s=2e7, hit_ratio=1.0)
+    assert supported(job, 0.0, MODEL).bytes_per_s == pytest.approx(2e7)

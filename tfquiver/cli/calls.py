@@ -29,6 +29,10 @@ from tfquiver.server_reachability import reaching, unreached
 CALL_S = 5.0
 CONNECT_S = 1.0  # to a node: one that is dead must not hold up what is said of the others
 _UNBROKEN = 10_000  # columns
+_STOPPED = (
+    "it was stopped or killed: where `tfquiver up` or another supervisor runs it, it is back in some seconds, else "
+    "start it again, with the flags that it had"
+)
 AT_ONCE = 256  # each node that is asked takes a descriptor
 
 
@@ -156,7 +160,10 @@ def ask_all(
                 # Why one is not reached takes a look at it: of hundreds that would add up.
                 not_connected = not wait_for_ready and error.code() is grpc.StatusCode.UNAVAILABLE
                 within_s = CONNECT_S if not_connected else timeout_s
-                silent = errors.UnavailableError(f"{whom} does not answer within {within_s:g} s")
+                said = f"{whom} does not answer within {within_s:g} s"
+                if not_connected and unreached.refused(error.details() or ""):
+                    said = f"{whom} does not answer: {unreached.REFUSED}; {_STOPPED}"
+                silent = errors.UnavailableError(said)
                 found = silent if not_connected or _is_silent(error) else rpc.from_rpc_error(error, whom)
                 found.__cause__ = error
                 yield found

@@ -9,6 +9,7 @@ import time
 from tfquiver.grpc_plumbing import addresses
 
 CHECK = "is the cluster running, and is the address right (service=, --service or TFQUIVER_SERVICE)?"
+REFUSED = "nobody listens there (connection refused)"
 _CONNECT_S = 0.5
 _LOOK_UP_S = 1.0
 
@@ -34,7 +35,7 @@ def words(error: Exception) -> str:
     """What connecting failed with; "": there are none for it."""
     match error:
         case ConnectionRefusedError():
-            return "nobody listens there (connection refused)"
+            return REFUSED
         case FileNotFoundError():
             return "nobody listens there (no such socket)"
         case TimeoutError():
@@ -42,6 +43,11 @@ def words(error: Exception) -> str:
         case socket.gaierror():
             return f"the host's name leads nowhere ({str(error.strerror).lower()})"
     return getattr(error, "strerror", None) or ""
+
+
+def refused(details: str) -> bool:
+    """Whether gRPC, which says so in `details` of an error, was refused: that machine is there, and no server on it."""
+    return "connection refused" in details.lower()
 
 
 def until(left_s: float) -> str:

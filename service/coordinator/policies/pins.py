@@ -48,7 +48,10 @@ def two_chunks_bytes(dataset: DatasetView) -> int:
     return min(dataset.cooperative_bytes, dataset.size_bytes)
 
 
-PINNED = "set by a person (`tfquiver dataset set-cache` or `pin`); `set-cache NAME auto` gives it back to the policy"
+PINNED = (
+    "set by a person: of a data set that is pinned `tfquiver dataset unpin NAME` gives it back to the policy, of "
+    "another one `tfquiver dataset set-cache NAME auto`"
+)
 
 
 def pin_reasons(view: ClusterView) -> dict[str, str]:

@@ -146,7 +146,13 @@ def expected_rates(
     view: ClusterView, allocations: Mapping[str, Allocation], remote: Mapping[str, float]
 ) -> dict[str, float]:
     """Bytes/s that each job reads once the caches are full; `remote`: of the store, for jobs that are limited."""
-    rates, lacking = reading_rates(view), demands(view, allocations)
+    return rates_of(view, reading_rates(view), demands(view, allocations), remote)
+
+
+def rates_of(
+    view: ClusterView, rates: Mapping[str, float], lacking: Mapping[str, float], remote: Mapping[str, float]
+) -> dict[str, float]:
+    """`expected_rates`, of what `reading_rates` and `demands` gave: of ten thousand jobs each takes its time."""
     limited = dict(remote)
     if view.remote_bytes_per_s is not None:
         free = {name: need for name, need in lacking.items() if name not in remote}

@@ -17,6 +17,7 @@ from tfquiver.grpc_plumbing import addresses
 from tfquiver.node_labels_shard_owners_chunks.labels import is_spot
 from tfquiver.plain_text import of_error, plain
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2, coordinator_pb2_grpc, node_pb2, node_pb2_grpc, types_pb2
+from tfquiver.server_reachability import unreached
 from tfquiver.version import VERSION
 
 _SKEW_MS = 2000
@@ -164,7 +165,10 @@ def _answers(
     """`asked_ms`: between these all of them answered."""
     silent = [str(one) for one in answers if isinstance(one, errors.TfquiverError)]
     replies = [one for one in answers if isinstance(one, node_pb2.StatusReply)]
-    if silent:
+    if silent and all(unreached.REFUSED in one for one in silent):
+        do = "look at the end of their logs (`tfquiver logs` on their machines) for what has ended them"
+        yield fail("nodes answer", f"{len(silent)} of {len(nodes)} do not: {_some(silent)}", do)
+    elif silent:
         do = (
             "open their control ports to this machine, give each an --advertise_host that leads to it, or look whether "
             "they hang (`tfquiver health ADDRESS`)"

@@ -13,7 +13,7 @@ from rich.text import Text
 
 from tfquiver import errors
 from tfquiver.cli import calls
-from tfquiver.cli.doctor import cluster, disk, machine, store
+from tfquiver.cli.doctor import as_status_says, cluster, disk, machine, store
 from tfquiver.cli.doctor.doing import Doing
 from tfquiver.cli.doctor.finding import Finding, Verdict, fail, skip
 from tfquiver.cluster_address import running, service_name
@@ -124,6 +124,7 @@ def _of_cluster(where: str, token: str) -> Iterator[Finding]:
             yield fail("cluster", of_error(error), "start a node there, or name a coordinator's host:port")
     else:
         yield from cluster.findings(address, token)
+        yield from as_status_says.findings(address, token)
 
 
 def _quota(directory: Path, token: str) -> tuple[int, int]:

@@ -23,7 +23,7 @@ from tfquiver.service.coordinator.measuring.meters import GONE_S
 from tfquiver.service.coordinator.policies import registry
 from tfquiver.service.sim.workloads_and_recordings.files import Scenario
 from tfquiver.service.sim.workloads_and_recordings.recorded import accelerators, as_now
-from tfquiver.service.sim.workloads_and_recordings.recording import REPLAN_S
+from tfquiver.service.sim.workloads_and_recordings.recording import REPLAN_S, WAITS
 from tfquiver.service.sim.workloads_and_recordings.workload import Cluster, Workload
 
 EPOCHS = 10.0
@@ -76,7 +76,7 @@ def ask(where: str, token: str, each_epochs: float, policy: str = "") -> tuple[S
     assumed = f"assumed: {many(epochs, 'epoch')} each from now on, an empty cache; " + (
         f"a store of {decimal(int(store))}/s, which it gives now while jobs wait (--store says otherwise)"
         if store < inf
-        else "a store without limit, for no job waits for it now (--store says otherwise)"
+        else f"a store without limit, for {_why_no_limit(cluster)} (--store says otherwise)"
     )
     own = Cluster(accelerators(workload), cluster.cache_bytes, store)
     return Scenario(own, (policy,), ("fifo",), REPLAN_S, 0.0, "measured", workload, None), workload, assumed
@@ -92,6 +92,14 @@ def _decides(stub: Any, token: str, whom: str) -> str:
         print(f"tfquiver: simulated with policy {_DEFAULT}: {plain(error)}", file=sys.stderr)
         return _DEFAULT
     return policy
+
+
+def _why_no_limit(cluster: reading_jobs.Cluster) -> str:
+    """`tfquiver status` shows what each job waits: that is not nothing, and may be another a moment later."""
+    most = f"(now {cluster.most_waiting:.0%} at most)"
+    if cluster.waits:
+        return f"jobs wait {most}, and nothing comes from the store meanwhile, as far as nodes say"
+    return f"no job waits for data {WAITS:.0%} of its time or more {most}: less may be buffers, not the store"
 
 
 def _store_bytes_per_s(cluster: reading_jobs.Cluster, token: str) -> float:

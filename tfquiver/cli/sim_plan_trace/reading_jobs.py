@@ -30,8 +30,13 @@ class Cluster:
 
     @property
     def waits(self) -> bool:
-        """Whether a job waits for data most of its time."""
+        """Whether a job waits for data half of its time, or more."""
         return any(one.reads and one.stall_share >= WAITS for one in self.seen)
+
+    @property
+    def most_waiting(self) -> float:
+        """Of its time: the job that waits for data the longest."""
+        return max((one.stall_share for one in self.seen if one.reads), default=0.0)
 
 
 class Asking:

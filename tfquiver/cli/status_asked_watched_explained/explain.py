@@ -30,7 +30,8 @@ _COLUMNS = (
 )
 _LEGEND = (
     "The first row is measured: cached is what is on the nodes' disks, the others are of the last ten seconds or so. "
-    "The other rows are expected, once that much has been read into the cache: once full by the plan in force, those "
+    "The other rows are expected, once that much has been read into the cache, of the same jobs, and where they wait "
+    "for nothing but the store or a cache as slow as now: once full by the plan in force, those "
     "below by another one, in which a data set may have less of a larger cache. Of several nodes' quotas a "
     "twentieth is not shared out: shards do not spread evenly over them. cooperative: chunks rotate for all jobs "
     "together; first: what comes first is kept, up to that; >=: not known, for it has only been seen to wait; at least "

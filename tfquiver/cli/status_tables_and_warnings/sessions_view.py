@@ -13,12 +13,12 @@ from tfquiver.cli.status_tables_and_warnings import words
 from tfquiver.cli.status_tables_and_warnings.names import named_rows
 
 LEGEND = (
-    "A session is one epoch of one job. idle: it has not ended, and for so long nobody has read it: its trainer is at "
-    "something else, or is no more. read: of its shards, given to the job's pipeline. sure: known to have come "
-    "through it; the rest would be read again if a reader were lost. disk: of its shards, those that a node's disk "
-    "had when they were handed out; what memory had, or was loaded before it was needed, is none, but a hit of its "
-    "job. unread: shards whose reader was lost after the end, perhaps not delivered. again: shards handed out more "
-    "than once."
+    "A session is one epoch of one job; the first one of a job is 0. idle: it has not ended, and for so long nobody "
+    "has read it: its trainer is at something else, or is no more. read: of its shards, given to the job's pipeline. "
+    "sure: known to have come through it; the rest would be read again if a reader were lost. disk: of its shards, "
+    "those that a node's disk had when they were handed out; what memory had, or was loaded before it was needed, is "
+    "none, but a hit of its job. unread: shards whose reader was lost after the end, perhaps not delivered. again: "
+    "shards handed out more than once."
 )
 
 

@@ -37,7 +37,7 @@ _NODES_LEGEND = (
     "of all three. store: all bytes read there, those of a first use's scan, too. A shard is a run of records, about 2 "
     "MB."
 )
-_GATEWAY_LEGEND = " gateway: a node that keeps nothing, such as a dispatcher has for itself."
+_NO_QUOTA_LEGEND = " quota none: it keeps nothing, such as a dispatcher's own node, and only fetches for who is there."
 _DATASETS_LEGEND = (
     "cached: so much of it is on the nodes' disks, and of how many of its chunks all is there; ~: as it was when it "
     "was last read, or looked at; -: not known, for nobody has read it since the coordinator was started. how: full: "
@@ -163,11 +163,13 @@ def _too_large(
             # Of several of one name the command takes the digits.
             name, digits = one["name"], one["digest_id"][:12]
             shown, meant = (name, name) if called[name] == 1 else (f"{name} ({digits})", digits)
+            is_set = cache["mode"] == "uniform"
+            first = f" (first `tfquiver dataset unpin {meant}`, where it is pinned)" if is_set else ""
             there = "all quotas" if most_bytes == quota_bytes else "what the nodes' quotas and disks have room for"
             yield (
                 f"data set {shown} ({decimal(one['size_bytes'])}) is larger than {there} ({decimal(most_bytes)}): "
                 "what does not fit is read from the store by every job, every epoch; `tfquiver dataset set-cache "
-                f"{meant} cooperative` lets them share it"
+                f"{meant} cooperative` lets them share it{first}"
             )
 
 
@@ -239,12 +241,12 @@ def show(status: Mapping[str, Any], console: Console, legends: bool = False, exp
         if "error" in node:
             continue
         counts = (count(node[key]) for key in ("readers", "hits", "peer_hits", "misses"))
-        quota = size(node["quota_bytes"]) if node["quota_bytes"] else "gateway"
+        quota = size(node["quota_bytes"]) if node["quota_bytes"] else "none"
         read = size(node["store_bytes"])
         figures = (short(node["node_id"]), cut(nodes_view.host(node), 40), size(node["used_bytes"]))
         nodes.add_row(*figures, quota, *counts, read)
-    gateways = any(not node["quota_bytes"] for node in status["nodes"] if "error" not in node)
-    tell(nodes, _NODES_LEGEND + (_GATEWAY_LEGEND if gateways else ""), status["nodes"])
+    keeps_none = any(not node["quota_bytes"] for node in status["nodes"] if "error" not in node)
+    tell(nodes, _NODES_LEGEND + (_NO_QUOTA_LEGEND if keeps_none else ""), status["nodes"])
     tell(nodes_view.places(status["nodes"]), nodes_view.PLACES_LEGEND, nodes_view.placed(status["nodes"]))
     old = f" {OLD_LEGEND}" if any(one.get("old") for one in status["datasets"]) else ""
     tell(calls.datasets_table(status["datasets"]), _DATASETS_LEGEND + old, status["datasets"])

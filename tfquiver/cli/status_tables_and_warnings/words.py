@@ -57,7 +57,7 @@ def store(told: Mapping[str, Any]) -> str:
     parts = []
     if "most_bytes_per_s" in known:
         rate, most = (size(round(known.get(name, 0.0))) for name in ("bytes_per_s", "most_bytes_per_s"))
-        parts.append(f"gave {rate}/s over the last ten seconds, the most in the last hour was {most}/s")
+        parts.append(f"{rate}/s were read from it over the last ten seconds, in the best ten of the last hour {most}/s")
     if "s_per_byte" in known:
         busy, request = (_ms(known.get(name, 0.0) * 1e9) for name in ("s_per_byte", "request_s_per_byte"))
         at_once = max(1, round(known.get("request_s_per_byte", 0.0) / known["s_per_byte"]))

@@ -43,7 +43,7 @@ export function Nodes({ now, place }: { now: Now; place: Place }) {
             { head: "rack", cell: (node) => node.rack || "-", width: "minmax(3rem, 1fr)", wide: true },
             {
               head: "used",
-              cell: (node) => (node.quota_bytes ? <Bar share={(node.used_bytes ?? 0) / node.quota_bytes} label={bytes(node.used_bytes)} more={` of ${bytes(node.quota_bytes)}`} /> : "gateway"),
+              cell: (node) => (node.quota_bytes ? <Bar share={(node.used_bytes ?? 0) / node.quota_bytes} label={bytes(node.used_bytes)} more={` of ${bytes(node.quota_bytes)}`} /> : "keeps nothing"),
               width: "minmax(4.6rem, 3fr)",
             },
             { head: "readers", cell: state, width: "4.8rem", number: true },

@@ -23,7 +23,7 @@ from tfquiver.service.coordinator.policies.views_and_plans.interface import (
 )
 from tfquiver.service.coordinator.policies.views_and_plans.own_copy import own_copy
 from tfquiver.service.coordinator.speed_model_and_weighted_shares.closed_form import hit_ratio
-from tfquiver.service.coordinator.speed_model_and_weighted_shares.demand import demands, expected_rates, reading_rates
+from tfquiver.service.coordinator.speed_model_and_weighted_shares.demand import demands, rates_of, reading_rates
 
 MORE = (1.5, 2.0)
 _MOST_HISTORY_BYTES = 2 << 20  # a message has 8 MiB
@@ -34,7 +34,7 @@ class Share:
     """What is expected once the caches are full. Rates in bytes/s, of all jobs of the data set or of the one job."""
 
     allocation: Allocation  # of the data set
-    hit_ratio: float  # what a reader finds in the cache
+    hit_ratio: float  # what readers find in the cache, of which others have fetched a part: as far as it is not remote
     reads_bytes_per_s: float  # as far as it was measured
     remote_bytes_per_s: float  # of that, from the store
     limited_to_bytes_per_s: float | None  # of the store; None: no limit
@@ -91,7 +91,7 @@ def explain(
 
     Args:
       name: of a data set, or else of a job.
-      idle: jobs that nobody reads just now: what was measured of them is no part of what their data set's read now.
+      idle: jobs that nobody reads just now: they are no part of what their data set's read now, and would read.
 
     Raises:
       NotFoundError: neither is there.
@@ -101,6 +101,8 @@ def explain(
         raise errors.NotFoundError(f"name: there is no data set and no job {shortened(name)}")
     dataset = name if name in datasets else jobs[name].dataset
     names = [job.name for job in view.jobs if job.dataset == dataset] if name in datasets else [name]
+    # Expected is what the same jobs read that are measured: else the rows could not be compared.
+    reading = [one for one in names if one not in idle] or names
     reasons = {key: planner.plan.reasons[key] for key in (dataset, *names) if key in planner.plan.reasons}
     waiting = [name for name in names if jobs[name].ideal_guessed]
     if waiting and dataset in reasons:
@@ -113,13 +115,13 @@ def explain(
         "dataset" if name in datasets else "job",
         name,
         planner.policy_name,
-        _share(planner, view, planner.plan.allocations, dataset, names, now),
+        _share(planner, view, planner.plan.allocations, dataset, reading, now),
         reasons,
         planner.refused,
         tuple(
             WithMore(cache, remote, share)
             for cache, remote in more
-            if (share := _with(planner, view, dataset, names, cache, remote, now)) is not None
+            if (share := _with(planner, view, dataset, reading, cache, remote, now)) is not None
         ),
         told(planner.history.of(dataset, name)),
         computed=_computed(next(one.computed for one in view.datasets if one.name == dataset)),
@@ -189,16 +191,23 @@ def _share(
 ) -> Share:
     full = tuple(_full(one, allocations.get(one.name, Allocation())) for one in view.datasets)
     limits = planner.bandwidth(replace(view, datasets=full), now)
-    reads, lacks, alone = expected_rates(view, allocations, limits), demands(view, allocations), reading_rates(view)
+    alone, lacks = reading_rates(view), demands(view, allocations)
+    reads = rates_of(view, alone, lacks, limits)
     own = [limits[name] for name in names if name in limits]
     allocation = allocations.get(dataset, Allocation())
     missing = {name: lacks[name] / alone[name] for name in names}
     shown = {job.name: supported(job, missing[job.name], reads[job.name]) for job in view.jobs if job.name in missing}
+    size_bytes = next(one.size_bytes for one in view.datasets if one.name == dataset)
+    rate, remote = (
+        sum(one.bytes_per_s for one in shown.values()),
+        sum(missing[name] * one.bytes_per_s for name, one in shown.items()),
+    )
     return Share(
         allocation,
-        hit_ratio(allocation, next(one.size_bytes for one in view.datasets if one.name == dataset)),
-        sum(rate.bytes_per_s for rate in shown.values()),
-        sum(missing[name] * rate.bytes_per_s for name, rate in shown.items()),
+        # As it is measured: what another one of a cooperative data set has fetched is found in the cache.
+        1 - remote / rate if rate else hit_ratio(allocation, size_bytes),
+        rate,
+        remote,
         sum(own) if own else None,
         all(rate.known for rate in shown.values()),
     )

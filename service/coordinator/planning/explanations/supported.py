@@ -10,6 +10,8 @@ from dataclasses import dataclass
 
 from tfquiver.service.coordinator.policies.views_and_plans.interface import JobView
 
+_NEARLY_ALL = 0.99  # of what a job reads: what it still waits for then is not the store
+
 
 @dataclass(frozen=True, slots=True)
 class Rate:
@@ -28,7 +30,7 @@ def supported(job: JobView, missing_share: float, modelled_bytes_per_s: float) -
     most = _most(job)
     if most is None:
         return Rate(min(_as_now(job, missing_share), modelled_bytes_per_s), known=False)
-    waits_s = missing_share * _store_s_per_byte(job, most)
+    waits_s = missing_share * _store_s_per_byte(job, most) + _cache_s_per_byte(job, most)
     return Rate(min(1 / (1 / most + waits_s), modelled_bytes_per_s), known=True)
 
 
@@ -44,9 +46,17 @@ def _store_s_per_byte(job: JobView, most: float) -> float:
     """How much longer a byte takes that comes from the store: as probed, or else as it is now. 0: nothing is known."""
     if job.miss_bytes_per_s:
         return max(0.0, 1 / job.miss_bytes_per_s - 1 / most)
-    if not job.reads_bytes_per_s or job.hit_ratio is None or job.hit_ratio >= 1:
+    if not job.reads_bytes_per_s or job.hit_ratio is None or job.hit_ratio >= _NEARLY_ALL:
         return 0.0
     return max(0.0, 1 / job.reads_bytes_per_s - 1 / most) / (1 - job.hit_ratio)
+
+
+def _cache_s_per_byte(job: JobView, most: float) -> float:
+    """How much longer a byte takes that comes from the cache, where that is seen: no more of it makes a job faster that
+    finds everything there now."""
+    if not job.reads_bytes_per_s or job.hit_ratio is None or job.hit_ratio < _NEARLY_ALL:
+        return 0.0
+    return max(0.0, 1 / job.reads_bytes_per_s - 1 / most)
 
 
 def _as_now(job: JobView, missing_share: float) -> float:

@@ -1,0 +1,25 @@
+"""What `tfquiver plan` says of a running cluster's store does not contradict what `tfquiver status` shows."""
+
+from __future__ import annotations
+
+import pytest
+
+from tfquiver.cli.sim_plan_trace import plan_now
+from tfquiver.cli.sim_plan_trace.reading_jobs import Cluster
+from tfquiver.service.sim.workloads_and_recordings.seen import Dataset, Seen
+
+DATASET = Dataset("ab", "d", 10, 10, 1, 1)
+
+
+@pytest.mark.parametrize(
+    ("waited", "said"),
+    [
+        ((0.37, 0.1), "no job waits for data 50% of its time or more (now 37% at most): less may be buffers"),
+        ((0.52, 0.1), "jobs wait (now 52% at most), and nothing comes from the store meanwhile"),
+        ((), "no job waits for data 50% of its time or more (now 0% at most)"),
+    ],
+)
+def test_how_long_jobs_wait_is_told(waited: tuple[float, ...], said: str) -> None:
+    seen = tuple(Seen(f"j{at}", DATASET, reads=True, stall_share=share) for at, share in enumerate(waited))
+    gone = Seen("gone", DATASET, reads=False, stall_share=0.9)
+    assert plan_now._why_no_limit(Cluster((), (*seen, gone))).startswith(said)
