@@ -22,30 +22,31 @@ _TAIL_LINES = 15
 
 
 class Child:
-    def __init__(self, name: str, process: asyncio.subprocess.Process, log: Path) -> None:
+    def __init__(self, name: str, process: asyncio.subprocess.Process, log: Path, with_children: bool = False) -> None:
         self.name = name
         self._process = process
         self._log = log
+        self._with_children = with_children
 
     async def messages(self) -> AsyncIterator[dict[str, Any]]:
-        """Its lines of JSON, until it ends. Raises UnavailableError with the end of its log when it failed."""
+        """Its lines of JSON, until it ends. Raises UnavailableError, the end of its log as a note, when it failed."""
         assert self._process.stdout is not None
         while line := await self._process.stdout.readline():
             yield json.loads(line)
         if code := await self._process.wait():
-            raise errors.UnavailableError(f"{self.name} ended with exit code {code}:\n{self._log_tail()}")
+            raise self._failed(f"ended with exit code {code}")
 
-    async def ready(self) -> dict[str, Any]:
+    async def ready(self, within_s: float = _READY_S) -> dict[str, Any]:
         """Its first line. Raises UnavailableError when it does not come."""
         try:
-            async with asyncio.timeout(_READY_S):
+            async with asyncio.timeout(within_s):
                 async for message in self.messages():
                     return message
         except TimeoutError:
-            raise errors.UnavailableError(
-                f"{self.name} was not ready after {_READY_S:.0f} s:\n{self._log_tail()}"
+            raise self._failed(
+                f"was not ready after {within_s:.0f} s: try again when the machine is less busy"
             ) from None
-        raise errors.UnavailableError(f"{self.name} ended before it was ready:\n{self._log_tail()}")
+        raise self._failed("ended before it was ready")
 
     async def done(self) -> None:
         """Returns when it has ended well."""
@@ -59,7 +60,10 @@ class Child:
 
     def terminate(self) -> None:
         with suppress(ProcessLookupError):
-            self._process.terminate()
+            if self._with_children and self._process.returncode is None:
+                os.killpg(self._process.pid, signal.SIGKILL)
+            else:
+                self._process.terminate()
 
     async def end(self) -> None:
         """After `terminate`: returns when it has ended; kills it when that takes too long."""
@@ -70,8 +74,10 @@ class Child:
                 self._process.send_signal(signal.SIGKILL)
             await self._process.wait()
 
-    def _log_tail(self) -> str:
-        return "\n".join(self._log.read_text(errors="replace").splitlines()[-_TAIL_LINES:])
+    def _failed(self, what: str) -> errors.UnavailableError:
+        error = errors.UnavailableError(f"{self.name} {what}")
+        error.add_note("\n".join(self._log.read_text(errors="replace").splitlines()[-_TAIL_LINES:]))
+        return error
 
 
 class Processes:
@@ -82,7 +88,10 @@ class Processes:
         self._env = {**os.environ, **env}
         self._children: list[Child] = []
 
-    async def start(self, name: str, module: str, *arguments: str, listens: bool = False) -> Child:
+    async def start(
+        self, name: str, module: str, *arguments: str, listens: bool = False, with_children: bool = False
+    ) -> Child:
+        """`with_children`: what it has started, as compilers, is killed with it."""
         log = self._log_dir / f"{name}.log"
         with log.open("wb") as log_file:
             process = await asyncio.create_subprocess_exec(
@@ -97,7 +106,7 @@ class Processes:
                 start_new_session=True,  # a terminal's Ctrl-C is for the demo alone: it stops the others in order
                 preexec_fn=serving.die_with_parent,
             )
-        child = Child(name, process, log)
+        child = Child(name, process, log, with_children)
         self._children.append(child)
         return child
 

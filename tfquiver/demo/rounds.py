@@ -15,6 +15,7 @@ from typing import Any
 
 from tfquiver import errors
 from tfquiver.cli.status_asked_watched_explained import status
+from tfquiver.demo import op
 from tfquiver.demo.processes import Child, Processes
 from tfquiver.demo.report import DemoResult, RoundResult, TrialResult
 from tfquiver.demo.show import Bar, Show
@@ -49,6 +50,10 @@ async def demo(scale: Scale, scratch: Path, show: Show) -> DemoResult:
     log.mkdir()
     with show:
         async with Processes(log, _ENV) as servers:
+            if not op.is_brought():
+                show.step("looking for tfquiver's op; at the first use it is compiled: a few minutes, once")
+                compiling = await servers.start("op", "tfquiver.demo.op", with_children=True)
+                await compiling.ready(op.COMPILING_S)
             show.step("preparing digits and a slow store")
             starting = _Starting(show)
             preparing = await servers.start(
