@@ -18,7 +18,7 @@ from tfquiver.rare_lines import every_n_seconds
 from tfquiver.service.node.disk import entry
 
 _PIECE_BYTES = 8 << 20
-_SYNCED_BYTES = 1 << 20  # what is less has to move within the time after which a disk is said to hang
+SYNCED_BYTES = 1 << 20  # what is less has to move within the time after which a disk is said to hang
 _WAITED_FOR = 7  # SYNC_FILE_RANGE_WAIT_BEFORE | _WRITE | _WAIT_AFTER
 _sync_file_range: Any = getattr(ctypes.CDLL(None, use_errno=True), "sync_file_range", None)
 if _sync_file_range is not None:
@@ -63,13 +63,18 @@ def create(path: Path) -> int:
         return os.open(path, flags, 0o600)
 
 
-def write_synced(fd: int, page: bytes, stored: bytes, moved: Callable[[], None] = lambda: None) -> None:
+def write_synced(
+    fd: int, page: bytes, stored: bytes, moved: Callable[[], None] = lambda: None, in_pieces: bool = True
+) -> None:
     """Both into an empty file, safe on the disk when this returns. After an OSError the caller deletes what is left.
 
-    `moved`: called for each piece that is on the disk, or on its way there: a large entry takes a slow disk long.
+    Args:
+      moved: called for each piece that is on the disk, or on its way there: a large entry takes a slow disk long.
+      in_pieces: each is waited for before the next one is written; else it is one, which takes a fast disk less long.
     """
     whole = memoryview(stored)
-    written = os.writev(fd, [page, whole[:_SYNCED_BYTES]])
+    piece_bytes = SYNCED_BYTES if in_pieces else max(1, len(whole))
+    written = os.writev(fd, [page, whole[:piece_bytes]])
     if written < len(page):
         raise OSError(errno.EIO, f"only {written} bytes of the header were written")
     rest = whole[written - len(page) :]
@@ -77,7 +82,7 @@ def write_synced(fd: int, page: bytes, stored: bytes, moved: Callable[[], None] 
         moved()
         _write_out(fd, written)
         moved()
-        at_once = os.write(fd, rest[:_SYNCED_BYTES])
+        at_once = os.write(fd, rest[:piece_bytes])
         rest, written = rest[at_once:], written + at_once
     moved()
     os.fsync(fd)

@@ -16,6 +16,8 @@ from tfquiver.service.node.disk.layout import Layout
 from tfquiver.service.node.disk.setback import Setback
 from tfquiver.service.node.quota_and_eviction.books import Books, Claim
 
+_SURE_S = 1.0  # what the disk writes in less, as it wrote the last one, is not written in pieces
+
 
 class Landing:
     """Thread-safe: shares the books with the disk cache, and the lock that guards them.
@@ -40,6 +42,7 @@ class Landing:
         self._lacking = Setback()  # of room on the disk, for entries
         self._numbers = itertools.count()
         self.written_bytes = 0
+        self._bytes_per_s = 0.0  # of the last large one
 
     def trouble(self) -> str:
         """Why nothing should be written now; empty: it may be. Under the lock."""
@@ -64,7 +67,7 @@ class Landing:
             made = True
             try:
                 self._make_way(claim, moved)
-                entry_file.write_synced(fd, entry.encode(header), stored, moved)
+                self._write_out(fd, header, stored, moved)
             finally:
                 os.close(fd)
             standing = self._land(claim, temporary)
@@ -80,6 +83,12 @@ class Landing:
         finally:
             if not standing:
                 self._unmake(claim, temporary if made else None)
+
+    def _write_out(self, fd: int, header: entry.Header, stored: bytes, moved: Callable[[], None]) -> None:
+        began_s, in_pieces = self._clock.now(), header.file_bytes >= self._bytes_per_s * _SURE_S
+        entry_file.write_synced(fd, entry.encode(header), stored, moved, in_pieces)
+        if header.file_bytes > entry_file.SYNCED_BYTES:
+            self._bytes_per_s = header.file_bytes / max(self._clock.now() - began_s, 1e-3)
 
     def _leave_free(self, claim: Claim) -> None:
         """Raises ResourceExhaustedError when the entry would take what entries leave to others."""
