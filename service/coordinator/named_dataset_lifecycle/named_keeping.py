@@ -212,7 +212,7 @@ class NamedKeeping:
         if self._caching.met:
             for digest_id in await self._room.outgrown():
                 self._copies_are_others(digest_id)
-            self._troubles_over()
+            await self._troubles_over(parts)
             for life in self._table:
                 await parts.rest()
                 if self._is_settled(life) and life.digest_id in self._registry and not self._is_used(life):
@@ -227,16 +227,20 @@ class NamedKeeping:
         await self._log.synced()
         self.to_nodes.look()
 
-    def _troubles_over(self) -> None:
+    async def _troubles_over(self, parts: InParts) -> None:
         """Of those that are over as nodes tell, whoever asks for what could not be done."""
         if not (troubled := [life for life in self._table if life.trouble_of]):
             return
         rooms: dict[str, int | None] = dict.fromkeys(self._membership.lost.node_ids)
         rooms.update({node.node_id: room_bytes(node) for node in self._membership.live()})
-        for life in troubled:
+        for one in troubled:
+            await parts.rest()
+            if (life := self._table.get(one.spec.name)) is None or life.life != one.life:
+                continue
             share = self._caching.share(life.digest_id)
             all_here = share is not None and not share.age_s and share.resident_bytes >= share.size_bytes
-            self._becomes(lifecycle.trouble_over(life, rooms, all_here))
+            if (after := lifecycle.trouble_over(life, rooms, all_here)) is not life:
+                self._becomes(after)
 
     def _is_settled(self, life: Life) -> bool:
         if lifecycle.is_settled(life):
