@@ -7,7 +7,7 @@ from typing import Any
 from tests.unit.test_status_tables import told
 from tfquiver.cli.doctor import as_status_says
 from tfquiver.cli.doctor.finding import Verdict
-from tfquiver.cli.status_asked_watched_explained import status_view
+from tfquiver.cli.status_tables_and_warnings import status_view
 
 
 def test_what_status_calls_a_problem_doctor_tells() -> None:
