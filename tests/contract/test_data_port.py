@@ -306,6 +306,18 @@ async def test_idle_connections_give_way_to_those_who_come(
             await peer.close()
 
 
+@on_loop
+async def test_as_many_as_come_at_once_are_let_in_without_knocking_twice(tmp_path: Path, digest: Digest) -> None:
+    """As after a restart, of a cluster of hundreds; a flood of strangers did it with 65 in a second."""
+    async with asyncio.timeout(20), StoreNode(tmp_path / "cache", [digest]) as node:
+        host, port = node.address.rsplit(":", 1)
+        # The loop accepts none of them meanwhile.
+        callers = [socket.create_connection((host, int(port)), 0.9) for _ in range(300)]
+        assert await is_alive(node, digest)
+        for caller in callers:
+            caller.close()
+
+
 @pytest.mark.slow
 @on_loop
 async def test_a_flood_of_bad_ones_is_taken_one_by_one(tmp_path: Path, digest: Digest) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
 
 from tests.support.aio import on_loop
@@ -56,3 +57,30 @@ async def test_a_data_set_that_is_read_no_more_stays_counted(tmp_path: Path) -> 
         clock.advance(FORGET_S + 1)
         coordinator.meters.take([])
         assert coordinator.meters.handed_bytes("run") == (0, 0), "and nothing is kept of who is gone"
+
+
+@on_loop
+async def test_thousands_of_jobs_are_told_while_others_are_served(tmp_path: Path) -> None:
+    """Of ten thousand the loop was held for a third of a second, at each scrape."""
+    turns = 0
+
+    async def served() -> None:
+        nonlocal turns
+        while True:
+            await asyncio.sleep(0)
+            turns += 1
+
+    async with started(tmp_path, 1e9, ManualClock()) as coordinator:
+        for number in range(1000):
+            await read_first(coordinator, f"reader-{number}", DIGEST.digest_id, job=f"run-{number}")
+        coordinator.meters.take(
+            pb.ReaderReport(session_id=one.session_id, reader_id=f"reader-{one.job[4:]}", records=1, bytes=MB)
+            for one in coordinator.sessions
+        )
+        assert len(list(coordinator.meters)) == 1000
+        others = asyncio.create_task(served())
+        before: dict[str, int] = {}
+        async for family in metrics.families(coordinator):
+            before[family.name] = turns
+        others.cancel()
+        assert before["tfquiver_job_hit_bytes"] - before["tfquiver_coordinator_readers"] > 20

@@ -25,7 +25,7 @@ from tfquiver.service.node.shards_from_disk_peers_or_store.shard_source import S
 
 MAX_CONNECTIONS = 512
 _THREADS = 8
-_BACKLOG = 64
+_BACKLOG = 1024  # who finds no place waits a second before it knocks again: all nodes may come at once
 _OUT_OF_DESCRIPTORS = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
 _PAUSE_S = 0.1
 
