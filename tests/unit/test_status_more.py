@@ -94,7 +94,7 @@ def test_figures_that_cannot_be_right_are_refused(flag: str, capsys: pytest.Capt
 def test_where_may_stand_behind_watch(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     for where in (f"{tmp_path}/none", "localhost:1:2", "caches"):
         assert main(["status", "--watch", where]) == 1
-        assert capsys.readouterr().err.endswith("is neither host:port nor a directory\n")
+        assert capsys.readouterr().err.endswith("made by the first job or server that uses it\n")
     assert main(["status", "--watch", str(tmp_path), "localhost:1"]) == 1
     assert "not a number of seconds" in capsys.readouterr().err
 

@@ -67,7 +67,10 @@ def coordinator_address(where: str) -> str:
     if directory is None:
         return where
     if not _is_there(directory):
-        raise errors.InvalidArgumentError(f"{shortened(where)} is neither host:port nor a directory")
+        raise errors.InvalidArgumentError(
+            f"{shortened(where)} is neither host:port nor a directory that is there: a cache directory is made by the "
+            "first job or server that uses it"
+        )
     return read_endpoint(directory).coordinator
 
 

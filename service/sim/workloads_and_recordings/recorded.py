@@ -39,7 +39,10 @@ def as_now(seen: Sequence[Seen], epochs: float) -> Workload:
     """
     reading = [one for one in seen if one.reads]
     if not reading:
-        raise errors.NotFoundError("no job reads now: give a SCENARIO.json, or one that was recorded")
+        raise errors.NotFoundError(
+            "no job reads now: ask while some do, or give a SCENARIO.json, as `tfquiver trace record` makes of "
+            "jobs that ran"
+        )
     rates = [one.ideal_bytes_per_s for one in reading if one.ideal_bytes_per_s]
     if not rates:
         raise errors.NotFoundError("of no job it is known yet what it reads: ask again in ten seconds")
