@@ -132,6 +132,18 @@ def test_a_call_that_fails_once_is_told_of_for_a_while_and_once(values: str, fir
     assert done.returncode == 0, done.stdout + done.stderr
 
 
+@needs_prometheus
+def test_a_job_that_is_given_nothing_at_all_is_starved(tmp_path: Path) -> None:
+    """As where the store hangs: it was the one starved job that nobody was told of."""
+    labels = {"training_job": "j"}
+    series = {
+        'tfquiver_job_stall_ratio{training_job="j"}': steady(1),
+        'tfquiver_job_bytes_per_second{training_job="j"}': steady(0),
+    }
+    done = _fires("TfquiverJobStarved", series, labels, True, tmp_path)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
 def _fires(
     name: str, series: dict[str, str], labels: dict[str, str], fires: bool, folder: Path
 ) -> subprocess.CompletedProcess[str]:
