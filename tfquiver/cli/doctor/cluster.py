@@ -166,7 +166,10 @@ def _answers(
     silent = [str(one) for one in answers if isinstance(one, errors.TfquiverError)]
     replies = [one for one in answers if isinstance(one, node_pb2.StatusReply)]
     if silent and all(unreached.REFUSED in one for one in silent):
-        do = "look at the end of their logs (`tfquiver logs` on their machines) for what has ended them"
+        do = (
+            "look at the end of their logs (`tfquiver logs` on their machines) for what has ended them; give each that "
+            "runs an --advertise_host that leads to it"
+        )
         yield fail("nodes answer", f"{len(silent)} of {len(nodes)} do not: {_some(silent)}", do)
     elif silent:
         do = (
