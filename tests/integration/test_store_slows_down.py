@@ -91,7 +91,7 @@ def test_it_is_measured_and_told(store: EmulatedStore, tmp_path: Path, capsys: p
         wait_until(lambda: told()["s_per_byte"] > slower, "that it is slower is seen", 120.0, every_s=1.0)
         capsys.readouterr()
         assert main(["status", str(cache_dir)]) == 0
-        assert "store: gave" in capsys.readouterr().out
+        assert " were read from it over the last ten seconds" in capsys.readouterr().out
     finally:
         job.enough.set()
         job.join()
