@@ -354,3 +354,15 @@ def test_a_pin_that_waits_is_told_with_newer_figures_after_a_while() -> None:
     assert lifecycle.pinned(life, False, "not pinned: room for 11 of 20", 1299) is life
     assert lifecycle.pinned(life, False, "not pinned: quotas are 10", 1001).trouble == "not pinned: quotas are 10"
     assert lifecycle.pinned(life, False, "not pinned: room for 11 of 20", 1300).trouble.endswith("11 of 20")
+
+
+def test_what_was_read_before_its_pin_had_its_room_is_read_once_more() -> None:
+    warming = lifecycle.prefetch(lifecycle.pin(ready(), True))
+    at_once = lifecycle.warmed(lifecycle.pinned(warming, True), "no room", {"n": 1})
+    assert at_once.phase == lifecycle.READY, "it has had its room all the time"
+    waited = lifecycle.pinned(lifecycle.pinned(warming, False, "not pinned: no room"), True)
+    assert lifecycle.warmed(waited, "").phase == lifecycle.READY
+    again = lifecycle.warmed(waited, "no room", {"n": 1})
+    assert (again.phase, again.step, again.trouble) == (lifecycle.WARMING, waited.step + 1, "")
+    assert lifecycle.warmed(again, "no room", {"n": 1}).phase == lifecycle.READY
+    assert not lifecycle.pin(at_once, False).warm

@@ -82,7 +82,7 @@ def prefetch(life: Life) -> Life:
         return life
     if life.phase == SCANNING:
         return _with(life, warm=True)
-    return _with(_stepped(life, WARMING), trouble=_unkept(life))
+    return _begins_to_warm(life)
 
 
 def evict(life: Life) -> Life:
@@ -120,6 +120,8 @@ def pin(life: Life, pinned: bool) -> Life:
     changed.spec.pin = pinned
     if pinned:
         changed.evicted = ""
+    elif life.phase != SCANNING:
+        changed.warm = False
     return changed
 
 
@@ -178,13 +180,16 @@ def warmed(life: Life, trouble: str, lacks_room_bytes: Mapping[str, int] = NOBOD
     """`lacks_room_bytes`: by node, where `trouble` is that there was no room, and nothing else."""
     if life.phase != WARMING:
         return life
-    after = _with(life, phase=READY, trouble=_said(trouble) or _unkept(life))
+    if trouble and life.warm:  # its pin has had its room since it was begun
+        return _begins_to_warm(life)
+    after = _with(life, phase=READY, trouble=_said(trouble) or _unkept(life), warm=bool(trouble))
     after.trouble_of.update(lacks_room_bytes if trouble else {})
     return after
 
 
 def trouble_over(life: Life, room_bytes: Mapping[str, int | None], all_here: bool = False) -> Life:
-    """Without a trouble that is over: what found no room has come, or would find it now; who was away is back.
+    """Without a trouble that is over: what found no room has come, or would find it now; who was away is back. What is
+    pinned is read then.
 
     Args:
       room_bytes: by node; None: it is lost, and may come back.
@@ -193,7 +198,9 @@ def trouble_over(life: Life, room_bytes: Mapping[str, int | None], all_here: boo
         room = room_bytes.get(node_id, lacks_bytes or None)  # of one that has left nothing is to come any more
         if room is None or (room < lacks_bytes and not all_here):
             return life
-    return _with(life, trouble="") if life.trouble_of else life
+    if not life.trouble_of:
+        return life
+    return _with(life, trouble="", warm=False) if all_here or not _is_to_fill(life) else _begins_to_warm(life)
 
 
 def warm_again(life: Life) -> Life:
@@ -238,8 +245,12 @@ def pinned(life: Life, is_so: bool, trouble: str = "", now_s: int = 0) -> Life:
         return life
     if life.pinned == is_so and now_s - life.trouble_s < FIGURES_S and _is_same(life.trouble, _said(trouble)):
         return life
-    before = "" if is_so and life.trouble.startswith(NOT_PINNED) else life.trouble
-    return _with(life, pinned=is_so, trouble=_said(trouble) or before)
+    waited = life.trouble.startswith(NOT_PINNED)
+    before = "" if is_so and waited else life.trouble
+    after = _with(life, pinned=is_so, trouble=_said(trouble) or before)
+    if is_so and life.phase == WARMING:  # what was read before it had its room may have found none
+        after.warm = after.warm or waited
+    return _begins_to_warm(after) if is_so and _is_to_fill(life) else after
 
 
 def released(life: Life, digest_id: bytes) -> Life:
@@ -280,6 +291,15 @@ def since(life: Life, before: Life | None, now_s: int) -> Life:
 def _unkept(life: Life) -> str:
     """Why it waits for room of its own, or for its places, whatever is read meanwhile."""
     return life.trouble if life.trouble.startswith((NOT_PINNED, NOT_PLACED)) else ""
+
+
+def _begins_to_warm(life: Life) -> Life:
+    return _with(_stepped(life, WARMING), trouble=_unkept(life))
+
+
+def _is_to_fill(life: Life) -> bool:
+    """Its pin has, or gets, the room that there was not when it was read."""
+    return life.phase == READY and life.spec.pin and life.warm
 
 
 def _check_there(life: Life) -> None:

@@ -17,7 +17,6 @@ from absl import logging
 
 from tfquiver import errors
 from tfquiver.clock import Clock
-from tfquiver.disk_space_of_shards.node_room import room_bytes
 from tfquiver.logs import about
 from tfquiver.plain_text import plain
 from tfquiver.proto.tfquiver.v1 import named_datasets_pb2 as pb2
@@ -34,6 +33,7 @@ from tfquiver.service.coordinator.named_dataset_lifecycle.held import Held
 from tfquiver.service.coordinator.named_dataset_lifecycle.lifecycle import DELETING, EVICTING, SCANNING, WARMING, Life
 from tfquiver.service.coordinator.named_dataset_lifecycle.room_for_pins_and_when_full.pinned_room import PinnedRoom
 from tfquiver.service.coordinator.named_dataset_lifecycle.room_for_pins_and_when_full.room import PARTIAL
+from tfquiver.service.coordinator.named_dataset_lifecycle.room_for_pins_and_when_full.troubles_over import TroublesOver
 from tfquiver.service.coordinator.named_dataset_lifecycle.room_for_pins_and_when_full.waiting_pins import (
     AGAIN_S,
     WaitingPins,
@@ -103,6 +103,7 @@ class NamedKeeping:
         self._room = PinnedRoom(table, registry, caching, catalogue, membership)
         catalogue.on_copies = self._copies_are_others
         self._pins = WaitingPins(table, self._room.left_bytes)
+        self._troubles = TroublesOver(clock, table, membership, caching)
         self._reading = Counter[bytes]()  # readers by digest id, at the last look; 0: only sessions that may go on
         self._used = Counter[bytes]()  # and what mounts show
         self._stopping = False
@@ -212,7 +213,8 @@ class NamedKeeping:
         if self._caching.met:
             for digest_id in await self._room.outgrown():
                 self._copies_are_others(digest_id)
-            await self._troubles_over(parts)
+            async for after in self._troubles.look(parts):
+                self._becomes(after)
             for life in self._table:
                 await parts.rest()
                 if self._is_settled(life) and life.digest_id in self._registry and not self._is_used(life):
@@ -226,21 +228,6 @@ class NamedKeeping:
             self._due.set()
         await self._log.synced()
         self.to_nodes.look()
-
-    async def _troubles_over(self, parts: InParts) -> None:
-        """Of those that are over as nodes tell, whoever asks for what could not be done."""
-        if not (troubled := [life for life in self._table if life.trouble_of]):
-            return
-        rooms: dict[str, int | None] = dict.fromkeys(self._membership.lost.node_ids)
-        rooms.update({node.node_id: room_bytes(node) for node in self._membership.live()})
-        for one in troubled:
-            await parts.rest()
-            if (life := self._table.get(one.spec.name)) is None or life.life != one.life:
-                continue
-            share = self._caching.share(life.digest_id)
-            all_here = share is not None and not share.age_s and share.resident_bytes >= share.size_bytes
-            if (after := lifecycle.trouble_over(life, rooms, all_here)) is not life:
-                self._becomes(after)
 
     def _is_settled(self, life: Life) -> bool:
         if lifecycle.is_settled(life):

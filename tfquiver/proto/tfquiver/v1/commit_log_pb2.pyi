@@ -913,7 +913,9 @@ class NamedDatasetSet(_message.Message):
     scanned_by: _builtins.str
     """id of the node that scanned it last"""
     warm: _builtins.bool
-    """to be read once it is scanned"""
+    """Scanning: to be read once it is scanned. Warming: once more when that is over, for its pin had no room when it was
+    begun. Ready: not all of it could be read; if it is pinned, that is done again when there is room.
+    """
     pinned: _builtins.bool
     """its digest_id has the setting that spec.pin asks for"""
     created_s: _builtins.int
