@@ -111,6 +111,7 @@ class Coordinator:
             limits,
             self.budgets,
             self.probed,
+            self.registry.called,
         )
         self.caching = Caching(
             clock, self.membership, self.sessions, options.chunk_timeout_s, self._wake_readers_of, self._in_thread.run,

@@ -83,6 +83,7 @@ def test_a_worker_that_does_not_return(cluster: Cluster, paths: list[Path]) -> N
     reader.reached(TOTAL // 4)
     cluster.workers[0].kill()
     assert_nothing_lost(reader.result(), UNACKED_RECORDS, "worker killed for good")
+    wait_until(lambda: "handed out again of data set" in cluster.coordinator.log_tail(), "the log says why")
     # The dispatcher still counts on the dead worker: the next epoch has a task for it as well.
     numbered.assert_each_once(numbered.EpochReader(shared).result(), TOTAL)
     assert all(session.ended for session in sessions(cluster))

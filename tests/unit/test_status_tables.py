@@ -318,13 +318,15 @@ def test_problems_come_first_and_a_cluster_without_any_has_none() -> None:
     out = io.StringIO()
     status_view.show(sick | {"problems": found}, calls.console(file=out, width=80))
     assert out.getvalue().startswith("! node run: no answer")
-    assert "coming back" not in out.getvalue()
-    status_view.show(sick | {"coordinator_up_ms": 3_100}, calls.console(file=out, width=80))
-    assert "started 3 s ago: nodes may still be coming back" in out.getvalue(), "though some are there"
+    assert "not back yet" not in out.getvalue()
+    status_view.show(sick | {"coordinator_up_ms": 3_100, "awaited_nodes": 0}, calls.console(file=out, width=80))
+    assert "started 3 s ago" not in out.getvalue(), "all that it knows of are back"
+    status_view.show(sick | {"coordinator_up_ms": 3_100, "awaited_nodes": 2}, calls.console(file=out, width=80))
+    assert "started 3 s ago: 2 nodes are not back yet" in out.getvalue(), "though some are there"
     alone = io.StringIO()
-    own = {"coordinator_up_ms": 3_100, "coordinator": "unix:/cache/run/coordinator.sock"}
+    own = {"coordinator_up_ms": 3_100, "awaited_nodes": 1, "coordinator": "unix:/cache/run/coordinator.sock"}
     status_view.show(sick | own, calls.console(file=alone, width=80))
-    assert "coming back" not in alone.getvalue(), "a node that is its own coordinator waits for none"
+    assert "not back yet" not in alone.getvalue(), "a node that is its own coordinator waits for none"
     healthy = sick | {"nodes": [told("")["nodes"][0] | {"quota_bytes": 10**13}], "sessions": []}
     assert status_view.problems(healthy) == []
     large = told("run")["datasets"][0] | {"size_bytes": 10**14, "cache": {"mode": "unset"}}

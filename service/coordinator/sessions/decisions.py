@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from tfquiver import errors
 from tfquiver.clock import Clock
 from tfquiver.proto.tfquiver.v1 import commit_log_pb2 as log_pb2
+from tfquiver.service.coordinator.sessions.given_back import GivenBack
 from tfquiver.service.coordinator.sessions.session import Reader, Session
 from tfquiver.service.coordinator.sessions.session_book import Record, SessionBook
 
@@ -29,12 +30,19 @@ class Decisions:
     """Args:
     journal: takes what has been decided; a reply must wait until that is durable.
     changed: told the id of a session whose readers, told WAIT, may ask again.
+    called: gives a data set's name, for people.
     """
 
     def __init__(
-        self, clock: Clock, journal: Callable[[Record], None], changed: Callable[[str], None], limits: SessionLimits
+        self,
+        clock: Clock,
+        journal: Callable[[Record], None],
+        changed: Callable[[str], None],
+        limits: SessionLimits,
+        called: Callable[[bytes], str] = bytes.hex,
     ) -> None:
         self._clock, self._journal, self.changed, self.limits = clock, journal, changed, limits
+        self.given_back = GivenBack(clock, called)
         self.book = SessionBook(clock, limits.max_jobs)
         # `up_ms` of the log at this time of the clock. At 0 it would not be known.
         self._up_at, self._up_ms = clock.now(), 1
@@ -63,7 +71,10 @@ class Decisions:
         self._journal(record)
         self.book.apply(record)
 
-    def reader_gone(self, session: Session, reader: Reader) -> None:
+    def reader_gone(self, session: Session, reader: Reader, why: str = "") -> None:
+        """`why`: others read again what it held, who reads is told; empty: nobody need be."""
+        if why:
+            self.given_back.note(session, len(reader.leases), why, unknown=reader.leases_unknown)
         gone = log_pb2.ReaderGone(session_id=session.session_id, reader_id=reader.reader_id, up_ms=self.up_ms())
         self.commit(Record(reader_gone=gone))
         session.last_used = session.last_progress = self.now()

@@ -68,7 +68,9 @@ class Readers:
         reader.deadline = None if node_is_live else now + self._decisions.limits.grace_s
         reader.again = before is not None or bool(held)  # it may have been given up, and forgotten, in between
         session.reader_opened(reader)
+        lost = 0 if same or before is None else len(reader.leases.difference(held))
         dropped = session.hold(reader, held, by_same_node=same)
+        self._decisions.given_back.note(session, lost, f"a reader at node {reader.node_id} is back without them")
         session.last_used = session.last_progress = now
         # Who opens first brings nothing: if each of a thousand woke all that wait, they would ask half a million times.
         if before and not (before.leases_unknown and session.waits_for_readers):
@@ -158,7 +160,9 @@ class Readers:
         told_end = reader.reply.state is LeaseState.END if reader.reply else reader.again
         if complete and (told_end or (session.ended and not session.reopened)):
             self._ack(session, sorted(reader.leases), presumed=True)
-        self._decisions.reader_gone(session, reader)
+        # Who reads for itself and leaves in the middle has seen enough.
+        why = "" if session.own_reader_id else f"a reader at node {reader.node_id} has gone"
+        self._decisions.reader_gone(session, reader, why)
         return session.digest_id
 
     # Inside.

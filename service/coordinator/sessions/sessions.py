@@ -35,6 +35,7 @@ class Sessions:
       changed: told the id of a session whose readers, told WAIT, may ask again.
       budgets: what jobs may read from the store; None: whatever they ask for.
       probed: what `Session.reads` gives of those that read past the cache, as long as they are in it.
+      called: gives a data set's name, for people.
     """
 
     def __init__(
@@ -47,8 +48,9 @@ class Sessions:
         limits: SessionLimits | None = None,
         budgets: Budgets | None = None,
         probed: Set[tuple[str, bytes]] = frozenset(),
+        called: Callable[[bytes], str] = bytes.hex,
     ) -> None:
-        self._decisions = Decisions(clock, journal, changed, limits or SessionLimits())
+        self._decisions = Decisions(clock, journal, changed, limits or SessionLimits(), called)
         self._book = self._decisions.book
         self.resumptions = self._book.resumptions
         self.admission = Admission(self._decisions, rng)
@@ -71,7 +73,7 @@ class Sessions:
 
     def node_lost(self, node_id: str) -> None:
         for session, reader in list(self._book.readers_of(node_id)):
-            self._decisions.reader_gone(session, reader)
+            self._decisions.reader_gone(session, reader, f"node {node_id} is lost")
 
     def residency_changed(self, digest_id: bytes, shards: Sequence[int] | npt.NDArray[np.integer]) -> None:
         """The residency table of a data set has changed for these shards; they are not changed afterwards."""
@@ -124,11 +126,13 @@ class Sessions:
             open_readers += len(session.readers)
             for reader in list(session.readers.values()):
                 if reader.deadline is not None and reader.deadline <= now:
-                    self._decisions.reader_gone(session, reader)
+                    why = f"a reader at node {reader.node_id} is not back in time"
+                    self._decisions.reader_gone(session, reader, why)
             keep_s = self._decisions.limits.ended_s if session.ended else self._decisions.limits.idle_s
             if not session.readers and session.last_used + keep_s <= now:
                 self._decisions.forget(session)
         self.open_readers = open_readers
+        self._decisions.given_back.tell()
         if len(self._book):
             self._decisions.note_time(_TIME_NOTED_MS)
 

@@ -195,6 +195,7 @@ def collect(
     found = {
         "coordinator": address,
         "coordinator_up_ms": listed_nodes.up_ms,
+        "awaited_nodes": len(listed_nodes.awaited),
         "coordinator_trouble": listed_nodes.log_trouble,
         "policy_trouble": listed_nodes.policy_trouble,
         "nodes": told,

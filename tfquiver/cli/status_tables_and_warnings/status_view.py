@@ -220,7 +220,8 @@ def show(status: Mapping[str, Any], console: Console, legends: bool = False, exp
     ratio = "-" if status["hit_ratio"] is None else f"{status['hit_ratio']:.1%}"
     started = words.just_started(status.get("coordinator_up_ms", 0))
     is_its_own = status["coordinator"].startswith("unix:")  # the coordinator of one node, in that node's process
-    coming = f"   {started}: nodes may still be coming back" if started and not is_its_own else ""
+    awaited = 0 if is_its_own else status.get("awaited_nodes", 0)
+    coming = f"   {started}: {many(awaited, 'node is', 'nodes are')} not back yet" if started and awaited else ""
     console.print(f"coordinator {plain_text.plain(status['coordinator'])}   hit ratio {ratio}{coming}", soft_wrap=True)
     for dispatcher in status["dispatchers"]:
         console.print(workers_view.line(dispatcher), soft_wrap=True)
