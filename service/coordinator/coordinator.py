@@ -141,9 +141,10 @@ class Coordinator:
         self.catalogue = Catalogue(self._log, self.registry, self.ownership, *parts)
         self.deriving = Deriving(
             clock, self._log, self.registry, self.catalogue, self._journal,
-            lambda: {session.digest_id for session in self.sessions},
+            lambda: {session.digest_id for session in self.sessions}, self.sessions.up_ms,
         )  # fmt: skip
         self.named_table = NamedTable(self._journal)
+        self.sessions.has_dates = lambda: bool(self.named_table.with_old) or self.deriving.recipes.has_old
         self.named = NamedRequests(
             clock, self._log, self.named_table, self.registry, self.ownership, self.membership, self.caching,
             self.sessions, self.catalogue, options.when_full, options.session_ended_s,

@@ -163,6 +163,22 @@ async def test_a_draw_stays_for_jobs_that_build_their_models_or_are_between_epoc
 
 
 @on_loop
+async def test_the_hour_of_a_draw_before_goes_on_over_restarts(tmp_path: Path) -> None:
+    clock = ManualClock()
+    async with started(tmp_path, clock=clock) as coordinator:
+        for use in range(2):
+            state = await opened(coordinator, uses=1, use_id=f"use {use}")
+            await reported(coordinator, state.build_id, range(ROWS), salt=str(use))
+        clock.advance(UNREAD_S - 1)
+        await opened(coordinator, uses=1, use_id="use 1")
+        assert _derived(coordinator) == 2
+    async with started(tmp_path, clock=clock) as coordinator:
+        clock.advance(2)
+        await opened(coordinator, uses=2, use_id="use 1")
+        assert _derived(coordinator) == 1
+
+
+@on_loop
 async def test_what_a_row_cannot_be_changes_nothing(tmp_path: Path) -> None:
     async with started(tmp_path) as coordinator:
         build_id = (await opened(coordinator)).build_id

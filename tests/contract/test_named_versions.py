@@ -18,7 +18,9 @@ from tfquiver.proto.tfquiver.v1 import named_datasets_pb2 as pb
 from tfquiver.proto.tfquiver.v1.coordinator_pb2 import MountReport
 from tfquiver.roles_and_tokens.identity import EVERYBODY
 from tfquiver.service.coordinator.coordinator import Coordinator
+from tfquiver.service.coordinator.dataset_caching.caching import LONGEST_MEETING_S
 from tfquiver.service.coordinator.dataset_caching.placement import Placement
+from tfquiver.service.coordinator.named_dataset_lifecycle import lifecycle
 from tfquiver.service.coordinator.nodes_mounts_dispatchers.mounts import KEPT_S
 from tfquiver.service.coordinator.options import CoordinatorOptions
 from tfquiver.service.coordinator.sessions.lease import LeaseState
@@ -48,6 +50,52 @@ async def test_a_job_keeps_its_version_while_it_builds_its_model_and_between_epo
         coordinator.sessions.expire()
         assert (await until_done(coordinator, "train")).old_versions == 0
         assert DIGEST.digest_id not in coordinator.registry
+
+
+@on_loop
+async def test_the_hour_of_an_old_version_goes_on_over_restarts_and_time_without_a_coordinator_does_not_count(
+    tmp_path: Path,
+) -> None:
+    clock, half_s = ManualClock(), CoordinatorOptions().session_ended_s / 2
+    async with started(tmp_path, clock=clock) as coordinator:
+        await coordinator.catalogue.register("", b"", None, parts(OTHER))
+        await coordinator.named.create(EVERYBODY, pb.DatasetSpec(name="train", sources=["/x"]))
+        await scanned(coordinator, "train", DIGEST)
+        await coordinator.named.refresh(EVERYBODY, "train")
+        assert (await scanned(coordinator, "train", OTHER)).old_versions == 1
+        clock.advance(half_s)
+    clock.advance(10 * half_s)  # nobody is there to be asked by who was given that version
+    async with started(tmp_path, clock=clock) as coordinator:
+        clock.advance(half_s - 1)
+        beat(coordinator)
+        assert (await until_done(coordinator, "train")).old_versions == 1
+    clock.advance(10 * half_s)
+    async with started(tmp_path, clock=clock) as coordinator:
+        clock.advance(LONGEST_MEETING_S)
+        beat(coordinator)
+        assert (await until_done(coordinator, "train")).old_versions == 0
+        assert DIGEST.digest_id not in coordinator.registry
+
+
+@on_loop
+async def test_of_an_old_version_in_the_log_of_an_older_coordinator_the_hour_begins_now(tmp_path: Path) -> None:
+    clock, hour_s = ManualClock(), CoordinatorOptions().session_ended_s
+    async with started(tmp_path, clock=clock) as coordinator:
+        await coordinator.catalogue.register("", b"", None, parts(OTHER))
+        life = lifecycle.made(of("train", OTHER), "1", "", False, 1)
+        life.old_digest_ids.append(DIGEST.digest_id)
+        coordinator.named_table.put(life)
+        clock.advance(2 * hour_s)
+        beat(coordinator)
+        assert (await until_done(coordinator, "train")).old_versions == 1
+        clock.advance(hour_s / 2)
+    async with started(tmp_path, clock=clock) as coordinator:
+        clock.advance(hour_s / 2 - 1)
+        beat(coordinator)
+        assert (await until_done(coordinator, "train")).old_versions == 1
+        clock.advance(2.0)
+        beat(coordinator)
+        assert (await until_done(coordinator, "train")).old_versions == 0
 
 
 @on_loop

@@ -11,12 +11,13 @@ import zlib
 from pathlib import Path
 
 from tfquiver.proto.tfquiver.v1 import commit_log_pb2 as log_pb2
-from tfquiver.proto.tfquiver.v1 import derived_datasets_pb2, types_pb2
+from tfquiver.proto.tfquiver.v1 import derived_datasets_pb2, named_datasets_pb2, types_pb2
 from tfquiver.proto.tfquiver.v1.commit_log_pb2 import CommitRecord
 from tfquiver.service.coordinator.commit_log.log_file import framed, header
 
 HERE = Path(__file__).parent
 DIGEST = bytes(range(32))
+OLDER = bytes(32)
 
 
 def records() -> list[CommitRecord]:
@@ -32,6 +33,7 @@ def records() -> list[CommitRecord]:
     node = types_pb2.NodeInfo(
         node_id="node-1", control_address="a:1", data_address="a:2", quota_bytes=99, labels={"rack": "r1"}
     )
+    old = log_pb2.OldSince(digest_id=DIGEST[::-1], up_ms=1_000)
     counters = log_pb2.Counters(reread=1, resident_leases=2, missing_leases=3)
 
     def created(session_id: str, epoch: int, **fields: object) -> CommitRecord:
@@ -141,7 +143,24 @@ def records() -> list[CommitRecord]:
         CommitRecord(node_known=log_pb2.NodeKnown(node=node, heard_s=1_700_000_100)),
         CommitRecord(node_known=log_pb2.NodeKnown(node=types_pb2.NodeInfo(node_id="node-2"), gone=True)),
         CommitRecord(time_passed=log_pb2.TimePassed(up_ms=3_600_000)),
-    ]
+        CommitRecord(
+            named_dataset_set=log_pb2.NamedDatasetSet(
+                spec=named_datasets_pb2.DatasetSpec(name="named"), life="2", digest_id=DIGEST,
+                old_digest_ids=[DIGEST[::-1], OLDER], old_since=[old],
+            )
+        ),
+        CommitRecord(
+            derived_begun=log_pb2.DerivedBegun(
+                recipe=DIGEST[::-1], digest_id=DIGEST, name="small", draw=2, old_digest_ids=[DIGEST[::-1], OLDER],
+                old_since=[old],
+            )
+        ),
+        CommitRecord(
+            derived_made=log_pb2.DerivedMade(
+                recipe=DIGEST[::-1], draw=2, digest_id=DIGEST, old_digest_ids=[OLDER, DIGEST[::-1]], old_since=[old]
+            )
+        ),
+    ]  # fmt: skip
 
 
 if __name__ == "__main__":

@@ -5,13 +5,16 @@ from __future__ import annotations
 import random
 from pathlib import Path
 
-from tests.golden.make_commit_log import DIGEST, records
+from tests.golden.make_commit_log import DIGEST, OLDER, records
 from tfquiver.clock import ManualClock
 from tfquiver.proto.tfquiver.v1.commit_log_pb2 import CommitRecord
 from tfquiver.roles_and_tokens.identity import Identity, Role
 from tfquiver.service.coordinator.bandwidth_budgets.budgets import Budgets
 from tfquiver.service.coordinator.commit_log.log_file import framed, header, parse
 from tfquiver.service.coordinator.dataset_registry_sharing_removal.ownership import Ownership
+from tfquiver.service.coordinator.derived_datasets.recipes import Recipes
+from tfquiver.service.coordinator.named_dataset_lifecycle import lifecycle
+from tfquiver.service.coordinator.named_dataset_lifecycle.table import NamedTable
 from tfquiver.service.coordinator.nodes_mounts_dispatchers.dispatchers import Dispatchers
 from tfquiver.service.coordinator.nodes_mounts_dispatchers.lost_nodes import LostNodes
 from tfquiver.service.coordinator.sessions.session import DatasetView
@@ -95,6 +98,17 @@ def test_what_jobs_may_read_from_the_store_is_as_it_was() -> None:
             budgets.pins.apply(record.remote_io_allocated)
     budgets.restored()
     assert budgets.allocated == {"job": 2.5e8}
+
+
+def test_since_when_versions_and_draws_are_old_is_as_it_was() -> None:
+    table, recipes = NamedTable(lambda record: None), Recipes(lambda record: None)
+    for record in parse(LOG.read_bytes(), LOG.name)[0]:
+        table.apply(record)
+        recipes.apply(record)
+    life, recipe = table.get("named"), recipes.get(DIGEST[::-1])
+    assert life and recipe
+    assert [lifecycle.old_ms(life, old, 3_600_000) for old in life.old_digest_ids] == [3_599_000, 0]
+    assert recipe.old_since_ms == {OLDER: 0, DIGEST[::-1]: 1_000}
 
 
 def test_who_is_missed_is_as_it_was() -> None:

@@ -34,7 +34,7 @@ def row(number: int, *parts: tuple[int, int]) -> DerivedRow:
 def begun(
     recipes: Recipes, key: bytes = b"r" * 32, rows: int = 3, draw: int = 0, now_s: float = 0.0, domain: str = "ann"
 ) -> Recipe:
-    return recipes.begin(key, SOURCE, "name", domain, rows, draw, now_s, lambda digest_id: False)
+    return recipes.begin(key, SOURCE, "name", domain, rows, draw, now_s, lambda digest_id: False, 1000 + draw)
 
 
 def restored(records: Iterable[CommitRecord]) -> Recipes:
@@ -51,7 +51,7 @@ def known(recipes: Recipes, rows: int) -> object:
     if not one.digest_id:
         recipes.sized(one, rows)
     made = one.build.made() if one.build else None
-    return one.draw, one.uses, one.digest_id, one.old_digest_ids, one.domain, one.name, made, one.cost
+    return one.draw, one.uses, one.digest_id, one.old_since_ms, one.domain, one.name, made, one.cost
 
 
 @settings(max_examples=200, deadline=None)

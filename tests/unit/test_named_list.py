@@ -28,7 +28,7 @@ class Coordinator:
         self.overview.changes = NamedChanges(first_version, MOST)
         for number in range(names):
             self.scanned(f"n{number}")
-        self.overview.update(0.0)
+        self.overview.update()
 
     def scanned(self, name: str) -> None:
         self.steps += 1
@@ -52,7 +52,7 @@ class Coordinator:
                     self.table.put(lifecycle.made(spec, f"life of {name} {self.steps}", "", False, 1))
                 case _:
                     self.scanned(name)
-        self.overview.update(float(self.steps))
+        self.overview.update()
 
     def tells(self, version: int) -> coordinator_pb2.OrdersReply:
         reply = coordinator_pb2.OrdersReply()
@@ -87,14 +87,14 @@ def test_what_changes_costs_what_has_changed_and_what_is_remembered_of_it_is_bou
     node.take(coordinator.tells(0))
     coordinator.scanned("n7")
     coordinator.table.gone("n8")
-    coordinator.overview.update(1.0)
+    coordinator.overview.update()
     reply = coordinator.tells(node.version)
     assert [one.name for one in reply.named] == ["n7", "n7"] and list(reply.named_gone) == ["n8"]
     kept = node.take(reply)
     assert node.take(coordinator.tells(node.version)) is kept, "nobody has to look through all of them"
     for number in range(MOST + 1):
         coordinator.scanned(f"n{number}")
-        coordinator.overview.update(2.0)
+        coordinator.overview.update()
     assert len(coordinator.overview.changes._changed) == MOST
     assert not coordinator.tells(node.version).named_since
 
@@ -112,7 +112,7 @@ def test_what_is_told_since_another_state_than_the_nodes_is_refused_and_all_is_a
     coordinator, node = Coordinator(5, names=3), NamedList()
     before = list(node.take(coordinator.tells(0)))
     coordinator.scanned("n1")
-    coordinator.overview.update(1.0)
+    coordinator.overview.update()
     reply = coordinator.tells(node.version)
     reply.named_since += 1
     with pytest.raises(errors.ProtocolError, match="named_since"):

@@ -45,20 +45,20 @@ def test_one_that_changes_is_one_that_is_looked_at(table: NamedTable, monkeypatc
     monkeypatch.setattr(tasks, "named", counted("named", named))
     monkeypatch.setattr(lifecycle, "task_id", counted("task_id", task_id))
     overview = Overview(table)
-    assert overview.update(0.0)
+    assert overview.update()
     assert looked["named"] == NAMES
     looked.clear()
     life = table.get("n7")
     assert life is not None
     table.put(lifecycle.prefetch(life))
-    assert not overview.update(1.0), "nodes have no other digests to get"
+    assert not overview.update(), "nodes have no other digests to get"
     assert [one.spec.name for one in overview.busy()] == ["n7"]
     table.put(lifecycle.warmed(table.get("n7") or life, ""))
-    assert not overview.update(2.0)
+    assert not overview.update()
     assert not list(overview.busy())
     assert looked["named"] == 2 and not looked["task_id"]
     table.gone("n9")
-    assert overview.update(3.0)
+    assert overview.update()
     assert len(overview.named) == NAMES - 1
     assert looked["named"] == 2
 
@@ -81,7 +81,7 @@ def test_it_says_what_looking_at_all_would(table: NamedTable) -> None:
                 table.put(lifecycle.scanned(again, str(step).encode().ljust(32), "n"))
             case _:
                 table.put(lifecycle.warmed(life, ""))
-        overview.update(float(step))
+        overview.update()
         expected = sorted(one.SerializeToString() for its in table for one in tasks.named(its))
         assert sorted(one.SerializeToString() for one in overview.named) == expected
         assert {its.spec.name for its in overview.busy()} == {
@@ -98,20 +98,7 @@ def test_progress_is_of_the_task_that_it_has_now(table: NamedTable) -> None:
     assert overview.find_progress(again) is None
     assert overview.progress(again) is not first
     table.put(again)
-    overview.update(0.0)
+    overview.update()
     table.gone("n1")
-    overview.update(1.0)
+    overview.update()
     assert not overview._progress, "nothing is remembered of what has gone"
-
-
-def test_since_when_a_version_is_old(table: NamedTable) -> None:
-    overview, life = Overview(table), table.get("n1")
-    assert life is not None
-    table.put(lifecycle.scanned(lifecycle.refresh(life), b"2" * 32, "n"))
-    newer = table.get("n1")
-    assert newer is not None
-    assert overview.old_s(newer, life.digest_id, 5.0) == 0.0
-    overview.update(5.0)
-    table.put(lifecycle.prefetch(newer))
-    overview.update(7.0)
-    assert overview.old_s(newer, life.digest_id, 9.0) == 4.0

@@ -41,11 +41,12 @@ class Deriving:
         catalogue: Catalogue,
         journal: Callable[[CommitRecord], None],
         read: Callable[[], Set[bytes]],
+        up_ms: Callable[[], int],
     ) -> None:
-        """`read`: the digest ids of all sessions that are known, also of those that nobody reads at this moment."""
+        """`read`: the digest ids of all sessions that are known, also of those that nobody reads at this moment.
+        `up_ms`: now, as in the log."""
         self.recipes = Recipes(journal)
-        self._read = read
-        self._old_since_s: dict[bytes, float] = {}  # by digest id: draws that others have come after
+        self._read, self._up_ms = read, up_ms
         self._clock, self._log, self._registry, self._catalogue = clock, log, registry, catalogue
         self._opening = asyncio.Lock()
         self._changed: dict[bytes, asyncio.Event] = {}  # by build; those that somebody waits for
@@ -132,7 +133,7 @@ class Deriving:
     ) -> Recipe:
         return self.recipes.begin(
             key, source.digest_id, request.name, who.owner, source.shards, draw, self._clock.now(),
-            self._registry.__contains__,
+            self._registry.__contains__, self._up_ms(),
         )  # fmt: skip
 
     async def _build(self, recipe: Recipe) -> Build | None:
@@ -182,23 +183,22 @@ class Deriving:
     async def _drop_old(self, recipe: Recipe) -> None:
         """Draws before this one, when nobody has read them for long: a job reads nothing while it builds its model, and
         between epochs."""
-        if not recipe.digest_id or not recipe.old_digest_ids:
+        if not recipe.digest_id or not recipe.old_since_ms:
             return
-        now_s, read, left = self._clock.now(), self._read(), []
-        for digest_id in recipe.old_digest_ids:
-            since_s = self._old_since_s.setdefault(digest_id, now_s)
-            if digest_id in self._registry and (digest_id in read or now_s - since_s < UNREAD_S):
+        up_ms, read, left = self._up_ms(), self._read(), []
+        for digest_id, since_ms in list(recipe.old_since_ms.items()):
+            old_ms = up_ms - (since_ms or up_ms)
+            if digest_id in self._registry and (digest_id in read or old_ms < 1000 * UNREAD_S):
                 left.append(digest_id)
                 continue
             try:
                 if digest_id in self._registry:
                     await self._catalogue.delete(EVERYBODY, digest_id, force=False)
-                self._old_since_s.pop(digest_id, None)
             except errors.InUseError:
                 left.append(digest_id)
-            except errors.NotFoundError:  # removed meanwhile
-                self._old_since_s.pop(digest_id, None)
-        self.recipes.let_go(recipe, left)
+            except errors.NotFoundError:
+                pass  # removed meanwhile
+        self.recipes.let_go(recipe, left, up_ms)
 
     def _wake(self, recipe: Recipe) -> None:
         if event := self._changed.pop(recipe.build_id, None):

@@ -19,6 +19,7 @@ from tfquiver.proto.tfquiver.v1.commit_log_pb2 import (
     DerivedMade,
     DerivedRows,
     DerivedUsed,
+    OldSince,
 )
 from tfquiver.proto.tfquiver.v1.derived_datasets_pb2 import DerivedCost, DerivedRow
 from tfquiver.service.coordinator.derived_datasets import costs
@@ -56,7 +57,7 @@ class Recipe:
     uses: int = 0  # of this draw
     build: Build | None = None
     digest_id: bytes = b""
-    old_digest_ids: list[bytes] = field(default_factory=list)
+    old_since_ms: dict[bytes, int] = field(default_factory=dict)  # by digest id of draws before; 0: not known
     rows_to_come: list[DerivedRow] = field(default_factory=list)  # restored, of an input whose size is not known yet
     touched_s: float = 0.0
     cost: DerivedCost = field(default_factory=DerivedCost)
@@ -91,6 +92,11 @@ class Recipes:
         found = self._by_digest.get(digest_id)
         return found.cost if found is not None and found.cost.rows else None
 
+    @property
+    def has_old(self) -> bool:
+        """Whether there are draws before others."""
+        return any(one.old_since_ms for one in self._recipes.values())
+
     def builds(self) -> list[Recipe]:
         """Those that are not whole."""
         return [one for one in self._recipes.values() if not one.digest_id]
@@ -105,19 +111,21 @@ class Recipes:
         draw: int,
         now_s: float,
         is_there: Callable[[bytes], bool],
+        up_ms: int = 0,
     ) -> Recipe:
-        """A build from nothing. `is_there`: whether that derived data set is registered still.
+        """A build from nothing. `is_there`: whether that derived data set is registered still. `up_ms`: as in the log.
 
         Raises ResourceExhaustedError.
         """
         self._make_room(rows, domain, now_s, is_there)
         before = self._recipes.get(recipe)
-        old = list(before.old_digest_ids) if before else []
+        old = dict(before.old_since_ms) if before else {}
         if before and before.digest_id and before.draw != draw:
-            old.append(before.digest_id)
+            old[before.digest_id] = up_ms
         begun = DerivedBegun(
-            recipe=recipe, digest_id=source_id, name=name, draw=draw, old_digest_ids=old, domain=domain
-        )
+            recipe=recipe, digest_id=source_id, name=name, draw=draw, old_digest_ids=old, domain=domain,
+            old_since=_dated(old),
+        )  # fmt: skip
         self._decide(CommitRecord(derived_begun=begun))
         made = self._recipes[recipe]
         made.build, made.touched_s = Build(rows), now_s
@@ -178,13 +186,16 @@ class Recipes:
         return len(new)
 
     def made(self, recipe: Recipe, digest_id: bytes) -> None:
-        old = [one for one in recipe.old_digest_ids if one != digest_id]  # which another draw may have come to, too
+        old = {
+            one: since_ms for one, since_ms in recipe.old_since_ms.items() if one != digest_id
+        }  # another draw's, too
         self._decide(CommitRecord(derived_made=_made(recipe, digest_id, old)))
 
-    def let_go(self, recipe: Recipe, old_digest_ids: list[bytes]) -> None:
-        """Of the draws before only these are there still."""
-        if old_digest_ids != recipe.old_digest_ids and recipe.digest_id:
-            self._decide(CommitRecord(derived_made=_made(recipe, recipe.digest_id, old_digest_ids)))
+    def let_go(self, recipe: Recipe, left: list[bytes], up_ms: int = 0) -> None:
+        """Of the draws before only these are there still. `up_ms`: of those that have none."""
+        old = {one: recipe.old_since_ms.get(one) or up_ms for one in left}
+        if old != recipe.old_since_ms and recipe.digest_id:
+            self._decide(CommitRecord(derived_made=_made(recipe, recipe.digest_id, old)))
 
     def use(self, recipe: Recipe, use_id: str) -> None:
         """Counted once for each use_id."""
@@ -205,7 +216,7 @@ class Recipes:
                 self._keep(
                     Recipe(
                         begun.recipe, begun.digest_id, begun.name, begun.domain, begun.draw,
-                        old_digest_ids=list(begun.old_digest_ids),
+                        old_since_ms=_old_since_ms(begun),
                     )
                 )  # fmt: skip
             case "derived_forgotten":
@@ -216,7 +227,7 @@ class Recipes:
                 made = record.derived_made
                 if (known := self._recipes.get(made.recipe)) and known.draw == made.draw:
                     known.digest_id, known.build, known.rows_to_come = made.digest_id, None, []
-                    known.old_digest_ids = list(made.old_digest_ids)
+                    known.old_since_ms = _old_since_ms(made)
                     known.cost = made.cost
                     self._by_digest[made.digest_id] = known
             case "derived_used":
@@ -230,11 +241,11 @@ class Recipes:
             (
                 DerivedBegun(
                     recipe=one.recipe, digest_id=one.source_id, name=one.name, draw=one.draw,
-                    old_digest_ids=one.old_digest_ids, domain=one.domain,
+                    old_digest_ids=one.old_since_ms, domain=one.domain, old_since=_dated(one.old_since_ms),
                 ),
                 one.build.made() if one.build else {},
                 list(one.rows_to_come),
-                _made(one, one.digest_id, one.old_digest_ids) if one.digest_id else None,
+                _made(one, one.digest_id, one.old_since_ms) if one.digest_id else None,
                 one.uses,
                 one.cost,
             )
@@ -283,7 +294,17 @@ class Recipes:
         self.apply(record)
 
 
-def _made(recipe: Recipe, digest_id: bytes, old_digest_ids: list[bytes]) -> DerivedMade:
+def _made(recipe: Recipe, digest_id: bytes, old: dict[bytes, int]) -> DerivedMade:
     return DerivedMade(
-        recipe=recipe.recipe, draw=recipe.draw, digest_id=digest_id, old_digest_ids=old_digest_ids, cost=recipe.cost
-    )
+        recipe=recipe.recipe, draw=recipe.draw, digest_id=digest_id, old_digest_ids=old, cost=recipe.cost,
+        old_since=_dated(old),
+    )  # fmt: skip
+
+
+def _dated(old: dict[bytes, int]) -> list[OldSince]:
+    return [OldSince(digest_id=digest_id, up_ms=since_ms) for digest_id, since_ms in old.items() if since_ms]
+
+
+def _old_since_ms(record: DerivedBegun | DerivedMade) -> dict[bytes, int]:
+    dates = {one.digest_id: one.up_ms for one in record.old_since}
+    return {digest_id: dates.get(digest_id, 0) for digest_id in record.old_digest_ids}

@@ -20,7 +20,7 @@ from types import MappingProxyType
 from tfquiver import errors
 from tfquiver.plain_text import plain
 from tfquiver.proto.tfquiver.v1 import named_datasets_pb2 as pb2
-from tfquiver.proto.tfquiver.v1.commit_log_pb2 import NamedDatasetSet
+from tfquiver.proto.tfquiver.v1.commit_log_pb2 import NamedDatasetSet, OldSince
 
 Life = NamedDatasetSet
 SCANNING, READY, WARMING = Life.PHASE_SCANNING, Life.PHASE_READY, Life.PHASE_WARMING
@@ -280,12 +280,29 @@ def used(life: Life, now_s: int) -> Life:
     return _with(life, used_s=now_s) if life.used_s < now_s else life
 
 
-def since(life: Life, before: Life | None, now_s: int) -> Life:
-    """With when its trouble came. `before`: what it was."""
+def since(life: Life, before: Life | None, now_s: int, up_ms: int = 1) -> Life:
+    """With when its trouble came, and each old version became one. `before`: what it was. `up_ms`: > 0, as in the log;
+    time without a coordinator does not count."""
     came_s = 0
     if life.trouble:
         came_s = before.trouble_s if before is not None and before.trouble == life.trouble else now_s
-    return life if life.trouble_s == came_s else _with(life, trouble_s=came_s)
+    known = _old_since(before) if before is not None else {}
+    dates = {old: known.get(old, up_ms) for old in life.old_digest_ids}
+    if life.trouble_s == came_s and _old_since(life) == dates:
+        return life
+    after = _with(life, trouble_s=came_s)
+    del after.old_since[:]
+    after.old_since.extend(OldSince(digest_id=old, up_ms=at_ms) for old, at_ms in dates.items())
+    return after
+
+
+def old_ms(life: Life, digest_id: bytes, up_ms: int) -> int:
+    """For how long that version is not its newest, as far as is known."""
+    return up_ms - _old_since(life).get(digest_id, up_ms)
+
+
+def _old_since(life: Life) -> dict[bytes, int]:
+    return {old.digest_id: old.up_ms for old in life.old_since}
 
 
 def _unkept(life: Life) -> str:

@@ -167,7 +167,7 @@ class NamedKeeping:
         if life.digest_id and life.digest_id != request.digest_id:
             self._ownership.carry_over(life.digest_id, request.digest_id)
         after = lifecycle.scanned(life, request.digest_id, request.node_id)
-        self._table.put(after)
+        self._becomes(after)
         await self._log.synced()
         logging.info(
             "data set %s: version %d is scanned, by node %s", life.spec.name, after.version, after.scanned_by,
@@ -235,8 +235,9 @@ class NamedKeeping:
         return lifecycle.is_settled(life, but_for_room=True) and not self._pins.may_ask(life, self._clock.now())
 
     async def _look_after(self, name: str) -> None:
-        if (life := self._table.get(name)) is not None and self._is_used(life):  # as it is now, not when the look began
-            self._becomes(lifecycle.used(life, int(time.time()) // _USED_S * _USED_S))
+        if (life := self._table.get(name)) is not None:  # as it is now, not when the look began
+            used_s = int(time.time()) // _USED_S * _USED_S if self._is_used(life) else 0
+            self._becomes(lifecycle.used(life, used_s))
         for _ in range(_STEPS):
             now = self._table.get(name)
             if now is None or (step := next_step(now, self._facts(now))) is None:
@@ -265,7 +266,7 @@ class NamedKeeping:
         return Facts(self._registry, storing, self._used, progress, may_set, awaited, pins, short, shared)
 
     def _is_awaited(self, life: Life, old: bytes) -> bool:
-        return old in self._reading or self._overview.old_s(life, old, self._clock.now()) < self._unread_s
+        return old in self._reading or lifecycle.old_ms(life, old, self._sessions.up_ms()) < 1000 * self._unread_s
 
     async def _take(self, life: Life, step: Step) -> None:
         match step:
@@ -365,7 +366,8 @@ class NamedKeeping:
     # Inside.
 
     def _becomes(self, life: Life) -> None:
-        if self._table.put(lifecycle.since(life, self._table.get(life.spec.name), int(time.time()))):
+        before, now_s, up_ms = self._table.get(life.spec.name), int(time.time()), self._sessions.up_ms()
+        if self._table.put(lifecycle.since(life, before, now_s, up_ms)):
             self._look_soon()
 
     def _look_soon(self) -> None:

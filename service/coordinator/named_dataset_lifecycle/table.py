@@ -22,6 +22,7 @@ class NamedTable:
         self._lives: dict[str, NamedDatasetSet] = {}
         self._names: dict[str, str] = {}  # by life
         self._holding: dict[bytes, set[str]] = {}  # names, by digest id of a version
+        self.with_old = set[str]()  # names of those that have old versions
         self._changed: dict[str, None] = {}  # names of which the state is another than when they were taken
 
     def apply(self, record: CommitRecord) -> None:
@@ -30,6 +31,8 @@ class NamedTable:
             self._forget(life.spec.name)
             self._changed[life.spec.name] = None
             self._lives[life.spec.name], self._names[life.life] = life, life.spec.name
+            if life.old_digest_ids:
+                self.with_old.add(life.spec.name)
             for digest_id in (life.digest_id, *life.old_digest_ids):
                 self._holding.setdefault(digest_id, set()).add(life.spec.name)
         elif record.HasField("named_dataset_gone"):
@@ -93,6 +96,7 @@ class NamedTable:
         if (life := self._lives.pop(name, None)) is None:
             return
         self._names.pop(life.life, None)
+        self.with_old.discard(name)
         for digest_id in (life.digest_id, *life.old_digest_ids):
             names = self._holding.get(digest_id, set())
             names.discard(name)

@@ -145,7 +145,7 @@ class SessionBook:
         elif kind == "time_passed":
             self.up_ms = max(self.up_ms, record.time_passed.up_ms)
 
-    def still(self, up_ms: Callable[[float], int]) -> Iterator[Callable[[], Iterable[Record]]]:
+    def still(self, up_ms: Callable[[float], int], has_dates: bool) -> Iterator[Callable[[], Iterable[Record]]]:
         """Give the records that bring an empty object where this one is when they are asked for: each in any thread,
         also while this object goes on.
 
@@ -153,6 +153,7 @@ class SessionBook:
 
         Args:
           up_ms: at a time of the clock.
+          has_dates: whether other records go by it, too.
         """
         settled: list[Session] = []
         for session in self._sessions.values():  # whose order is that of their epochs
@@ -165,7 +166,7 @@ class SessionBook:
             yield still(session, self.tickets, up_ms(session.last_used))
         yield functools.partial(settled_records, settled, self.tickets, up_ms)
         yield self.resumptions.still()
-        if self._sessions:
+        if self._sessions or has_dates:
             passed = log_pb2.TimePassed(up_ms=up_ms(self._clock.now()))
             yield lambda: [Record(time_passed=passed)]
         epochs = dict(self._epochs)

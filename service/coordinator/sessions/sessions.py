@@ -55,6 +55,7 @@ class Sessions:
         self.resumptions = self._book.resumptions
         self.admission = Admission(self._decisions, rng)
         self.open_readers = 0  # when `expire` last looked
+        self.has_dates: Callable[[], bool] = lambda: False  # whether other records go by `up_ms`, too
         self.readers = Readers(self._decisions, view, budgets if budgets is not None else Budgets(clock), probed)
 
     # What happens to nodes and data sets.
@@ -133,7 +134,7 @@ class Sessions:
                 self._decisions.forget(session)
         self.open_readers = open_readers
         self._decisions.given_back.tell()
-        if len(self._book):
+        if len(self._book) or self.has_dates():
             self._decisions.note_time(_TIME_NOTED_MS)
 
     # What is known.
@@ -189,12 +190,16 @@ class Sessions:
 
     def stopping(self) -> None:
         """Nothing befalls them any more."""
-        if len(self._book):
+        if len(self._book) or self.has_dates():
             self._decisions.note_time()
+
+    def up_ms(self) -> int:
+        """For how long coordinators of this log have been up; > 0."""
+        return self._decisions.up_ms()
 
     def still(self) -> Iterator[Callable[[], Iterable[Record]]]:
         """See SessionBook."""
-        return self._book.still(self._decisions.up_ms)
+        return self._book.still(self._decisions.up_ms, self.has_dates())
 
     def snapshot(self) -> Iterator[Record]:
         """Records that bring an empty object here."""

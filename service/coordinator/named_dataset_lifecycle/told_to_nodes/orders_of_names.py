@@ -31,7 +31,7 @@ class OrdersOfNames:
 
     def look(self) -> None:
         """After states may have changed."""
-        if self._overview.update(self._clock.now()):
+        if self._overview.update():
             self._are_others()
         made, scan_bytes, now = [], 0, self._clock.now()
         busy = list(self._overview.busy())

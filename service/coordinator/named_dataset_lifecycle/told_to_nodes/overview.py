@@ -23,7 +23,6 @@ _WITH_TASKS = (SCANNING, WARMING, EVICTING, DELETING)
 class _Noted:
     life: str = ""
     named: list[pb2.NamedDigest] = field(default_factory=list)
-    old_since_s: dict[bytes, float] = field(default_factory=dict)
 
 
 class Overview:
@@ -36,9 +35,9 @@ class Overview:
         self._progress: dict[str, tuple[str, TaskProgress]] = {}  # by life, of the task that it has now
         self.changes = NamedChanges(first_version)
 
-    def update(self, now: float) -> bool:
+    def update(self) -> bool:
         """After states have changed: whether `named` is another."""
-        others = [name for name in self._table.take_changed() if self._note(name, self._table.get(name), now)]
+        others = [name for name in self._table.take_changed() if self._note(name, self._table.get(name))]
         if others:
             self.changes.add(others)
         return bool(others)
@@ -75,12 +74,7 @@ class Overview:
         task_id, progress = self._progress.get(life.life, ("", None))
         return progress if task_id == lifecycle.task_id(life) else None
 
-    def old_s(self, life: Life, digest_id: bytes, now: float) -> float:
-        """Since when that version is not its newest, as far as this process knows."""
-        noted = self._noted.get(life.spec.name)
-        return now - (noted.old_since_s.get(digest_id, now) if noted else now)
-
-    def _note(self, name: str, life: Life | None, now: float) -> bool:
+    def _note(self, name: str, life: Life | None) -> bool:
         before = self._noted.get(name)
         if before is not None and (life is None or life.life != before.life):
             self._progress.pop(before.life, None)
@@ -92,8 +86,7 @@ class Overview:
             self._busy[name] = None
         else:
             self._busy.pop(name, None)
-        since = before.old_since_s if before else {}
-        after = _Noted(life.life, tasks.named(life), {old: since.get(old, now) for old in life.old_digest_ids})
+        after = _Noted(life.life, tasks.named(life))
         other = (before.named if before else []) != after.named
         if other:
             self._noted.pop(name, None)

@@ -896,6 +896,7 @@ class NamedDatasetSet(_message.Message):
     SCAN_STEP_FIELD_NUMBER: _builtins.int
     TROUBLE_S_FIELD_NUMBER: _builtins.int
     TROUBLE_OF_FIELD_NUMBER: _builtins.int
+    OLD_SINCE_FIELD_NUMBER: _builtins.int
     life: _builtins.str
     """unlike that of every data set that had this name before"""
     owner: _builtins.str
@@ -942,6 +943,10 @@ class NamedDatasetSet(_message.Message):
         goes when each of them has so much room, or is there.
         """
 
+    @_builtins.property
+    def old_since(self) -> _containers.RepeatedCompositeFieldContainer[Global___OldSince]:
+        """of `old_digest_ids`; of those that an older coordinator has put there it may lack"""
+
     def __init__(
         self,
         *,
@@ -967,14 +972,40 @@ class NamedDatasetSet(_message.Message):
         scan_step: _builtins.int = ...,
         trouble_s: _builtins.int = ...,
         trouble_of: _abc.Mapping[_builtins.str, _builtins.int] | None = ...,
+        old_since: _abc.Iterable[Global___OldSince] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["spec", b"spec"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["by_job", b"by_job", "created_s", b"created_s", "digest_id", b"digest_id", "evicted", b"evicted", "found_digest_id", b"found_digest_id", "life", b"life", "old_digest_ids", b"old_digest_ids", "owner", b"owner", "phase", b"phase", "pinned", b"pinned", "placed", b"placed", "scan_step", b"scan_step", "scanned_by", b"scanned_by", "spec", b"spec", "stale", b"stale", "step", b"step", "trouble", b"trouble", "trouble_of", b"trouble_of", "trouble_s", b"trouble_s", "used_s", b"used_s", "version", b"version", "warm", b"warm"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["by_job", b"by_job", "created_s", b"created_s", "digest_id", b"digest_id", "evicted", b"evicted", "found_digest_id", b"found_digest_id", "life", b"life", "old_digest_ids", b"old_digest_ids", "old_since", b"old_since", "owner", b"owner", "phase", b"phase", "pinned", b"pinned", "placed", b"placed", "scan_step", b"scan_step", "scanned_by", b"scanned_by", "spec", b"spec", "stale", b"stale", "step", b"step", "trouble", b"trouble", "trouble_of", b"trouble_of", "trouble_s", b"trouble_s", "used_s", b"used_s", "version", b"version", "warm", b"warm"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___NamedDatasetSet: _TypeAlias = NamedDatasetSet  # noqa: Y015
+
+@_typing.final
+class OldSince(_message.Message):
+    """A version, or a draw, is not the newest since then."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    DIGEST_ID_FIELD_NUMBER: _builtins.int
+    UP_MS_FIELD_NUMBER: _builtins.int
+    digest_id: _builtins.bytes
+    up_ms: _builtins.int
+    """as in TimePassed"""
+    def __init__(
+        self,
+        *,
+        digest_id: _builtins.bytes = ...,
+        up_ms: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["digest_id", b"digest_id", "up_ms", b"up_ms"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___OldSince: _TypeAlias = OldSince  # noqa: Y015
 
 @_typing.final
 class NamedDatasetGone(_message.Message):
@@ -1044,6 +1075,7 @@ class DerivedBegun(_message.Message):
     DRAW_FIELD_NUMBER: _builtins.int
     OLD_DIGEST_IDS_FIELD_NUMBER: _builtins.int
     DOMAIN_FIELD_NUMBER: _builtins.int
+    OLD_SINCE_FIELD_NUMBER: _builtins.int
     recipe: _builtins.bytes
     """32 bytes: names domain, input and function"""
     digest_id: _builtins.bytes
@@ -1056,6 +1088,10 @@ class DerivedBegun(_message.Message):
     def old_digest_ids(self) -> _containers.RepeatedScalarFieldContainer[_builtins.bytes]:
         """of draws before, which may be read still"""
 
+    @_builtins.property
+    def old_since(self) -> _containers.RepeatedCompositeFieldContainer[Global___OldSince]:
+        """of `old_digest_ids`, as in NamedDatasetSet"""
+
     def __init__(
         self,
         *,
@@ -1065,10 +1101,11 @@ class DerivedBegun(_message.Message):
         draw: _builtins.int = ...,
         old_digest_ids: _abc.Iterable[_builtins.bytes] | None = ...,
         domain: _builtins.str = ...,
+        old_since: _abc.Iterable[Global___OldSince] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["digest_id", b"digest_id", "domain", b"domain", "draw", b"draw", "name", b"name", "old_digest_ids", b"old_digest_ids", "recipe", b"recipe"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["digest_id", b"digest_id", "domain", b"domain", "draw", b"draw", "name", b"name", "old_digest_ids", b"old_digest_ids", "old_since", b"old_since", "recipe", b"recipe"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -1117,6 +1154,7 @@ class DerivedMade(_message.Message):
     DIGEST_ID_FIELD_NUMBER: _builtins.int
     OLD_DIGEST_IDS_FIELD_NUMBER: _builtins.int
     COST_FIELD_NUMBER: _builtins.int
+    OLD_SINCE_FIELD_NUMBER: _builtins.int
     recipe: _builtins.bytes
     draw: _builtins.int
     digest_id: _builtins.bytes
@@ -1127,6 +1165,10 @@ class DerivedMade(_message.Message):
     def cost(self) -> _derived_datasets_pb2.DerivedCost:
         """of all of its rows of which it was measured"""
 
+    @_builtins.property
+    def old_since(self) -> _containers.RepeatedCompositeFieldContainer[Global___OldSince]:
+        """of `old_digest_ids`"""
+
     def __init__(
         self,
         *,
@@ -1135,10 +1177,11 @@ class DerivedMade(_message.Message):
         digest_id: _builtins.bytes = ...,
         old_digest_ids: _abc.Iterable[_builtins.bytes] | None = ...,
         cost: _derived_datasets_pb2.DerivedCost | None = ...,
+        old_since: _abc.Iterable[Global___OldSince] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["cost", b"cost"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["cost", b"cost", "digest_id", b"digest_id", "draw", b"draw", "old_digest_ids", b"old_digest_ids", "recipe", b"recipe"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["cost", b"cost", "digest_id", b"digest_id", "draw", b"draw", "old_digest_ids", b"old_digest_ids", "old_since", b"old_since", "recipe", b"recipe"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
