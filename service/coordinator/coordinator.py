@@ -228,6 +228,7 @@ class Coordinator:
         self.dispatchers.restored()
         self.membership.lost.restored()
         if records:
+            await self.registry.drop_left_overs()
             self.caching.restored()
             self._log.start_compaction()
             logging.info("restored %s from %s", many(len(list(self.sessions)), "session"), many(len(records), "record"))

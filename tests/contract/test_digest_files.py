@@ -10,11 +10,14 @@ import pytest
 
 from tests.contract.test_digest_cache import digest
 from tests.support.aio import on_loop
+from tests.support.coordinator_here import DIGEST, started
 from tests.support.disks import tmpfs
 from tests.support.privileges import needs_mounts
 from tfquiver import errors
+from tfquiver.service.coordinator.coordinator import Coordinator
 from tfquiver.service.coordinator.dataset_registry_sharing_removal.digest_files import DigestFiles
 from tfquiver.service.coordinator.dataset_registry_sharing_removal.registry import Registry
+from tfquiver.service.coordinator.options import CoordinatorOptions
 
 
 @needs_mounts
@@ -91,3 +94,20 @@ async def test_a_removal_looks_at_no_digest_that_went_before(tmp_path: Path) -> 
 
 async def _in_one_part(data: bytes) -> AsyncIterator[bytes]:
     yield data
+
+
+@on_loop
+async def test_what_was_kept_and_never_registered_goes_at_the_next_start(tmp_path: Path) -> None:
+    """A coordinator that was killed between the two left it behind for good, hundreds of megabytes maybe."""
+    async with started(tmp_path):
+        pass
+    digests, left = tmp_path / "work" / "digests", digest(1)
+    left.save(digests / f"{left.digest_id.hex()}.tfqd")
+    (digests / "notes.tfqd").write_text("somebody's")
+    async with started(tmp_path):
+        assert {one.stem for one in digests.iterdir()} == {DIGEST.digest_id.hex(), "notes"}
+    (tmp_path / "work" / "commit.log").unlink()
+    again = Coordinator(tmp_path / "work", CoordinatorOptions())
+    await again.start()
+    await again.stop()
+    assert (digests / f"{DIGEST.digest_id.hex()}.tfqd").exists(), "the log may be put back"

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from tests.support.aio import on_loop
-from tests.support.coordinator_here import COOPERATIVE, DIGEST, started
+from tests.support.coordinator_here import COOPERATIVE, DIGEST, parts, started
 from tests.support.named_here import of, until_done
 from tfquiver import errors
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2 as pb
@@ -19,6 +19,7 @@ from tfquiver.roles_and_tokens.identity import EVERYBODY
 from tfquiver.service.coordinator.coordinator import Coordinator
 from tfquiver.service.coordinator.grpc_calls.about_datasets.dataset_calls import DatasetCalls
 from tfquiver.service.coordinator.named_dataset_lifecycle import lifecycle
+from tfquiver.service.coordinator.options import CoordinatorOptions
 
 ID = DIGEST.digest_id
 ASKED = {
@@ -140,3 +141,24 @@ async def test_a_pin_that_is_broken_off_when_it_has_room_is_one(tmp_path: Path) 
         await named.pin(EVERYBODY, "train", False)
         await named.look()
         assert not coordinator.caching.placement.is_pinned(ID)
+
+
+@on_loop
+async def test_room_of_a_pin_whose_digest_is_lost_is_nobodys(tmp_path: Path) -> None:
+    """Its name was deleted, and who registered the same digest later had room that nobody had asked for."""
+    async with started(tmp_path) as coordinator:
+        await coordinator.named.create(EVERYBODY, of("train", pin=True))
+        await until_done(coordinator, "train")
+    (tmp_path / "work" / "digests" / f"{ID.hex()}.tfqd").unlink()
+    coordinator = Coordinator(tmp_path / "work", CoordinatorOptions(node_timeout_s=0.1))
+    await coordinator.start()
+    try:
+        told = await until_done(coordinator, "train")
+        assert (told.state, told.reason) == (named_datasets_pb2.NamedDataset.STATE_FAILED, "its digest was lost")
+        await coordinator.named.delete(EVERYBODY, "train", force=False)
+        await coordinator.named.look()
+        assert not list(coordinator.named_table)
+        await coordinator.catalogue.register("", b"", None, parts())
+        assert not coordinator.caching.placement.is_pinned(ID)
+    finally:
+        await coordinator.stop()

@@ -7,8 +7,9 @@ soon as the disk takes it. When the process ends before, its data set is registe
 from __future__ import annotations
 
 import asyncio
+import re
 from collections import OrderedDict
-from collections.abc import AsyncIterable
+from collections.abc import AsyncIterable, Container
 from pathlib import Path
 
 from absl import logging
@@ -23,6 +24,7 @@ SAVE_AGAIN_S = 10.0
 _OPEN_DIGESTS = 64
 _OPEN_BYTES = 512 << 20
 _UNSAVED_BYTES = 512 << 20
+_ID = re.compile("[0-9a-f]{64}")
 
 
 class DigestFiles:
@@ -128,6 +130,19 @@ class DigestFiles:
             await asyncio.to_thread(path.unlink, missing_ok=True)
         except OSError as error:
             raise errors.from_os_error(error, str(path)) from error
+
+    async def drop_others(self, digest_ids: Container[bytes]) -> None:
+        """Deletes those that are none of these, as far as the disk lets them go."""
+        await asyncio.to_thread(self._drop_others, digest_ids)
+
+    def _drop_others(self, digest_ids: Container[bytes]) -> None:
+        for path in [one for one in self._root.glob("*.tfqd") if _ID.fullmatch(one.stem)]:
+            if bytes.fromhex(path.stem) not in digest_ids:
+                try:
+                    path.unlink()
+                    logging.info("%s: the digest of no data set is deleted", path)
+                except OSError as error:
+                    logging.warning("%s: the digest of no data set stays: %s", path, error)
 
     async def _save_on(self) -> None:
         while self._unsaved:

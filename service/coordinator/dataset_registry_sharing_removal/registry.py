@@ -96,6 +96,12 @@ class Registry(DatasetTable):
                 await self._digests.delete(digest_id)
                 self._to_delete.pop(digest_id, None)
 
+    async def drop_left_overs(self) -> None:
+        """Deletes what a coordinator has kept that was killed before it was registered. Not where the log was
+        empty: somebody may have lost that, and put it back later."""
+        async with self._files:
+            await self._digests.drop_others(frozenset(self._datasets))
+
     async def close(self) -> None:
         await self._digests.close()
 

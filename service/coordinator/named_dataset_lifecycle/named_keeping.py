@@ -271,6 +271,11 @@ class NamedKeeping:
     async def _take(self, life: Life, step: Step) -> None:
         match step:
             case Become():
+                if life.digest_id and not step.life.digest_id and life.spec.pin:
+                    # It is lost: whoever registers it again has asked for no room.
+                    await self._room.give_back(life.digest_id, life.spec.name)
+                    if self._table.get(life.spec.name) is not life:
+                        return  # somebody has asked for something meanwhile
                 self._becomes(step.life)
             case Go():
                 self._not_before.pop(life.life, None)
