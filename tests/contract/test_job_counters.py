@@ -5,12 +5,15 @@ from __future__ import annotations
 import asyncio
 from pathlib import Path
 
+import pytest
+
 from tests.support.aio import on_loop
 from tests.support.coordinator_here import DIGEST, parts, read_first, started
 from tests.support.digests import numbered_digest
 from tfquiver.clock import ManualClock
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2 as pb
 from tfquiver.service.coordinator.coordinator import Coordinator
+from tfquiver.service.coordinator.long_work import in_parts
 from tfquiver.service.coordinator.measuring.meters import FORGET_S, SILENT_S
 from tfquiver.service.metrics import coordinator_metrics as metrics
 
@@ -60,8 +63,11 @@ async def test_a_data_set_that_is_read_no_more_stays_counted(tmp_path: Path) -> 
 
 
 @on_loop
-async def test_thousands_of_jobs_are_told_while_others_are_served(tmp_path: Path) -> None:
+async def test_thousands_of_jobs_are_told_while_others_are_served(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Of ten thousand the loop was held for a third of a second, at each scrape."""
+    monkeypatch.setattr(in_parts, "PART_S", 0.0)  # others come in wherever they may, on any machine
     turns = 0
 
     async def served() -> None:
@@ -83,4 +89,4 @@ async def test_thousands_of_jobs_are_told_while_others_are_served(tmp_path: Path
         async for family in metrics.families(coordinator):
             before[family.name] = turns
         others.cancel()
-        assert before["tfquiver_job_hit_bytes"] - before["tfquiver_coordinator_readers"] > 20
+        assert before["tfquiver_job_hit_bytes"] - before["tfquiver_coordinator_readers"] > 500
