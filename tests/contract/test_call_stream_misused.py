@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from pathlib import Path
 from typing import Any
 
@@ -61,8 +62,9 @@ async def test_who_takes_no_replies_has_no_more_made(tmp_path: Path, monkeypatch
     coordinator.orders_bytes = 900_000  # of which connections and flow control take a few
 
     async def ask(stream: Any) -> None:
-        for number in range(1, 1000):
-            await stream.write(pb.NodeCallsRequest(calls=[pb.NodeCall(number=number, orders=pb.OrdersRequest())]))
+        with contextlib.suppress(asyncio.InvalidStateError, asyncio.CancelledError):  # it is cancelled below
+            for number in range(1, 1000):
+                await stream.write(pb.NodeCallsRequest(calls=[pb.NodeCall(number=number, orders=pb.OrdersRequest())]))
 
     async with raw(tmp_path, coordinator) as stream:
         asking = asyncio.create_task(ask(stream))

@@ -55,6 +55,10 @@ def test_what_is_not_the_range_is_asked_for_again_and_not_taken(
 ) -> None:
     """Ten bytes were asked for; gigabytes came, as many as the deadline let."""
     server.answer = answer
-    with pytest.raises(errors.UnavailableError, match=complaint):
-        store.read("s3://bucket/f", 10, 10, "v", 2.0)
+    for deadline_s in (2.0, 20.0):  # where all else runs too, the first may do for one attempt only
+        with pytest.raises(errors.UnavailableError) as refused:
+            store.read("s3://bucket/f", 10, 10, "v", deadline_s)
+        if server.asked > 1:
+            break
+    assert complaint in str(refused.value)
     assert server.asked > 1 and server.sent_bytes < _TAKEN_BYTES

@@ -5,7 +5,7 @@ import itertools
 import pytest
 
 from tfquiver import errors
-from tfquiver.stores.listing_pages import ListingPages
+from tfquiver.stores.listings.listing_pages import ListingPages
 
 
 def test_a_listing_that_ends_is_none_of_its_business() -> None:

@@ -86,7 +86,7 @@ def materialize(
         check_integer("allow_random", allow_random, 1, _MOST_USES)
     check_integer("check", check, 0, _MOST_CHECKED)
 
-    from tfquiver.materializing.elements_as_records.kept_elements import parsing_of_kept  # imports TensorFlow
+    from tfquiver.tensorflow_client.parsing.kept_elements import parsing_of_kept  # imports TensorFlow
 
     @raised_as_both()
     def apply(dataset: tf.data.Dataset) -> tf.data.Dataset:

@@ -18,10 +18,11 @@ import fsspec.asyn
 from fsspec.exceptions import FSTimeoutError
 
 from tfquiver import errors
-from tfquiver.stores import http_ranges, s3_listing, s3_ranges, versions
+from tfquiver.stores import http_ranges, s3_ranges, versions
 from tfquiver.stores.attempts import Attempts, Transient, Unreachable
 from tfquiver.stores.hanging_file_systems.patience import Patience
-from tfquiver.stores.listing_pages import ListingPages
+from tfquiver.stores.listings import s3_listing
+from tfquiver.stores.listings.listing_pages import ListingPages
 from tfquiver.stores.object_store import ObjectInfo, give_parts, scheme_of
 
 T = TypeVar("T")

@@ -20,7 +20,7 @@ from tfquiver.glob_patterns import globs
 from tfquiver.stores import versions
 from tfquiver.stores.attempts import Attempts, Busy, Transient, Unreachable
 from tfquiver.stores.credentials.google import EMULATOR, WHAT_TO_DO, credentials
-from tfquiver.stores.listing_pages import ListingPages
+from tfquiver.stores.listings.listing_pages import ListingPages
 from tfquiver.stores.object_store import ObjectInfo, read_whole
 
 T = TypeVar("T")

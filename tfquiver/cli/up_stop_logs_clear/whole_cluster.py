@@ -15,10 +15,10 @@ from typing import Any
 
 import tfquiver
 from tfquiver import errors
-from tfquiver.cli.up_stop_logs_clear import last_time, left_out, scrape_targets
+from tfquiver.cli.up_stop_logs_clear import last_time, left_out
 from tfquiver.cli.up_stop_logs_clear.last_time import Asked
 from tfquiver.cluster_address import service_name
-from tfquiver.local_cluster import hold, ports
+from tfquiver.local_cluster import hold, ports, scrape_targets
 from tfquiver.local_cluster.plan import Wish
 from tfquiver.local_cluster.supervisor import Supervisor
 from tfquiver.node_daemon_and_cache_directory import cluster_file, up_file

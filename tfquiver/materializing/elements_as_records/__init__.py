@@ -1,5 +1,5 @@
 """Elements as records, and out of them again: how an element lies in bytes (`element_layout`), which records make a
-shard (`shard_cut`), records given to TensorFlow as the elements they were (`kept_elements`).
+shard (`shard_cut`).
 
 Called by `materialize` and by those who compute for others. Never runs the user's function.
 """

@@ -9,7 +9,7 @@ from typing import Any
 import fsspec.asyn
 
 from tfquiver.glob_patterns import globs
-from tfquiver.stores.listing_pages import ListingPages
+from tfquiver.stores.listings.listing_pages import ListingPages
 
 Object = dict[str, Any]  # "name": bucket/key, and what S3 says of it
 
