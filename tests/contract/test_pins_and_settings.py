@@ -49,7 +49,7 @@ async def test_what_is_pinned_is_set_otherwise_by_nobody(tmp_path: Path, asked: 
     async with started(tmp_path) as coordinator:
         await coordinator.named.create(EVERYBODY, of("train", pin=True))
         await until_done(coordinator, "train")
-        with pytest.raises(errors.InUseError, match="digest_id: train is pinned: unpin it first"):
+        with pytest.raises(errors.InUseError, match="digest_id: data set train is pinned: unpin it first"):
             await call(DatasetCalls(coordinator), asked)
         assert coordinator.caching.placement.is_pinned(ID)
 
@@ -60,7 +60,7 @@ async def test_what_is_pinned_is_emptied_by_nobody_and_deleted_by_who_names_it(t
         await coordinator.named.create(EVERYBODY, of("train", pin=True))
         await until_done(coordinator, "train")
         for force in (False, True):
-            with pytest.raises(errors.InUseError, match="name: train is pinned: unpin it first"):
+            with pytest.raises(errors.InUseError, match="name: data set train is pinned: unpin it first"):
                 await coordinator.named.evict(EVERYBODY, "train", force)
         deleted = await coordinator.named.delete(EVERYBODY, "train", force=False)
         assert deleted.state == named_datasets_pb2.NamedDataset.STATE_DELETING
@@ -78,7 +78,7 @@ async def test_a_setting_that_waits_for_a_pin_does_not_take_its_room(tmp_path: P
             setting = asyncio.ensure_future(call(DatasetCalls(coordinator), asked))
             await until_waiting(coordinator, 2)
         assert (await pinning).spec.pin
-        with pytest.raises(errors.InUseError, match="digest_id: train is pinned: unpin it first"):
+        with pytest.raises(errors.InUseError, match="digest_id: data set train is pinned: unpin it first"):
             await setting
         assert coordinator.caching.placement.is_pinned(ID)
 

@@ -89,9 +89,13 @@ class TestOnOneMachine:
             code, told = command(action, digits)
             assert (code, told["name"]) == (0, "made"), "it has a name now"
         assert command("prefetch", "made", "--wait")[0] == 0, "nodes have done what was asked for before"
-        for action, said in (("pin", "made: Ready, pinned\n"), ("unpin", "made: Ready, not pinned any more\n")):
+        for action, said in (
+            ("unpin", "made: Ready, was not pinned\n"),
+            ("pin --wait", "made: Ready, pinned\n"),
+            ("unpin", "made: Ready, not pinned any more\n"),
+        ):
             capsys.readouterr()
-            assert main(["dataset", action, "made"]) == 0
+            assert main(["dataset", *action.split(), "made"]) == 0
             assert capsys.readouterr().out == said
         read = tfquiver.dataset("made", cache_dir=tmp_path / "cache").as_numpy_iterator()
         next(read)

@@ -18,12 +18,16 @@ from tfquiver.cli.main import main, parser
         (["dataset", "place", "x"], "selector: no node matches", "--nodes: no node matches"),
         (["dataset", "place", "x"], "rack_local: node a", "--rack-local: node a"),
         (["dataset", "create", "x"], "sources[3]: empty", "--source: empty"),
-        (["dataset", "create", "x"], "name: 'x/' names no", "NAME: 'x/' names no"),
+        (["dataset", "create", "x"], "name: 'x/' names no", "'x/' names no"),
+        (["dataset", "evict", "x"], "name: data set x is pinned: unpin", "data set x is pinned: unpin"),
+        (["dataset", "set-cache", "x", "lru"], "digest_id: data set x is pinned", "data set x is pinned"),
+        (["dataset", "create", "x"], "digest_id: 3 bytes", "--digest: 3 bytes"),
+        (["limit", "x", "1MB"], "job: no job 'x' reads", "no job 'x' reads"),
         (["limit", "x", "1MB"], "bytes_per_s: 1; it is", "RATE: 1; it is"),
         (["policy", "x"], "policy: 'x' is none", "POLICY: 'x' is none"),
         (["plan", "--policy", "x"], "policy: 'x' is none", "--policy: 'x' is none"),
-        (["explain", "x"], "name: 'x': no job", "JOB|DATASET: 'x': no job"),
-        (["status"], "name: 'x'", "name: 'x'"),  # it has none
+        (["explain", "x"], "name: 'x': no job", "'x': no job"),
+        (["status"], "names: 'x'", "names: 'x'"),  # it has none
         (["limit", "x", "1MB"], "it: setting.chunks: 7", "it: setting.chunks: 7"),
     ],
 )

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from tfquiver.cli.dataset_commands import names
 from tfquiver.cli.main import main
 from tfquiver.proto.tfquiver.v1 import named_datasets_pb2 as pb2
 from tfquiver.proto.tfquiver.v1 import types_pb2
@@ -57,3 +58,19 @@ def test_a_name_behind_what_the_shell_has_expanded_is_no_source(
     said = capsys.readouterr().err
     assert "there is no p4 here. The shell has put 2 files in the place of a pattern" in said
     assert "tfquiver dataset create NAME --source 'PATTERN'" in said
+
+
+def test_of_a_name_that_nobody_has_those_are_listed_that_failed_too() -> None:
+    every = [
+        pb2.NamedDataset(spec=pb2.DatasetSpec(name="broken"), state=pb2.NamedDataset.STATE_FAILED, reason="no files"),
+        pb2.NamedDataset(
+            spec=pb2.DatasetSpec(name="pics"),
+            state=pb2.NamedDataset.STATE_READY,
+            dataset=types_pb2.Dataset(name="pics"),
+        ),
+    ]
+    said = str(names.none_called("pcis", ["pics", "train"], every))
+    assert said == "no data set 'pcis' is registered; there are broken (Failed), pics, train"
+    said = str(names.none_called("broken", ["pics"], every))
+    assert said == "data set broken has no version yet: it is Failed: no files"
+    assert "tfquiver dataset share" in str(names.none_called("x", [], []))

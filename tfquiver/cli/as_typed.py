@@ -29,12 +29,18 @@ _FIELDS = {
     "sources": "source",
     "stripe": "stripe",
 }
+# What follows speaks of a data set or a job by its name: the field in front of it would say nothing.
+_SPOKEN_OF = ("digest_id", "job", "name")
 _BEGINS = re.compile(r"(?P<whom>(?:coordinator|node) \S+(?: at \S+)?: )?(?P<field>[a-z_]+(?:\.[a-z_]+)*)(?:\[\d+\])?: ")
 
 
 def as_typed(said: str, shown: Mapping[str, str]) -> str:
     """`said`: an error's message; `shown`: of the command's arguments, by `dest`, how they are typed."""
     found = _BEGINS.match(said)
-    if found is None or (dest := _FIELDS.get(found["field"], "")) not in shown:
+    if found is None:
         return said
-    return f"{found['whom'] or ''}{shown[dest]}: {said[found.end() :]}"
+    whom, rest = found["whom"] or "", said[found.end() :]
+    typed = shown.get(_FIELDS.get(found["field"], ""), "")
+    if found["field"] in _SPOKEN_OF and not typed.startswith("-"):
+        return f"{whom}{rest}"
+    return f"{whom}{typed}: {rest}" if typed else said

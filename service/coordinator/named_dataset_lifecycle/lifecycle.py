@@ -77,7 +77,10 @@ def is_settled(life: Life, but_for_room: bool = False) -> bool:
 def prefetch(life: Life) -> Life:
     _check_there(life)
     if life.phase == FAILED:
-        raise errors.InUseError(f"name: {life.spec.name} could not be scanned ({life.trouble}): refresh it first")
+        raise errors.InUseError(
+            f"name: data set {life.spec.name} could not be scanned ({life.trouble}): "
+            f"refresh it first (tfquiver dataset refresh {life.spec.name})"
+        )
     if life.phase == WARMING or (life.phase == SCANNING and life.warm):
         return life
     if life.phase == SCANNING:
@@ -88,9 +91,13 @@ def prefetch(life: Life) -> Life:
 def evict(life: Life) -> Life:
     _check_there(life)
     if life.spec.pin:
-        raise errors.InUseError(f"name: {life.spec.name} is pinned: unpin it first")
+        raise errors.InUseError(
+            f"name: data set {life.spec.name} is pinned: unpin it first (tfquiver dataset unpin {life.spec.name})"
+        )
     if life.phase == SCANNING:
-        raise errors.InUseError(f"name: {life.spec.name} is being scanned: wait until it is ready, or delete it")
+        raise errors.InUseError(
+            f"name: data set {life.spec.name} is being scanned: wait until it is ready, or delete it"
+        )
     if life.phase in (EVICTING, FAILED):
         return life
     return _stepped(life, EVICTING)
@@ -100,10 +107,11 @@ def refresh(life: Life) -> Life:
     _check_there(life)
     if life.spec.digest_id:
         raise errors.InUseError(
-            f"name: {life.spec.name} was made of a digest, which says what it is: make another of the newer digest"
+            f"name: data set {life.spec.name} was made of a digest, which says what it is: make another "
+            "of the newer digest"
         )
     if life.phase == EVICTING:
-        raise errors.InUseError(f"name: {life.spec.name} is being evicted: refresh it when that is over")
+        raise errors.InUseError(f"name: data set {life.spec.name} is being evicted: refresh it when that is over")
     if life.phase == SCANNING:
         return life
     return _with(_stepped(life, SCANNING), warm=life.phase == WARMING)
@@ -112,7 +120,7 @@ def refresh(life: Life) -> Life:
 def pin(life: Life, pinned: bool) -> Life:
     _check_there(life)
     if pinned and life.phase == EVICTING:
-        raise errors.InUseError(f"name: {life.spec.name} is being evicted: pin it when that is over")
+        raise errors.InUseError(f"name: data set {life.spec.name} is being evicted: pin it when that is over")
     if life.spec.pin == pinned:
         return life
     # What could not be had is no trouble to those who want it no more.
@@ -321,7 +329,7 @@ def _is_to_fill(life: Life) -> bool:
 
 def _check_there(life: Life) -> None:
     if life.phase == DELETING:
-        raise errors.InUseError(f"name: {life.spec.name} is being deleted")
+        raise errors.InUseError(f"name: data set {life.spec.name} is being deleted")
 
 
 def _stepped(life: Life, phase: Life.Phase.ValueType) -> Life:

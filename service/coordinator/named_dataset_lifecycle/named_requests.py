@@ -47,7 +47,7 @@ class NamedRequests(NamedKeeping):
         before = self._table.get(spec.name)
         if before is not None:
             if before.phase == DELETING:
-                raise errors.InUseError(f"name: the data set that is called {spec.name} is being deleted: try again")
+                raise errors.InUseError(f"name: data set {spec.name} is being deleted: try again when it is gone")
             if not self._owns(who, before):
                 raise errors.InUseError(f"name: {spec.name} is taken, by another owner's data set: choose another name")
             if not specs.is_same(before.spec, spec):
@@ -150,8 +150,10 @@ class NamedRequests(NamedKeeping):
         for name in self._table.holding(digest_id):
             life = self._table.get(name)
             if life is not None and life.digest_id == digest_id and life.spec.pin:
-                called = name if self._sees(who, life) else "another's name for it"
-                raise errors.InUseError(f"digest_id: {called} is pinned: unpin it first")
+                called, do = "another's name for it", ""
+                if self._sees(who, life):
+                    called, do = f"data set {name}", f" (tfquiver dataset unpin {name})"
+                raise errors.InUseError(f"digest_id: {called} is pinned: unpin it first{do}")
 
     async def evict(self, who: Identity, name: str, force: bool) -> pb2.NamedDataset:
         life = await self._owned(who, name)
@@ -243,7 +245,8 @@ class NamedRequests(NamedKeeping):
 
     def _check_owner(self, who: Identity, life: Life) -> None:
         if not self._owns(who, life):
-            raise errors.PermissionError_(f"name: {life.spec.name} belongs to {life.owner or 'admins'}, not to {who}")
+            owner = life.owner or "admins"
+            raise errors.PermissionError_(f"name: data set {life.spec.name} belongs to {owner}, not to {who}")
 
     def _owns(self, who: Identity, life: Life) -> bool:
         return who.role is Role.ADMIN or bool(who.owner and who.owner == life.owner)

@@ -37,7 +37,8 @@ _PREFETCH = """Reads into the cache what is not there. With --check nothing is r
 --wait or --check: 0 when all of it is resident, 3 when it is not, 1 after an error."""
 _ABOUT = {
     "pin": """Keeps all of a data set, whatever else needs room: nothing makes room for others, and until unpin evict
-and set-cache of it are refused. delete is not: who names it means it.""",
+and set-cache of it are refused. delete is not: who names it means it. Nothing is read for it: jobs do, or prefetch.
+Exit code with --wait: 3 when it has no room yet.""",
     "evict": """Nodes delete what they keep of a data set alone. It stays readable, from its source, by jobs and through
 mounts; what a job reads goes with --force only, what is pinned not before unpin.""",
 }
@@ -80,7 +81,13 @@ def add_parsers(commands: Any) -> None:
     prefetch.add_argument("--check", action="store_true", help="only look whether all of it is resident")
     for name, command, what, change, wait in (
         ("prefetch", prefetch, "", _prefetch, "until nodes have read what they can"),
-        ("pin", None, "keep all of a data set, whatever else needs room", _changed(_pin), ""),
+        (
+            "pin",
+            None,
+            "keep all of a data set, whatever else needs room",
+            _changed(_pin),
+            "until it has its room, or it is known why not",
+        ),
         ("unpin", None, "give the room of a pinned data set back", _changed(_unpin), ""),
         ("evict", None, "delete what is cached of a data set; it stays readable", _changed(_evict), "until it is gone"),
         (
@@ -197,17 +204,23 @@ def _changed(change: Change) -> Callable[[argparse.Namespace], int]:
     def run(arguments: argparse.Namespace) -> int:
         with service(arguments) as (ask, stub, until_done):
             arguments.name = names.called(ask, stub, arguments.name)
+            there = names.find(ask, stub, arguments.name, resident=False) if change is _unpin else None
             with names.without_name(arguments):
                 named, said = ask(*change(stub, arguments), _CHANGE_S), ""
-            if getattr(arguments, "wait", False):
+            waits = getattr(arguments, "wait", False)
+            if waits:
                 named, said = until_done(arguments.name)
+            if waits and change is _pin:
+                address = coordinator_address(calls.where(arguments))
+                named = waiting.until_kept(stub, named, calls.token(arguments), f"coordinator {address}")
             full = _full_disks(arguments) if change is _pin else []
             if full:
                 named = ask(stub.Get, pb2.GetNamedDatasetRequest(name=arguments.name, resident=True), _CHANGE_S)
-        code = _say(named, arguments.json, said, "" if states.is_unpinned(named) else _PINNED.get(change, ""))
+        becomes = _NEVER_PINNED if there and not there.spec.pin else _PINNED.get(change, "")
+        code = _say(named, arguments.json, said, "" if states.is_unpinned(named) else becomes)
         if full and not _is_resident(named):
             _warn(arguments.name, full)
-        return code
+        return code or (NOT_ALL if waits and states.waits_for_pin(named) else 0)
 
     return run
 
@@ -242,6 +255,7 @@ def _refresh(stub: Any, arguments: argparse.Namespace) -> tuple[Any, Any]:
 
 
 _PINNED: dict[Change, str] = {_pin: ", pinned", _unpin: ", not pinned any more"}
+_NEVER_PINNED = ", was not pinned"
 
 
 @contextmanager

@@ -121,7 +121,7 @@ def _show(arguments: argparse.Namespace) -> int:
             if not one.HasField("dataset"):
                 return _show_named(arguments, one)
     with _service(arguments) as (ask, stub):
-        dataset = _named(_all(ask, stub), one.dataset.digest_id.hex() if one else arguments.name)
+        dataset = _named(arguments, _all(ask, stub), one.dataset.digest_id.hex() if one else arguments.name)
         if not one:  # of one that has a name that was told with it
             dataset = _looked_at(ask, stub, dataset)
         told = _with_cache(ask, stub, dataset) | its | ({"name": one.spec.name} if one else {})
@@ -153,7 +153,7 @@ def _set_cache(arguments: argparse.Namespace) -> int:
         setting = cache_setting.parse(arguments.setting, arguments.rotation, arguments.chunks, arguments.partitions)
     with _service(arguments) as (ask, stub):
         sought = _digest_id_or_name(arguments)
-        dataset = _named_or_gone(_all(ask, stub), sought)
+        dataset = _named_or_gone(arguments, _all(ask, stub), sought)
         request = coordinator_pb2.SetCacheRequest(digest_id=dataset.digest_id, setting=setting)
         fixed = ask(stub.SetCache, request, _SET_S)
     given = {"name": arguments.name} if sought != arguments.name else {}
@@ -167,7 +167,7 @@ def _share(arguments: argparse.Namespace) -> int:
     names = [name for name in arguments.names.split(",") if name]
     with _service(arguments) as (ask, stub):
         sought = _digest_id_or_name(arguments)
-        dataset = _named(_all(ask, stub), sought)
+        dataset = _named(arguments, _all(ask, stub), sought)
         request = coordinator_pb2.ShareDatasetRequest(
             digest_id=dataset.digest_id, names=names, everybody=arguments.everybody
         )
@@ -182,7 +182,7 @@ def _delete(arguments: argparse.Namespace) -> int:
         if one := names.find(ask, stub, arguments.name):
             return _delete_named(arguments, ask, stub, names.of_same_content(arguments, one))
     with _service(arguments) as (ask, stub):
-        dataset = _named_or_gone(_all(ask, stub), arguments.name)
+        dataset = _named_or_gone(arguments, _all(ask, stub), arguments.name)
         request = coordinator_pb2.DeleteDatasetRequest(digest_id=dataset.digest_id, force=arguments.force)
         owners = list(ask(stub.DeleteDataset, request).owners)
     if arguments.json:
@@ -235,7 +235,7 @@ def _found(arguments: argparse.Namespace) -> Iterator[tuple[Ask, Any, types_pb2.
     """Called as it was asked for."""
     with _service(arguments) as (ask, stub):
         sought = _digest_id_or_name(arguments)
-        dataset = _named(_all(ask, stub), sought)
+        dataset = _named(arguments, _all(ask, stub), sought)
         if sought != arguments.name:
             dataset.name = arguments.name
         yield ask, stub, dataset
@@ -277,7 +277,7 @@ def _looked_at(ask: Ask, stub: Any, dataset: types_pb2.Dataset) -> types_pb2.Dat
     return next(found, dataset)
 
 
-def _named(datasets: list[types_pb2.Dataset], name: str) -> types_pb2.Dataset:
+def _named(arguments: argparse.Namespace, datasets: list[types_pb2.Dataset], name: str) -> types_pb2.Dataset:
     """Raises NotFoundError, or InvalidArgumentError when several have that name."""
     found = [dataset for dataset in datasets if dataset.name == name]
     if not found and len(name) >= _LEAST_DIGITS:
@@ -288,16 +288,15 @@ def _named(datasets: list[types_pb2.Dataset], name: str) -> types_pb2.Dataset:
             f"{name!r} names {many(len(found), 'data set')}: give one of the digest ids {ids}"
         )
     if not found:
-        known = ", ".join(sorted({dataset.name for dataset in datasets})[:10])
-        there = "none that you may read is (its owner shares one: tfquiver dataset share)"
-        raise errors.NotFoundError(f"no data set {name!r} is registered; {f'there are {known}' if known else there}")
+        with named.service(arguments) as (ask, stub, _):
+            raise names.none_called(name, [dataset.name for dataset in datasets], names.all_named(ask, stub))
     return found[0]
 
 
-def _named_or_gone(datasets: list[types_pb2.Dataset], name: str) -> types_pb2.Dataset:
+def _named_or_gone(arguments: argparse.Namespace, datasets: list[types_pb2.Dataset], name: str) -> types_pb2.Dataset:
     """As `_named`; a whole digest id needs not be registered any more."""
     try:
-        return _named(datasets, name)
+        return _named(arguments, datasets, name)
     except errors.NotFoundError:
         if not re.fullmatch(r"[0-9a-fA-F]{64}", name):
             raise

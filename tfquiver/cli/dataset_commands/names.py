@@ -65,6 +65,22 @@ def called(ask: Ask, stub: Any, name: str) -> str:
     return meant[0] if meant else name
 
 
+def none_called(name: str, registered: Sequence[str], every: Sequence[pb2.NamedDataset]) -> errors.NotFoundError:
+    """Why no data set is registered that is called so, and which there are: also those that have a name and, as their
+    scan has failed or goes on, nothing else. `every`: that has a name."""
+    for one in every:
+        if one.spec.name == name:
+            why = f": {one.reason}" if one.reason else ""
+            return errors.NotFoundError(f"data set {name} has no version yet: it is {states.phrase(one)}{why}")
+    known = dict.fromkeys(registered) | {
+        one.spec.name: f" ({states.phrase(one)})" for one in every if not one.HasField("dataset")
+    }
+    there = ", ".join(f"{one}{known[one] or ''}" for one in sorted(known)[:_SAID])
+    more = f" and {len(known) - _SAID} more" if len(known) > _SAID else ""
+    none = "none that you may read is (its owner shares one: tfquiver dataset share)"
+    return errors.NotFoundError(f"no data set {name!r} is registered; {f'there are {there}{more}' if there else none}")
+
+
 @contextmanager
 def without_name(arguments: argparse.Namespace) -> Iterator[None]:
     """What is asked inside is only for data sets that have names. Raises NotFoundError: of one that `list` and `show`

@@ -70,6 +70,6 @@ class ToEvict:
             what += f"; even all of that is {decimal(lacks_bytes)} too little"
             what += f": {rest} cannot go: pinned, or read" if rest else ""
         raise errors.ResourceExhaustedError(
-            f"name: {self._name} needs {decimal(self._wanted_bytes)} and {decimal(self._free_bytes)} are free on all "
-            f"nodes: {what}"
+            f"name: data set {self._name} needs {decimal(self._wanted_bytes)} and {decimal(self._free_bytes)} are free "
+            f"on all nodes: {what}"
         )
