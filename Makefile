@@ -43,7 +43,7 @@ test-all test-%: export TFQUIVER_TEST_EXAMPLES = $(EXAMPLES)
 test: export TFQUIVER_TEST_EXAMPLES = $(or $(EXAMPLES),0.3)
 test-quick: export TFQUIVER_TEST_EXAMPLES = $(or $(EXAMPLES),0.1)
 
-# What needs no servers, little of TensorFlow, and no second of a processor by itself: two to three minutes on two cores.
+# What needs no servers, little of TensorFlow, no half second of a processor by itself, and waits for little.
 test-quick: $(VENV)/.test
 	$(PYTEST) $(SIDE_BY_SIDE) -m "not slow" $(QUICK:%=tests/%) $(ARGS)
 

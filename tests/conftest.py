@@ -5,8 +5,8 @@ What a fixture of a wider scope holds is there before a test of its users begins
 `pytest -n` runs files side by side in processes of their own, which are told the seed. A test that measures time, or
 that changes what the machine's other processes see, is marked `alone`: no other test runs meanwhile. A file of tests
 that take minutes of a processor is marked `long`: `make test` leaves it out, where `make test-all`, which CI runs, has
-it; and it begins before the others, which would wait for it at the end. One that takes a processor for a
-second is marked `slow`: `make test-quick` leaves it out, where `make test` has it.
+it; and it begins before the others, which would wait for it at the end. One that takes a processor for half a
+second, or waits for some, is marked `slow`: `make test-quick` leaves it out, where `make test` has it.
 """
 
 from __future__ import annotations

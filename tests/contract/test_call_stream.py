@@ -144,6 +144,7 @@ async def test_an_older_coordinator_is_called_as_ever_and_a_new_one_asked_again(
         assert (coordinator.streams, len(coordinator.alone)) == (2, 5)
 
 
+@pytest.mark.slow
 @on_loop
 async def test_a_stream_that_ends_while_something_is_sent_fails_no_call(tmp_path: Path) -> None:
     coordinator = Older()

@@ -55,6 +55,7 @@ async def test_of_too_many_under_way_more_are_refused_for_now(tmp_path: Path, mo
     assert coordinator.streams == 1
 
 
+@pytest.mark.slow
 @on_loop
 async def test_who_takes_no_replies_has_no_more_made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(streamed_calls, "MOST_UNDER_WAY", 4)

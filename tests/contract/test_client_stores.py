@@ -73,6 +73,7 @@ def test_each_data_set_is_read_with_its_own_clients_credentials(world: World, se
     assert world.read(THEIRS) == b"content"
 
 
+@pytest.mark.slow
 def test_other_rights_are_other_rights(world: World, servers: list[S3Server]) -> None:
     (server,) = servers
     world.stores.use("blind", [way(server, *server.new_user("s3:ListBucket"))], [MINE], 60)
@@ -93,6 +94,7 @@ def test_what_a_client_said_ends_with_it(world: World, servers: list[S3Server]) 
     assert world.refused(MINE, "the node's own")
 
 
+@pytest.mark.slow
 def test_temporary_credentials_are_not_used_after_their_time(world: World, servers: list[S3Server]) -> None:
     (server,) = servers
     world.stores.use("a", [way(server, server.key, server.secret, world.now_s + 30)], [MINE], 600)
@@ -158,6 +160,7 @@ def test_whatever_could_lead_elsewhere_is_part_of_the_place(scheme: str, options
     assert Access(scheme, otherwise).place == place
 
 
+@pytest.mark.slow
 def test_nobody_waits_for_a_store_that_is_being_opened(servers: list[S3Server]) -> None:
     """Its library may be imported for that. Clients say what they use on the node's loop."""
     opening, go_on = threading.Event(), threading.Event()
@@ -205,6 +208,7 @@ def test_where_a_data_set_is_read(world: World) -> None:
     assert named.place_of(URI, MINE) == "s3=http://named"
 
 
+@pytest.mark.slow
 def test_a_client_whose_store_is_away_or_another_keeps_nobody_from_reading(
     world: World, servers: list[S3Server]
 ) -> None:

@@ -328,6 +328,7 @@ async def test_no_position_keeps_the_log_from_being_compacted(tmp_path: Path) ->
         assert (tmp_path / "work" / "commit.log").stat().st_ino != before
 
 
+@pytest.mark.slow
 @on_loop
 async def test_nodes_are_not_lost_because_the_coordinator_was_held_up(tmp_path: Path) -> None:
     beats = 0

@@ -90,6 +90,7 @@ async def test_a_rack_that_comes_or_goes_changes_the_room_of_what_each_rack_keep
         assert placement.pinned_bytes(DIGEST.digest_id) == 2 * WHOLE, "what it has it keeps"
 
 
+@pytest.mark.slow
 @on_loop
 async def test_a_rack_that_has_come_while_there_was_no_coordinator_is_seen_by_the_next_one(tmp_path: Path) -> None:
     async with started(tmp_path) as coordinator:

@@ -57,6 +57,7 @@ def test_one_that_is_not_ready_in_time_is_left_alone(tmp_path: Path, monkeypatch
     slow.kill()
 
 
+@pytest.mark.slow
 def test_where_a_clusters_node_is_down_none_is_started(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -215,6 +215,7 @@ async def test_a_body_that_stops_coming_ends_the_connection(
         assert await is_alive(node, digest)
 
 
+@pytest.mark.slow
 @on_loop
 async def test_a_peer_that_does_not_read_is_given_up_and_the_others_served(tmp_path: Path) -> None:
     path = tmp_path / "data"
@@ -266,6 +267,7 @@ async def test_shards_of_an_unknown_digest_or_number_are_not_here(tmp_path: Path
         await peer.close()
 
 
+@pytest.mark.slow
 @on_loop
 async def test_a_zstd_bomb_is_refused_before_it_is_received_or_unpacked(tmp_path: Path, digest: Digest) -> None:
     body = zstandard.compress(bytes(1 << 30))

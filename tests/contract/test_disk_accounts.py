@@ -57,6 +57,7 @@ def store(tmp_path: Path) -> DiskCache:
     return DiskCache(tmp_path / "cache", 20 * ENTRY_BYTES, mode="raw", rng=random.Random(4))
 
 
+@pytest.mark.slow
 def test_what_came_first_stays_and_a_reduction_takes_any(tmp_path: Path, store: DiskCache) -> None:
     made = shards(15)
     store.use(all_in(A, AccountTerms("data set a", 10 * ENTRY_BYTES), made))

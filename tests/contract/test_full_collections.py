@@ -35,6 +35,7 @@ async def test_what_is_left_goes_after_a_while() -> None:
                 await asyncio.sleep(0.01)
 
 
+@pytest.mark.slow
 @on_loop
 async def test_what_was_put_aside_is_looked_at_again() -> None:
     with full_collections.now_and_then(pause_s=0.05, whole_every=3):

@@ -34,6 +34,7 @@ def test_kubectl_would_create_every_object(tmp_path: Path, overlay: str) -> None
         assert api.all("daemonsets") == []
 
 
+@pytest.mark.slow
 def test_kubectl_makes_shows_changes_and_deletes(tmp_path: Path) -> None:
     with KubeApi() as api:
         given = '{"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "one"}, "data": {"a": "1"}}'

@@ -70,6 +70,7 @@ def test_a_field_that_is_not_there_is_found() -> None:
     assert list(unknown({"prefetch": True, "prefetched": True}, schema, "spec")) == ["spec.prefetched"]
 
 
+@pytest.mark.slow
 def test_its_folders_are_there_and_can_be_built() -> None:
     named = set(re.findall(r"\bconfigs/[\w./-]+\w", PAGE))
     assert len(named) > 3

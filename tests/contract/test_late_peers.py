@@ -105,6 +105,7 @@ async def test_another_owner_is_asked_before_the_store(digest: Digest) -> None:
         await peers.close()
 
 
+@pytest.mark.slow
 @on_loop
 async def test_what_had_to_be_computed_says_nothing_of_when_others_are_late(digest: Digest) -> None:
     with RoguePeer(right(digest), node_id="b") as peer:

@@ -25,6 +25,7 @@ def cache_modes(address: str) -> dict[str, str]:
     return {one["digest_id"][:2]: one["cache"]["mode"] for one in status.collect(address)["datasets"]}
 
 
+@pytest.mark.slow
 @on_loop
 async def test_each_data_set_has_its_own_and_none_is_asked_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     async def asked(*_: object) -> None:

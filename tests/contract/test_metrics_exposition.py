@@ -82,6 +82,7 @@ async def test_a_port_that_is_taken_is_named() -> None:
             pass
 
 
+@pytest.mark.slow
 @on_loop
 async def test_a_loop_that_is_held_up_is_not_waited_for() -> None:
     with exposition.exposed(ANYWHERE, "node", one_gauge) as where:
@@ -93,6 +94,7 @@ async def test_a_loop_that_is_held_up_is_not_waited_for() -> None:
         assert (await asyncio.to_thread(scraped, where))["tfquiver_answer"] == 42
 
 
+@pytest.mark.slow
 @on_loop
 async def test_callers_that_say_nothing_or_nonsense_hold_nobody_up() -> None:
     with exposition.exposed(ANYWHERE, "node", one_gauge) as where:

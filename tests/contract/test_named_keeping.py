@@ -53,6 +53,7 @@ async def test_what_is_asked_for_in_the_middle_of_a_look_is_not_undone_by_it(tmp
         assert life is not None and life.phase == DELETING, "nodes have not deleted it yet"
 
 
+@pytest.mark.slow
 @on_loop
 async def test_a_data_set_that_is_broken_is_nothing_to_the_others(tmp_path: Path) -> None:
     async with started(tmp_path) as coordinator:

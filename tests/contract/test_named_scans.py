@@ -67,6 +67,7 @@ async def test_what_a_scan_has_registered_goes_with_its_data_set(tmp_path: Path,
         assert coordinator.registry.removed([OTHER.digest_id])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("then", ["it is deleted", "its source is another", "it is scanned"])
 @on_loop
 async def test_what_a_scan_has_registered_has_an_owner_though_the_coordinator_is_killed(
@@ -92,6 +93,7 @@ async def test_what_a_scan_has_registered_has_an_owner_though_the_coordinator_is
             assert told.old_versions == (0 if is_same else 1), "it goes as those do"
 
 
+@pytest.mark.slow
 @on_loop
 async def test_what_a_scan_registers_after_its_data_set_was_deleted_and_all_restarted_goes(tmp_path: Path) -> None:
     async with started(tmp_path) as coordinator:

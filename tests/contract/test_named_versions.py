@@ -177,6 +177,7 @@ async def test_a_mount_keeps_its_version_and_its_data_set_from_being_deleted(tmp
         assert (await named.delete(EVERYBODY, "train", force=False)).state == pb.NamedDataset.STATE_DELETING
 
 
+@pytest.mark.slow
 @on_loop
 async def test_what_is_mounted_is_not_deleted_before_nodes_have_said_so_to_a_new_coordinator(tmp_path: Path) -> None:
     async with started(tmp_path) as coordinator:

@@ -73,6 +73,7 @@ async def test_where_that_is_seen_after_the_scan_only_it_says_why_until_the_firs
         assert rule(coordinator) == TWO
 
 
+@pytest.mark.slow
 @on_loop
 async def test_a_placement_is_told_of_the_name_that_was_asked_and_of_the_others(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]

@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 from pathlib import Path
 
+import pytest
+
 from tests.support.aio import on_loop
 from tests.support.order_world import PER_CHUNK, World, world
 
@@ -15,6 +17,7 @@ async def loaded_in(w: World, seconds: float) -> int:
     return w.node.source.stats().loaded_bytes - before
 
 
+@pytest.mark.slow
 @on_loop
 async def test_loads_keep_to_the_rate_and_take_up_a_new_one_at_once(tmp_path: Path) -> None:
     async with world(tmp_path) as w:
@@ -31,6 +34,7 @@ async def test_loads_keep_to_the_rate_and_take_up_a_new_one_at_once(tmp_path: Pa
         await w.until(lambda: len(w.node.disk) == 8 * PER_CHUNK, "and without one as fast as it can")
 
 
+@pytest.mark.slow
 @on_loop
 async def test_each_of_several_nodes_takes_its_part_of_the_rate(tmp_path: Path) -> None:
     async with world(tmp_path, others=("b", "c", "d")) as w:

@@ -97,6 +97,7 @@ async def ended(tasks: list[asyncio.Task[VerifiedShard | None]]) -> None:
     await asyncio.gather(*tasks, return_exceptions=True)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "stored", "dead", "shards", "under_way"),
     [
@@ -128,6 +129,7 @@ async def test_a_bucket_that_hangs_keeps_nobody_from_another(
         await ended(waiting)
 
 
+@pytest.mark.slow
 @on_loop
 async def test_who_waits_behind_reads_that_bring_nothing_is_told_where(monkeypatch: pytest.MonkeyPatch) -> None:
     """Wants in the plan of a bucket, and passes over its compressed files: after the deadline of one read."""
@@ -240,6 +242,7 @@ async def test_a_mount_that_hangs_keeps_nobody_from_another(tmp_path: Path) -> N
         await fetcher.close()
 
 
+@pytest.mark.slow
 @needs_dead_mounts
 @on_loop
 async def test_a_dead_mount_holds_one_thread_and_no_executor(tmp_path: Path) -> None:

@@ -53,6 +53,7 @@ def call(channel: grpc.Channel) -> Callable[[], Any]:
     return lambda: channel.unary_unary(METHOD).future(b"hello", timeout=10)
 
 
+@pytest.mark.slow
 def test_nobody_listens(caplog: pytest.LogCaptureFixture) -> None:
     began_s = time.monotonic()
     with rpc.channel("localhost:1") as channel, pytest.raises(errors.UnavailableError) as raised:
@@ -67,6 +68,7 @@ def test_nobody_listens(caplog: pytest.LogCaptureFixture) -> None:
     assert time.monotonic() - began_s < 5
 
 
+@pytest.mark.slow
 def test_a_server_that_is_just_starting_is_waited_for_and_the_wait_is_told(caplog: pytest.LogCaptureFixture) -> None:
     port = fixed_ports.free_port(addresses.to_bind("localhost"))
     address = f"localhost:{port}"
@@ -104,6 +106,7 @@ def test_who_answers_at_once_hears_nothing(caplog: pytest.LogCaptureFixture) -> 
     assert not caplog.records
 
 
+@pytest.mark.slow
 def test_a_dispatcher_that_has_the_port_and_says_nothing(caplog: pytest.LogCaptureFixture) -> None:
     with socket.create_server(("localhost", 0)) as silent:
         address = naming.dispatcher(f"localhost:{silent.getsockname()[1]}")

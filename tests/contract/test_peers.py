@@ -141,6 +141,7 @@ async def test_an_owner_that_is_slow_but_at_work_is_waited_for(
         assert (a.meter.store_requests, b.meter.store_requests) == (0, digest.num_shards)
 
 
+@pytest.mark.slow
 @on_loop
 async def test_a_peer_that_was_restarted_elsewhere_is_found_again(tmp_path: Path, digest: Digest) -> None:
     members: Members = []

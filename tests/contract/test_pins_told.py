@@ -7,6 +7,8 @@ import contextlib
 import io
 from pathlib import Path
 
+import pytest
+
 from tests.support.aio import on_loop
 from tests.support.coordinator_here import DIGEST, beat, started
 from tests.support.coordinator_served import served
@@ -46,6 +48,7 @@ async def test_whether_it_has_its_room_is_told_beside_that_it_is_to_have_some(tm
         assert not (await until_done(coordinator, "train")).HasField("pinned")
 
 
+@pytest.mark.slow
 @on_loop
 async def test_a_creation_whose_pin_finds_no_room_says_so_by_its_exit_code(tmp_path: Path) -> None:
     """It was 0, and `list` said that it is pinned."""

@@ -69,6 +69,7 @@ def keepers(node: StoreNode, digest: Digest, rack: str) -> list[str]:
     return places.keepers(prefixes.of_rows(digest.hashes), rack)
 
 
+@pytest.mark.slow
 @on_loop
 async def test_with_racks_each_has_its_copy_and_one_node_reads_the_store(tmp_path: Path, digest: Digest) -> None:
     async with started(tmp_path, digest) as nodes:
@@ -166,6 +167,7 @@ async def test_what_comes_by_goes_to_the_first_owner_and_only_that_one_warms(tmp
         assert sum(node.meter.store_bytes for node in nodes.values()) == digest.size_bytes
 
 
+@pytest.mark.slow
 @on_loop
 async def test_nothing_is_given_up_before_its_time_or_by_another_placement(
     tmp_path: Path, digest: Digest, monkeypatch: pytest.MonkeyPatch

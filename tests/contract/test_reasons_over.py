@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from tests.support.aio import on_loop
 from tests.support.coordinator_here import started
 from tests.support.named_here import of, until_done
@@ -35,6 +37,7 @@ async def told_over(coordinator: Coordinator, *lacks_bytes: int) -> pb.NamedData
     return await until_done(coordinator, "train")
 
 
+@pytest.mark.slow
 @on_loop
 async def test_that_there_was_no_room_is_said_until_there_is(tmp_path: Path) -> None:
     """It was said, with its date, until the next prefetch."""

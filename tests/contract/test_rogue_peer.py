@@ -70,6 +70,7 @@ def bomb(digest: Digest) -> Answer:
 LIES = {"other bytes": others, "other bytes as zstd": squeezed, "a zstd bomb": bomb}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("lie", LIES)
 @on_loop
 async def test_no_reader_is_given_what_is_not_the_shard(tmp_path: Path, digest: Digest, lie: str) -> None:
@@ -191,6 +192,7 @@ async def test_a_body_that_trickles_is_given_up(
             assert is_shard(await a.source.get(digest, 0, "rogue"), digest, 0)
 
 
+@pytest.mark.slow
 @on_loop
 async def test_the_least_rate_is_that_of_the_whole_body(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Each piece of 512 KiB came in time for itself, with an allowance of its own: at less than half of the rate."""

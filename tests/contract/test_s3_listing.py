@@ -91,6 +91,7 @@ def test_one_whose_pages_come_again_ends(
     assert len(server.asked) <= 3
 
 
+@pytest.mark.slow
 def test_each_page_has_the_deadline_of_its_own(
     server: Server, store: FsspecStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -114,6 +115,7 @@ def test_each_page_has_the_deadline_of_its_own(
     assert len(server.asked) == pages + 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("pattern", "prefix", "delimiter"),
     [("d/train-*", "d/train-", ["/"]), ("d/*/train-?", "d/", []), ("d/**", "d/", []), ("[ab]*", "", ["/"])],

@@ -41,6 +41,7 @@ def store(server: RangeServer) -> Iterator[FsspecStore]:
     opened.close()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("answer", "complaint"),
     [

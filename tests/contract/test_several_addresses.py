@@ -52,6 +52,7 @@ def test_where_one_listens_it_may_be_there(port: int, at: str) -> None:
         assert Refusals().of([server]) == frozenset()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("at", BOTH)
 def test_where_one_is_silent_it_may_be_there(port: int, at: str) -> None:
     """The kernel drops what comes where the queue is full, as a network does on the way to a machine that is away."""

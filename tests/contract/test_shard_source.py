@@ -309,6 +309,7 @@ async def test_a_scan_gives_the_digest_that_the_command_line_gives(tmp_path: Pat
             await node.scan([*digest.files, gone], POLICY)
 
 
+@pytest.mark.slow
 @on_loop
 async def test_a_full_owner_keeps_few_shards_for_a_slow_stand_in(tmp_path: Path) -> None:
     """Readers do not wait for the handing over: what they bring must not pile up in memory."""

@@ -166,6 +166,7 @@ async def test_what_is_wrong_with_a_file_is_the_scans_error_and_named(
     await other.scanner.close()
 
 
+@pytest.mark.slow
 def test_known_files_are_not_gone_through_on_the_loop(files: list[FileEntry], expected: Digest, tmp_path: Path) -> None:
     """Of a million that took seconds, in which the node served nobody. Only this thread's steps are counted."""
     found = []

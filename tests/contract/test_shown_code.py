@@ -58,6 +58,7 @@ def unknown(words: list[str]) -> str:
     return ""
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
 def test_commands_and_their_options_exist(page: Path) -> None:
     for program, *words in lines(page):

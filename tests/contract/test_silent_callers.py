@@ -62,6 +62,7 @@ async def test_who_is_gone_without_a_word_holds_no_stream() -> None:
     await server.stop(None)
 
 
+@pytest.mark.slow
 @on_loop
 async def test_who_listens_and_is_told_nothing_is_not_hung_up_on() -> None:
     watched = Watched()

@@ -79,6 +79,7 @@ def faster(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(rpc, "_NOTICES_SILENCE", times)
 
 
+@pytest.mark.slow
 @on_loop
 async def test_the_second_one_is_found_when_the_first_one_says_nothing_more() -> None:
     (first, first_port), (second, second_port) = await _serving(b"first"), await _serving(b"second")
@@ -94,6 +95,7 @@ async def test_the_second_one_is_found_when_the_first_one_says_nothing_more() ->
     await second.stop(None)
 
 
+@pytest.mark.slow
 @on_loop
 async def test_who_waits_long_for_an_answer_is_not_hung_up_on_for_asking_whether_somebody_is_there() -> None:
     server, port = await _serving(b"late", after_s=6.0)

@@ -136,6 +136,7 @@ async def test_the_misses_of_a_probe_are_no_change_of_the_store(tmp_path: Path) 
         await coordinator.stop()
 
 
+@pytest.mark.slow
 @on_loop
 async def test_bandwidth_that_a_person_has_told_of_is_shared_out(tmp_path: Path) -> None:
     shared = "silod_greedy", "max_min_fair"
@@ -168,6 +169,7 @@ async def test_bandwidth_that_a_person_has_told_of_is_shared_out(tmp_path: Path)
             await coordinator.stop()
 
 
+@pytest.mark.slow
 @on_loop
 async def test_nobody_is_probed_while_a_job_has_less_than_its_pin_and_waits(tmp_path: Path) -> None:
     clock = ManualClock(1000.0)

@@ -99,6 +99,7 @@ async def scanned(
     return digest.num_shards
 
 
+@pytest.mark.slow
 def test_many_small_files_are_waited_for_at_the_same_time(tmp_path: Path, placed: list[bytes]) -> None:
     """It was four, of a store that answers after 60 ms 67 files a second."""
     store = Slow(SMALL_AT_ONCE)
@@ -200,6 +201,7 @@ def test_of_small_files_together_those_that_are_done_are_remembered(tmp_path: Pa
     assert {*range(9)} <= {*asyncio.run(fails())} <= {*range(9), *range(10, 2560)}
 
 
+@pytest.mark.slow
 def test_what_has_no_generation_is_read_by_each_who_scans_it(tmp_path: Path, placed: list[bytes]) -> None:
     """Nobody can say whether it is still what the other one has read."""
     (tmp_path / "files").mkdir()

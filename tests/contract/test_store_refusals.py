@@ -79,6 +79,7 @@ def test_an_s3_profile_that_is_not_there(monkeypatch: pytest.MonkeyPatch) -> Non
         resolved.resolve("s3")
 
 
+@pytest.mark.slow
 def test_the_librarys_own_way_without_credentials(server: S3Server, monkeypatch: pytest.MonkeyPatch) -> None:
     """A node of a cluster looks for itself."""
     monkeypatch.setenv("AWS_ENDPOINT_URL", server.url)
@@ -112,6 +113,7 @@ def test_the_right_s3_key(server: S3Server, monkeypatch: pytest.MonkeyPatch) -> 
             store.list("s3://nobucket/f*")
 
 
+@pytest.mark.slow
 def test_an_s3_endpoint_where_nobody_is(monkeypatch: pytest.MonkeyPatch) -> None:
     endpoint = f"http://127.0.0.1:{fixed_ports.free_port()}"
     for name, value in {"AWS_ENDPOINT_URL": endpoint, "AWS_ACCESS_KEY_ID": "a", "AWS_SECRET_ACCESS_KEY": "b"}.items():

@@ -108,6 +108,7 @@ def place(request: pytest.FixtureRequest) -> Place:
     return found
 
 
+@pytest.mark.slow
 def test_lists_what_matches_sorted_with_sizes(place: Place) -> None:
     for name, size in [("d/train-2", 2), ("d/train-1", 1), ("d/other", 3), ("d/sub/train-3", 4)]:
         place.put(name, b"x" * size)
@@ -145,6 +146,7 @@ def test_a_range_comes_in_parts(place: Place) -> None:
     assert b"".join(parts) == CONTENT[100 : 100 + sum(lengths)]
 
 
+@pytest.mark.slow
 def test_whoever_takes_parts_may_end_it(place: Place) -> None:
     place.put("f", CONTENT)
     taken = []
@@ -166,6 +168,7 @@ def test_parts_of_an_object_that_is_gone(place: Place) -> None:
         place.store.read_parts(info.uri, 0, [10, 10], info.generation, DEADLINE_S, lambda part: None)
 
 
+@pytest.mark.slow
 def test_an_object_that_is_not_there(place: Place) -> None:
     uri = f"{place.base}/nope"
     with pytest.raises(errors.NotFoundError, match="/nope"):
@@ -174,6 +177,7 @@ def test_an_object_that_is_not_there(place: Place) -> None:
         place.store.read(uri, 0, 1, "", DEADLINE_S)
 
 
+@pytest.mark.slow
 def test_a_deleted_object_is_a_stale_digest(place: Place) -> None:
     place.put("f", CONTENT)
     info = place.store.stat(f"{place.base}/f")
@@ -182,6 +186,7 @@ def test_a_deleted_object_is_a_stale_digest(place: Place) -> None:
         place.store.read(info.uri, 0, 10, info.generation, DEADLINE_S)
 
 
+@pytest.mark.slow
 def test_a_replaced_object_is_a_stale_digest_and_never_other_bytes(place: Place) -> None:
     place.put("f", CONTENT)
     info = place.store.stat(f"{place.base}/f")
@@ -199,6 +204,7 @@ def test_a_shorter_object_is_a_stale_digest(place: Place) -> None:
         place.store.read(f"{place.base}/f", len(CONTENT) - 5, 10, "", DEADLINE_S)
 
 
+@pytest.mark.slow
 def test_many_threads_at_once(place: Place) -> None:
     place.put("f", CONTENT)
     info = place.store.stat(f"{place.base}/f")

@@ -40,6 +40,7 @@ async def test_the_first_is_told_to_make_them_and_all_get_the_same(tmp_path: Pat
         assert await one.wants(1) == await two.wants(1) == stream.Over(1)
 
 
+@pytest.mark.slow
 @on_loop
 async def test_who_is_slow_gets_them_from_the_disk_and_then_makes_them_again(tmp_path: Path) -> None:
     async with node_in(tmp_path) as node:
@@ -252,6 +253,7 @@ async def _sends(node: Node, kind: str) -> frames.Frame | None:
             return frame
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("kind", "said"),
     [

@@ -29,6 +29,7 @@ async def _last(node: StoreNode, digest: Digest) -> node_pb2.WarmProgress:
     return [told async for told in _of(node).warm(digest)][-1]
 
 
+@pytest.mark.slow
 @on_loop
 async def test_what_a_disk_does_not_take_for_a_moment_comes_when_it_does(tmp_path: Path) -> None:
     """All that was left was refused within milliseconds, and never asked for again."""
@@ -49,6 +50,7 @@ async def test_what_a_disk_does_not_take_for_a_moment_comes_when_it_does(tmp_pat
         assert (told.over, told.resident_shards, told.refused_shards) == (True, told.shards, 0)
 
 
+@pytest.mark.slow
 @on_loop
 async def test_it_ends_where_the_disk_takes_nothing_for_long(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(warming, "REFUSES_S", 1.0)

@@ -48,6 +48,7 @@ def imported(arguments: list[str]) -> set[str]:
     }
 
 
+@pytest.mark.slow
 def test_no_command_imports_the_others() -> None:
     for_help, for_limit = imported(["--help"]), imported(["limit", "--help"])
     commands = {name for name in for_help if name.startswith("tfquiver.cli.")}
@@ -57,6 +58,7 @@ def test_no_command_imports_the_others() -> None:
     assert not {"tfquiver.cli.mount", "tfquiver.cli.policy", "tfquiver.demo.run", "numpy"} & for_limit
 
 
+@pytest.mark.slow
 def test_none_of_them_imports_tensorflow() -> None:
     code = "import sys\nfrom tfquiver.cli.main import parser\nparser()\nsys.exit('tensorflow' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], cwd=ROOT).returncode == 0

@@ -24,6 +24,7 @@ from tfquiver.listing.listing import expand
 A_SCREEN_LINES = 50
 
 
+@pytest.mark.slow
 def test_importing_tfquiver_does_not_import_tensorflow() -> None:
     code = "import sys, tfquiver; tfquiver.dataset, tfquiver.distribute; assert 'tensorflow' not in sys.modules"
     subprocess.run([sys.executable, "-c", code], check=True, timeout=60)

@@ -98,6 +98,7 @@ def test_chunks_on_disk_are_found_by_the_names_of_files(data: Data, tmp_path: Pa
     assert chunks.look().sum() == data.size_bytes
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("which", ["FULL", "QUICK"])
 def test_two_chunks_have_room_in_every_run(which: str) -> None:
     from tests.bench import lru_collapse  # and Matplotlib

@@ -200,6 +200,7 @@ def test_what_is_ahead_of_those_who_read_now_is_never_more_than_the_room(
             assert readers.ahead_bytes(reader) <= most_kib * _KIB
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("part_kib", [128, 512])
 @pytest.mark.parametrize("others", [1, 4, 20])
 def test_who_reads_here_and_there_takes_little_from_who_reads_on(others: int, part_kib: int) -> None:

@@ -150,6 +150,7 @@ def test_a_policy_that_fails_is_told_of_beside_what_was_simulated_without_it(
     assert "tfquiver: policy theirs failed: ZeroDivisionError: out of ideas (" in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_a_name_may_end_with_a_zero(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """In a column of texts it would be another one's: what a policy says by column is of no job then."""
     data = good()
@@ -164,6 +165,7 @@ def test_a_trace_is_read_back_as_it_was_written() -> None:
     assert files.trace(json.loads(json.dumps(files.trace_json(made))), 2) == (made, None)
 
 
+@pytest.mark.slow
 def test_drawn_traces_have_the_published_shape_and_their_seed_makes_them() -> None:
     shape = traces.TraceShape(weeks=4.0)
     drawn = traces.generate(shape, 1)
@@ -198,6 +200,7 @@ def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeyp
     assert told["runs"][0]["average_jct_s"] >= told["bound"]["average_jct_s"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("cache_bytes", [0, 1])
 def test_a_cache_that_holds_nothing_is_simulated_to_the_end(cache_bytes: int, tmp_path: Path) -> None:
     data = good()

@@ -158,6 +158,7 @@ def test_all_of_a_data_set_is_no_more_than_all_also_when_rounded(disk_bytes: int
     assert outcome.store_bytes >= SIZE
 
 
+@pytest.mark.slow
 def test_an_irregular_job_is_known_as_one_and_is_not_probed() -> None:
     """As by a coordinator: such jobs share a part of their own, and what they gain says nothing of an epoch."""
     policy = Watching()

@@ -45,6 +45,7 @@ VIOLATIONS = [
 ]
 
 
+@pytest.mark.slow
 def test_planted_violations_are_caught_each_by_its_own_contract(tmp_path: Path) -> None:
     ignore = shutil.ignore_patterns("__pycache__", "*.so", "core", "tf", "tf_data_transfer", "c_interface")
     for folder in ("tfquiver", "service", "ops"):

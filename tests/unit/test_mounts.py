@@ -107,6 +107,7 @@ def test_a_dead_mount_holds_one_look_up_however_many_directories_are_asked_for()
     assert mounts.of("/link/file") == "/", "it answers again"
 
 
+@pytest.mark.slow
 def test_those_who_ask_at_the_same_time_share_look_ups_and_there_are_only_so_many() -> None:
     link_at = Links({}, "/mnt/nfs/")
     mounts = Mounts(link_at, lambda: points(MOUNTINFO), answers_s=20.0)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 import numpy as np
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -26,6 +27,7 @@ groups = st.one_of(
 )
 
 
+@pytest.mark.slow
 @given(groups, st.integers(1, 3), st.lists(st.sets(st.integers(0, 39)), min_size=4, max_size=4), st.data())
 @settings(deadline=None, max_examples=60)
 def test_from_any_state_nodes_come_to_where_all_should_be_and_lose_nothing(

@@ -88,6 +88,7 @@ class TestDatasets:
         assert field in str(wrong.value)
         assert "AKIA" not in str(wrong.value), "a secret in the wrong place is not repeated"
 
+    @pytest.mark.slow
     @given(JSON)
     def test_whatever_is_written_is_read_or_refused(self, spec: Any) -> None:
         for given_spec in (spec, SPEC | spec if isinstance(spec, dict) else spec):

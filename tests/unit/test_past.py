@@ -172,6 +172,7 @@ def test_shares_of_runs_are_those_of_the_whole(resident: bytes) -> None:
         assert shares.tolist() == [float(byte > 0) for byte in resident]
 
 
+@pytest.mark.slow
 def test_a_day_of_thousands_of_jobs_and_data_sets_is_bounded_and_can_be_told() -> None:
     tracemalloc.start()
     past = Past()

@@ -28,6 +28,7 @@ def scenario(tmp_path: Path) -> str:
     return str(path)
 
 
+@pytest.mark.slow
 def test_more_buys_shorter_jobs_at_a_price(scenario: str, capsys: pytest.CaptureFixture[str]) -> None:
     more = ["--cache", "0", "--cache", "1GiB", "--cache", "2GiB", "--store", "10MB", "--store", "20MB"]
     prices = ["--cache_price", "100", "--rate_price", "500"]
@@ -60,6 +61,7 @@ def test_what_leaves_the_store_is_paid_by_the_month(scenario: str, capsys: pytes
     assert point["cost_a_month"] == pytest.approx(paid)
 
 
+@pytest.mark.slow
 def test_the_table(scenario: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "80")
     assert main(["plan", scenario]) == 0

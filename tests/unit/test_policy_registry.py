@@ -93,6 +93,7 @@ def test_what_is_no_policy(name: str, said: str) -> None:
         registry.make(name)
 
 
+@pytest.mark.slow
 def test_without_the_solver_only_its_policy_is_missing() -> None:
     program = """
 import sys

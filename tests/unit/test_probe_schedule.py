@@ -133,6 +133,7 @@ def test_hits_count_from_when_there_is_room() -> None:
     assert job.extra == 0
 
 
+@pytest.mark.slow
 def test_those_that_need_not_miss_take_nobodys_place() -> None:
     """They wait for minutes for room to hit, which in a full cluster does not come."""
     ahead = [SimJob(f"j{at}", f"data{at // 2}", store=4e4, ahead=True) for at in range(20)]
@@ -166,6 +167,7 @@ def test_missing_waits_until_the_job_has_read_enough_to_pay_for_it() -> None:
     assert run.result("a").benefit.value == pytest.approx(5.0, rel=0.1)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("store", [2e4, 2e5, 2e6], ids=["waits", "computes", "the store is fast"])
 def test_who_begins_to_miss_can_pay_for_it_to_the_end(store: float) -> None:
     """However little more than nothing it may cost: what is spent before enough was measured was spent for nothing."""

@@ -90,6 +90,7 @@ def test_records_come_as_their_weights_say(copies: int) -> None:
     assert np.corrcoef(records, weights)[0, 1] > 0.995
 
 
+@pytest.mark.slow
 def test_records_of_a_shard_are_drawn_independently_of_each_other_and_of_other_draws() -> None:
     from scipy import stats
 

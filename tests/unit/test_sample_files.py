@@ -34,6 +34,7 @@ def test_where_they_cannot_be_is_named(tmp_path: Path) -> None:
         sample_files.write(tmp_path / "file" / "data")
 
 
+@pytest.mark.slow
 def test_tensorflow_is_not_loaded_for_them(tmp_path: Path) -> None:
     code = "import sys; from tfquiver.cli.main import main; main(sys.argv[1:]); assert 'tensorflow' not in sys.modules"
     subprocess.run([sys.executable, "-c", code, "demo", f"--data={tmp_path}"], check=True)

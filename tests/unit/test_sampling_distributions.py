@@ -103,6 +103,7 @@ def test_weighted_draws_that_are_wrong_by_a_tenth_are_refused() -> None:
     assert p_value(counted(Weighted(files=files), EVEN, 3000), shares_of_files(EVEN, WEIGHTS)) < ALPHA
 
 
+@pytest.mark.slow
 def test_weights_of_shards_are_those_of_records_whatever_the_shards_sizes() -> None:
     weights = [1.0 + shard % 3 for shard in range(UNEVEN.shards)]
     counts = counted(Weighted(shards=weights), UNEVEN, 300)
@@ -160,6 +161,7 @@ def test_with_replacement_draws_are_independent_of_each_other() -> None:
     assert p_value(_multiplicities(Without(), 100), expected) < ALPHA
 
 
+@pytest.mark.slow
 def test_class_balanced_has_of_each_class_the_same() -> None:
     classes = {"rare": ["part-0.*"], "some": ["part-1.*"], "many": ["part-2.*", "part-3.*"]}
     counts = counted(ClassBalanced(classes), UNEVEN, 1500)
@@ -175,6 +177,7 @@ def test_class_balanced_has_of_each_class_the_same() -> None:
 PACING = {"starting_part": 0.1, "growth": 2.0, "step_epochs": 0.5}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("replacement", [True, False])
 def test_a_curriculum_draws_from_the_first_part_each_as_likely_as_any_other(replacement: bool) -> None:
     scheme = Curriculum(PACING, replacement)
@@ -219,6 +222,7 @@ def test_a_curriculum_without_replacement_has_none_again_before_all_others_have_
     assert not counts[15:].any()
 
 
+@pytest.mark.slow
 def test_a_reservoir_is_any_subset_as_likely_as_any_other() -> None:
     small = population([10] * 6, [6])
     subsets = {subset: place for place, subset in enumerate(itertools.combinations(range(6), 3))}
@@ -238,6 +242,7 @@ class FirstOfBlock:
         return Draws(2 * np.arange(population.shards // 2) + chance.below(2, population.shards // 2), in_turn=True)
 
 
+@pytest.mark.slow
 def test_subsets_that_are_not_all_as_likely_are_refused() -> None:
     small = population([10] * 6, [6])
     subsets = {subset: place for place, subset in enumerate(itertools.combinations(range(6), 3))}

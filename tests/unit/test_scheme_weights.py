@@ -163,6 +163,7 @@ def test_shards_in_any_order_are_those_of_the_order_drawn() -> None:
     assert one.tolist() != other.tolist()
 
 
+@pytest.mark.slow
 def test_more_shards_than_the_largest_data_set_of_the_design_has_are_drawn_and_too_many_refused_with_what_to_do() -> (
     None
 ):

@@ -70,6 +70,7 @@ def test_a_slow_one_does_not_cost_the_others(seed: int) -> None:
     relevance(run(one_slow(seed), "relevance", seed, epochs=3), 1.10)
 
 
+@pytest.mark.slow
 def test_of_cyclic_at_most_two_chunks_are_resident(seed: int) -> None:
     outcome = run(out_of_step(3, seed), "cyclic", seed, epochs=2)
     assert outcome.most_chunks == 2

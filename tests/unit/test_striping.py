@@ -100,6 +100,7 @@ def test_refuses_what_cannot_be() -> None:
         chunk_counts.chunks_of(100, 0)
 
 
+@pytest.mark.slow
 def test_five_million_shards_take_seconds() -> None:
     lengths = np.full(5_000_000, 2 << 20, np.uint64)
     began = time.process_time()

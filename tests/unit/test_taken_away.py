@@ -39,6 +39,7 @@ def test_a_change_is_told_once(tmp_path: Path) -> None:
             assert not changes.any()
 
 
+@pytest.mark.slow
 @needs_mounts
 def test_the_table_is_read_when_it_has_changed_and_never_on_the_loop(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -22,6 +22,7 @@ def parts(jobs: int) -> list[int]:
     return measured
 
 
+@pytest.mark.slow
 def test_no_part_of_it_grows_as_all_of_it_does() -> None:
     measured = parts(4000)
     assert len(measured) > 2 * 4000 // 256

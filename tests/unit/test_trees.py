@@ -131,6 +131,7 @@ def test_so_it_is_behind_a_link_to_all_of_them(tmp_path: Path) -> None:
     assert len(stores.for_uri("/").list(f"{tmp_path}/**")) == 2 * (trees.MOST_WAYS + 2)
 
 
+@pytest.mark.slow
 def test_links_each_of_many_times_many_ways_are_refused(tmp_path: Path) -> None:
     """Three directories in a row, without which there would be 300 times 300 trees."""
     for one, other in (("a", "b"), ("b", "c"), ("c", "")):
