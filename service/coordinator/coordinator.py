@@ -100,7 +100,8 @@ class Coordinator:
         # Jobs (or keys, of sessions that have none) and data sets: they are measured without the cache, read past it.
         self.probed: set[tuple[str, bytes]] = set()
         rng = random.SystemRandom()  # a session's id lets whoever knows it read along: nobody may foresee it
-        self._log = CommitLog(work_dir / "commit.log", self._snapshot, check=self._held.check)
+        held = self._held
+        self._log = CommitLog(work_dir / "commit.log", self._snapshot, check=held.check, is_trusted=held.is_trusted)
         self._waiting, self._in_thread, self._stepwise = Waiting(), InThread(), Stepwise()
         self.sessions = Sessions(
             clock,

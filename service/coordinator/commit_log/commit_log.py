@@ -38,12 +38,14 @@ class CommitLog:
         snapshot: Callable[[], Snapshot],
         compact_bytes: int = COMPACT_BYTES,
         check: Callable[[], None] = lambda: None,
+        is_trusted: Callable[[], bool] = lambda: True,
     ):
         """`snapshot()`: asked for on the loop when the log has grown; what it gives is called in a thread later, and
         gives records that stand together for everything appended before `snapshot()`. `check`: called in a thread
-        before every write; raises TfquiverError when there must be none."""
+        before every write; raises TfquiverError when there must be none. `is_trusted`: it need not be called before a
+        decision, or after a write."""
         self._path, self._file = path, LogFile(path)
-        self._snapshot, self._check = snapshot, check
+        self._snapshot, self._check, self.is_trusted = snapshot, check, is_trusted
         self._compact_bytes = self._compact_at_bytes = compact_bytes
         self._pending: list[bytes] = []
         self._appended = 0
@@ -122,6 +124,13 @@ class CommitLog:
         """Raises as `synced` while it cannot be written, also where nothing is left to be: call before a decision, to
         refuse it."""
         if self._failed and not self._flushing:
+            await self._flushed(self._appended)
+        await self.trusted()
+
+    async def trusted(self) -> None:
+        """Raises as `synced` where it may not be this process's log any more: call before a decision that is not
+        written."""
+        while not self.is_trusted():
             await self._flushed(self._appended)
 
     def start_compaction(self) -> None:
@@ -227,6 +236,8 @@ class CommitLog:
     def _append(self, data: bytes) -> None:
         self._check()
         self._file.append(data)
+        if not self.is_trusted():  # where that took long another one may have read the log before
+            self._check()
 
     def _switch(self, new: NewLog, tail: bytes) -> bool:
         try:

@@ -10,10 +10,14 @@ from __future__ import annotations
 import json
 import os
 import socket
+import time
 from pathlib import Path
 
 from tfquiver import durable, errors
 
+# Whoever has seen its own name within so long holds the directory still: file servers keep the lock of a machine that
+# they do not hear of for a minute or so.
+TRUSTED_S = 5.0
 _NAME = "lock"
 _MOST_BYTES = 4096
 
@@ -47,9 +51,16 @@ class WorkDir:
         except BaseException:
             os.close(self._lock)
             raise
+        self._seen_s = _now_s()
+
+    def is_trusted(self) -> bool:
+        """It was seen a moment ago whose it is. False: `check` before anything is decided; it may be that this process
+        was stopped, or its file system has hung, and another one has it now."""
+        return _now_s() < self._seen_s + TRUSTED_S
 
     def check(self) -> None:
         """Raises AlreadyRunningError: it is another's now; UnavailableError: nobody can tell just now."""
+        looked_s = _now_s()
         try:
             # By its name: what an open file shows may be old where others write it through a network. In as few calls
             # as it takes: before each write of the log, and after each call a thread waits for the interpreter again.
@@ -64,12 +75,18 @@ class WorkDir:
             raise errors.UnavailableError(f"work_dir {self.path}: lock: {error.strerror}") from error
         if found != self._own:
             raise errors.AlreadyRunningError(f"work_dir {self.path}: another coordinator has taken over{_named(found)}")
+        self._seen_s = looked_s
 
     def release(self) -> None:
         os.close(self._lock)
 
     def _holder(self) -> str:
         return _named(os.pread(self._lock, _MOST_BYTES, 0))
+
+
+def _now_s() -> float:
+    """Also while the machine sleeps."""
+    return time.clock_gettime(time.CLOCK_BOOTTIME)
 
 
 def was_held(path: Path) -> bool:

@@ -152,6 +152,9 @@ class Reading:
             self._sessions.readers.ack(request.session_id, request.reader_id, request.acked)
         while True:
             await self._follow(digest_id)
+            if not self._log.is_trusted():  # leases are not in the log: one who has been replaced would give them
+                await self._log.trusted()
+                continue
             last = self._stopping or bool(request.acked) or loop.time() >= give_up_at
             table = self._residency.table(digest_id)
             result = self._lease_now(request, reader, last)
