@@ -332,8 +332,10 @@ class Coordinator:
         if self.replanning is None:
             raise errors.InvalidArgumentError("policy: --policy=off, nothing is decided here but by persons")
         await self._log.writable()
-        await self.replanning.switch(policy)
-        await self._log.synced()
+        try:
+            await self.replanning.switch(policy)
+        finally:  # one that is waited for no longer comes, also after a restart
+            await self._log.synced()
 
     def read_past_cache(self, session_id: str, table: Table, shards: Sequence[int]) -> None:
         """What a job that is probed was leased; of that, what was cached would not have cost the store anything, nor
@@ -386,9 +388,7 @@ class Coordinator:
     def _snapshot(self) -> Iterable[Callable[[], Iterable[CommitRecord]]]:
         settings = [*self.caching.placement.snapshot(), *self.caching.placed.rules.snapshot()]
         yield from (self.registry.still(), self.ownership.still(), self.budgets.pins.still(), lambda: settings)
-        yield self.named_table.still()
-        yield self.samplings.asked.still()
-        yield self.deriving.recipes.still()
+        yield from (self.named_table.still(), self.samplings.asked.still(), self.deriving.recipes.still())
         yield self.dispatchers.still()
         yield self.membership.lost.still()
         if self.replanning:

@@ -14,7 +14,7 @@ from tests.support.planning import FIRST, FIRST_BYTES, UNIFORM, beat, cached, co
 from tfquiver import errors
 from tfquiver.clock import ManualClock
 from tfquiver.service.coordinator.coordinator import Coordinator
-from tfquiver.service.coordinator.planning import asking, making
+from tfquiver.service.coordinator.planning import asking, choosing, making
 from tfquiver.service.coordinator.policies import registry
 from tfquiver.service.coordinator.policies.views_and_plans.interface import ClusterView, Plan
 
@@ -137,6 +137,87 @@ async def test_who_decides_goes_on_until_the_one_that_is_chosen_has_made_a_plan(
             assert not cached(coordinator, FIRST).allocation_bytes
             planning = coordinator.replanning
             assert planning and planning.planner.policy_name == "thinks"
+    finally:
+        goes_on.set()
+
+
+@on_loop
+@pytest.mark.parametrize("policy", ["slow", "thinks"])
+async def test_a_choice_that_nobody_waits_for_any_more_holds_after_a_restart(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, policy: str
+) -> None:
+    monkeypatch.setattr(asking, "MOST_ASKED_S", 0.05)
+    monkeypatch.setattr(choosing, "_MORE_S", 0.0)
+    clock, room_bytes = ManualClock(), 2 * FIRST_BYTES
+    try:
+        async with coordinating(tmp_path, clock=clock, a=room_bytes) as coordinator, asyncio.timeout(60):
+            await reads(coordinator, "job", FIRST)
+            await coordinator.choose_policy("lru")
+            await plans(coordinator)
+            with pytest.raises(errors.DeadlineError, match="after it was chosen: lru decides until then"):
+                await coordinator.choose_policy(policy)
+        async with coordinating(tmp_path, clock=clock, a=room_bytes) as coordinator, asyncio.timeout(60):
+            await coordinator.start()
+            clock.advance(60.0)
+            beat(coordinator, "a", room_bytes)
+            await reads(coordinator, "job", FIRST)
+            planning = await plans(coordinator)
+            assert planning.planner.policy_name == "lru" and cached(coordinator, FIRST).decided_by == "lru"
+            goes_on.set()
+            await decides(coordinator, policy)
+            await plans(coordinator)
+            assert not cached(coordinator, FIRST).allocation_bytes
+            assert not planning.chosen.coming and not coordinator.policy_trouble
+        async with coordinating(tmp_path, clock=clock) as coordinator, asyncio.timeout(60):
+            await coordinator.start()
+            assert coordinator.replanning and coordinator.replanning.planner.policy_name == policy
+    finally:
+        goes_on.set()
+
+
+@on_loop
+async def test_who_was_chosen_before_a_restart_and_fails_after_it_is_refused_for_good(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(asking, "MOST_ASKED_S", 0.05)
+    monkeypatch.setattr(choosing, "_MORE_S", 0.0)
+    clock, room_bytes = ManualClock(), 2 * FIRST_BYTES
+    try:
+        async with coordinating(tmp_path, clock=clock, a=room_bytes) as coordinator, asyncio.timeout(60):
+            with pytest.raises(errors.DeadlineError, match="policy slow has not been made yet"):
+                await coordinator.choose_policy("slow")
+        monkeypatch.setattr(registry, "entry_points", lambda group: [])  # its package is gone
+        async with coordinating(tmp_path, clock=clock, a=room_bytes) as coordinator, asyncio.timeout(60):
+            await coordinator.start()
+            clock.advance(60.0)
+            beat(coordinator, "a", room_bytes)
+            planning = await plans(coordinator)
+            while planning.chosen.coming:
+                await asyncio.sleep(0.01)
+            said = "policy: 'slow' is none of"
+            assert [one.refused.startswith(said) for one in planning.planner.history if one.kind == "policy"] == [True]
+        async with coordinating(tmp_path, policy="lru", clock=clock) as coordinator:
+            await coordinator.start()
+            assert coordinator.replanning and not coordinator.replanning.chosen.coming
+    finally:
+        goes_on.set()
+
+
+@on_loop
+async def test_who_was_chosen_and_has_not_come_is_forgotten_with_another_flag(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(asking, "MOST_ASKED_S", 0.05)
+    monkeypatch.setattr(choosing, "_MORE_S", 0.0)
+    try:
+        async with coordinating(tmp_path, a=FIRST_BYTES) as coordinator, asyncio.timeout(60):
+            with pytest.raises(errors.DeadlineError, match="policy slow has not been made yet"):
+                await coordinator.choose_policy("slow")
+        for flag, coming in (("benefit", "slow"), ("lru", ""), ("benefit", "")):
+            async with coordinating(tmp_path, policy=flag) as coordinator:
+                await coordinator.start()
+                assert coordinator.replanning and coordinator.replanning.chosen.coming == coming
+                assert coordinator.replanning.planner.policy_name == flag
     finally:
         goes_on.set()
 

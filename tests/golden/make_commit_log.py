@@ -160,6 +160,7 @@ def records() -> list[CommitRecord]:
                 recipe=DIGEST[::-1], draw=2, digest_id=DIGEST, old_digest_ids=[OLDER, DIGEST[::-1]], old_since=[old]
             )
         ),
+        CommitRecord(policy_chosen=log_pb2.PolicyChosen(policy="quiver", flag="benefit", coming="theirs")),
     ]  # fmt: skip
 
 

@@ -59,17 +59,26 @@ class Choosing:
     async def choose(self, policy: str) -> None:
         """Until it decides. Who is chosen later counts. Raises InvalidArgumentError: it is not there, cannot be made or
         fails with its first plan; DeadlineError: it is waited for no longer, and decides once it has made one."""
-        registry.check(policy)
-        self.stop()
-        self._policy, self._since_s = policy, _time_s()
-        self._task = task = asyncio.create_task(self._comes(policy))
-        task.add_done_callback(lambda _: task.cancelled() or task.exception())  # else it is logged as seen by nobody
+        task = self.begin(policy)
         await asyncio.wait([task], timeout=asking.MOST_ASKED_S + _MORE_S)
         if task.cancelled():
             raise errors.DeadlineError(f"policy {policy}: another one was chosen meanwhile")
         if not task.done():
             raise errors.DeadlineError(self._told())
         task.result()
+
+    def begin(self, policy: str) -> asyncio.Task[None]:
+        """As `choose`; whoever wants to waits for it."""
+        self.stop()
+        self._policy, self._since_s = policy, _time_s()
+        self._task = task = asyncio.create_task(self._comes(policy))
+        task.add_done_callback(lambda _: task.cancelled() or task.exception())  # else it is logged as seen by nobody
+        return task
+
+    @property
+    def comes(self) -> str:
+        """Who was chosen last, whatever has become of that."""
+        return self._policy
 
     def stop(self) -> None:
         """Who was chosen and does not decide yet is not waited for any more."""

@@ -27,7 +27,7 @@ class ChosenPolicy:
     @property
     def outdated(self) -> bool:
         """Something else was chosen while --policy said something else."""
-        return bool(self._chosen.policy) and self._chosen.flag != self.flag
+        return bool(self._chosen.policy or self._chosen.coming) and self._chosen.flag != self.flag
 
     @property
     def pending(self) -> bool:
@@ -39,7 +39,18 @@ class ChosenPolicy:
         self._chosen = PolicyChosen(policy=policy, flag=self.flag, pending=pending)
         return CommitRecord(policy_chosen=self._chosen)
 
+    @property
+    def coming(self) -> str:
+        """Who was chosen, and does not decide yet: also after a restart. Empty: nobody."""
+        return "" if self.outdated else self._chosen.coming
+
+    def comes(self, policy: str) -> CommitRecord:
+        """To be made durable. Who decides goes on. `policy`: empty: nobody comes any more."""
+        before = PolicyChosen() if self.outdated else self._chosen
+        self._chosen = PolicyChosen(policy=before.policy, flag=self.flag, pending=before.pending, coming=policy)
+        return CommitRecord(policy_chosen=self._chosen)
+
     def still(self) -> Callable[[], Iterator[CommitRecord]]:
         """Gives the records that bring an empty object here; in any thread."""
         chosen = self._chosen
-        return lambda: iter([CommitRecord(policy_chosen=chosen)] if chosen.policy else [])
+        return lambda: iter([CommitRecord(policy_chosen=chosen)] if chosen.policy or chosen.coming else [])

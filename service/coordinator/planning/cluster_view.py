@@ -117,6 +117,11 @@ class ClusterViews:
                     gone[key] = seen_at
         return gone
 
+    @property
+    def has_keepers(self) -> bool:
+        """Whether some node keeps anything: else nothing is planned."""
+        return any(node.quota_bytes for node in self._membership.live())
+
     def facts(self) -> object:
         """Another value whenever a new plan should be made at once. The disks' room, which is another all the time, is
         looked at when one is due."""

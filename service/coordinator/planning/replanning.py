@@ -40,6 +40,7 @@ from tfquiver.service.coordinator.planning.explanations.explaining import Explai
 from tfquiver.service.coordinator.planning.making import AtStart
 from tfquiver.service.coordinator.planning.plan_times import PlanTimes
 from tfquiver.service.coordinator.planning.planner import Outcome, Planner
+from tfquiver.service.coordinator.policies import registry
 from tfquiver.service.coordinator.policies.views_and_plans.interface import Allocation, ClusterView, Plan, Policy
 from tfquiver.service.coordinator.policies.views_and_plans.names import Names, Reads, renamed
 from tfquiver.service.coordinator.probing.probes import Held, Probes
@@ -166,6 +167,8 @@ class Replanning:
         if self._at_start.waits:
             return
         self._tell(self._at_start.overdue(self.planner, self._date()))
+        if (coming := self.chosen.coming) and self._choosing.comes != coming and self._views.has_keepers:
+            self._choosing.begin(coming)  # it was chosen before a restart
         now = self._clock.now()
         facts = self._views.facts(), self.planner.policy_name
         if facts == self._planned_for and now < self._due:
@@ -180,6 +183,8 @@ class Replanning:
         """The caller makes it durable; who decides now goes on until that one has made a plan, in a thread of its own.
         A policy that does not answer is given up where another one is chosen. Raises as Choosing.choose."""
         if policy != self.planner.policy_name:
+            registry.check(policy)
+            self._journal(self.chosen.comes(policy))
             await self._choosing.choose(policy)
             return
         self._choosing.stop()
@@ -272,6 +277,8 @@ class Replanning:
             self._chosen(policy, decision)
 
     def _refused(self, policy: str, why: str) -> None:
+        if policy == self.chosen.coming:
+            self._journal(self.chosen.comes(""))
         decides = self.planner.policy_name
         self._tell(Decision(self._date(), "policy", decides, policy, decides, refused=why))
 

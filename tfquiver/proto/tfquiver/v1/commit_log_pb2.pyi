@@ -780,21 +780,25 @@ class PolicyChosen(_message.Message):
     POLICY_FIELD_NUMBER: _builtins.int
     FLAG_FIELD_NUMBER: _builtins.int
     PENDING_FIELD_NUMBER: _builtins.int
+    COMING_FIELD_NUMBER: _builtins.int
     policy: _builtins.str
     flag: _builtins.str
     """--policy at that time"""
     pending: _builtins.bool
     """Its first plan, which is carried out whatever that moves, has yet to be. Unset: it has been, or nobody knows."""
+    coming: _builtins.str
+    """Chosen since, and has made no plan yet: `policy`, or where that is empty `flag`, decides until then. Empty: nobody."""
     def __init__(
         self,
         *,
         policy: _builtins.str = ...,
         flag: _builtins.str = ...,
         pending: _builtins.bool = ...,
+        coming: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["flag", b"flag", "pending", b"pending", "policy", b"policy"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["coming", b"coming", "flag", b"flag", "pending", b"pending", "policy", b"policy"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
