@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import os
-import posixpath
 import re
-import tarfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -13,17 +11,16 @@ from typing import Any
 from tfquiver import errors
 from tfquiver.packing.example import Value, serialized
 from tfquiver.packing.sources import ARROW, IMAGES, PARQUET, TAR, Part
+from tfquiver.packing.tars import of_tar
 
-_MOST_RECORD_BYTES = 1 << 30
 _ROWS = 256
-_TAR_BLOCK_BYTES = 512
 _IMAGES_BEGIN = re.compile(rb"\xff\xd8\xff|\x89PNG\r\n\x1a\n|GIF8[79]a|BM|RIFF....WEBP", re.DOTALL)
 
 
 def of_part(part: Part) -> Iterator[bytes]:
     """Raises DataLossError (a damaged file), InvalidArgumentError (what no feature can hold), PermissionError_ and
     others of its files."""
-    kinds = {IMAGES: _of_images, TAR: _of_tar, PARQUET: _of_parquet, ARROW: _of_arrow}
+    kinds = {IMAGES: _of_images, TAR: of_tar, PARQUET: _of_parquet, ARROW: _of_arrow}
     try:
         yield from kinds[part.kind](part)
     except OSError as error:
@@ -56,65 +53,6 @@ def _image(path: Path) -> bytes:
             f"{path}: begins as no JPEG, PNG, GIF, BMP or WebP does: mend it, or take it out of the folder"
         )
     return content
-
-
-def _of_tar(part: Part) -> Iterator[bytes]:
-    """A sample of WebDataset: files that follow one another with the same name up to the first dot of its last part."""
-    (path,) = part.files
-    sample: dict[str, Value] = {}
-    named: dict[str, tarfile.TarInfo] = {}  # a hard link has the content of one before it
-    try:
-        with tarfile.open(path, "r:") as tar:
-            for member in tar:
-                if member.issym():
-                    raise errors.InvalidArgumentError(
-                        f"{path}: {member.name!r} is a link to {member.linkname!r}, without content of its own: make "
-                        "the tar with --dereference"
-                    )
-                if not member.isfile() and not member.islnk():
-                    continue
-                held = member if member.isfile() else named.get(posixpath.normpath(member.linkname))
-                if held is None:
-                    raise errors.DataLossError(
-                        f"{path}: {member.name!r} is a hard link to {member.linkname!r}, which is not before it there"
-                    )
-                named[posixpath.normpath(member.name)] = held
-                key, feature = _sample_of(path, member.name)
-                if sample and sample["__key__"] != key:
-                    yield serialized(sample)
-                    sample = {}
-                if held.size > _MOST_RECORD_BYTES:
-                    raise errors.InvalidArgumentError(
-                        f"{path}: {member.name!r} has {held.size} bytes; 1 GiB is the most"
-                    )
-                if feature in sample or feature == "__key__":
-                    raise errors.InvalidArgumentError(f"{path}: {member.name!r}: its sample has a {feature!r} already")
-                content = tar.extractfile(held)
-                assert content is not None
-                sample |= {"__key__": key, feature: content.read()}
-            end = tar.offset
-        _check_is_end(path, end)
-    except tarfile.TarError as error:
-        raise errors.DataLossError(f"{path}: {error}") from error
-    if sample:
-        yield serialized(sample)
-
-
-def _sample_of(path: Path, member: str) -> tuple[bytes, str]:
-    """Its key, and the feature's name."""
-    folder, _, last = member.rpartition("/")
-    stem, _, extension = last.partition(".")
-    if not extension.isprintable():
-        raise errors.InvalidArgumentError(f"{path}: {member!r}: what is behind the dot cannot be a feature's name")
-    return os.fsencode(f"{folder}/{stem}" if folder else stem), extension or "data"
-
-
-def _check_is_end(path: Path, offset: int) -> None:
-    """tarfile takes a damaged header behind the first one for the end."""
-    with path.open("rb") as file:
-        file.seek(offset)
-        if file.read(_TAR_BLOCK_BYTES).strip(b"\0"):
-            raise errors.DataLossError(f"{path}: damaged at byte {offset}: that is no header of a file")
 
 
 def _of_parquet(part: Part) -> Iterator[bytes]:
@@ -150,15 +88,27 @@ def _rows(path: Path, batch: Any) -> Iterator[bytes]:
             raise errors.InvalidArgumentError(f"{path}: has {names.count(name)} columns {name!r}, which must be one")
     try:
         rows = batch.to_pylist()
-    except ValueError as error:
-        if "duplicate field names" not in str(error):
-            raise
-        raise errors.InvalidArgumentError(f"{path}: a struct has two fields of one name") from error
+    except (ValueError, OverflowError) as error:
+        if "duplicate field names" in str(error):
+            raise errors.InvalidArgumentError(f"{path}: a struct has two fields of one name") from error
+        raise _column_refused(path, batch, error) from error
     for row in rows:
         features: dict[str, Value] = {}
         for name, value in row.items():
             _put(path, name, value, features)
         yield serialized(features)
+
+
+def _column_refused(path: Path, batch: Any, error: Exception) -> errors.TfquiverError:
+    """Of values that Python has no place for: text that is no UTF-8, a date in the year 100 000."""
+    for name in batch.schema.names:
+        try:
+            batch.column(name).to_pylist()
+        except UnicodeDecodeError:
+            return errors.DataLossError(f"{path}: column {name!r} has text that is not UTF-8: {error}")
+        except (ValueError, OverflowError):
+            break
+    return errors.InvalidArgumentError(f"{path}: column {name!r} has a value that cannot be read: {error}")
 
 
 def _put(path: Path, name: str, value: Any, features: dict[str, Value]) -> None:
