@@ -34,6 +34,12 @@ class Coordinator(coordinator_pb2_grpc.CoordinatorServicer):
 
 async def lease(tmp_path: Path, reply: pb.LeaseReply) -> tuple[list[list[int]], float]:
     """What was acknowledged by calls of their own, and how long the next ones may wait."""
+    acked, reader = await leased(tmp_path, reply)
+    return acked, reader.ack_within_s
+
+
+async def leased(tmp_path: Path, reply: pb.LeaseReply) -> tuple[list[list[int]], ReaderCalls]:
+    """What was acknowledged by calls of their own, and who asked."""
     server, servicer = grpc.aio.server(), Coordinator(reply)
     coordinator_pb2_grpc.add_CoordinatorServicer_to_server(servicer, server)
     server.add_insecure_port(f"unix:{tmp_path}/socket")
@@ -43,7 +49,7 @@ async def lease(tmp_path: Path, reply: pb.LeaseReply) -> tuple[list[list[int]], 
         reader = ReaderCalls(calls, ("n", "1"), "", frames.Open("s", "k", bytes(32), "j", "r", 1, frames.Wish(), False))
         async with asyncio.timeout(5):
             await reader.lease(Lease(1, 1, 1, False, 0, acked=(3, 4)))
-        return servicer.acked, reader.ack_within_s
+        return servicer.acked, reader
     finally:
         await calls._channel.close()
         await server.stop(None)
@@ -65,3 +71,12 @@ async def test_one_that_does_is_not(tmp_path: Path) -> None:
 async def test_no_coordinator_has_them_wait_longer_than_a_reader_remembers_them(tmp_path: Path) -> None:
     reply = pb.LeaseReply(state=pb.LeaseReply.STATE_WAIT, acks_durable=True, ack_within_ms=1 << 31)
     assert (await lease(tmp_path, reply))[1] == MAX_ACK_WITHIN_S
+
+
+@on_loop
+async def test_what_stands_on_no_disk_is_known_until_the_shard_is_forgotten(tmp_path: Path) -> None:
+    leases = [pb.LeasedShard(shard=shard, owner="n", resident=shard == 5) for shard in (4, 5, 6)]
+    _, reader = await leased(tmp_path, pb.LeaseReply(state=pb.LeaseReply.STATE_LEASED, leases=leases))
+    assert reader.missing == {4, 6}
+    reader.forget([6])
+    assert reader.missing == {4}

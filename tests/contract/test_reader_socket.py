@@ -207,7 +207,7 @@ class _Picking:
     async def drop(self, hash: bytes, reason: str) -> None:
         pass
 
-    async def get(self, *asked: object) -> None:
+    async def get(self, *asked: object, missing: bool = False) -> None:
         self.got.set()
         await asyncio.Event().wait()
 

@@ -111,3 +111,16 @@ def test_a_peer_that_dies_costs_store_reads_and_nothing_else(cluster: TwoNodes) 
     second.kill()
     assert Counter(cluster.read(first, dataset.digest_id)) == Counter(cluster.made)
     assert node_calls.status(first.ready["control"]).misses > 0
+
+
+def test_what_a_lost_node_kept_and_another_has_in_memory_stands_on_a_disk_again(cluster: TwoNodes) -> None:
+    first, second = cluster.nodes
+    dataset = node_calls.ensure(first.ready["control"], cluster.pattern, SMALL)
+    assert Counter(cluster.read(first, dataset.digest_id)) == Counter(cluster.made)
+    before = node_calls.status(first.ready["control"])
+    assert before.entries < dataset.shards
+    second.kill()
+    wait_until(lambda: len(node_calls.nodes(cluster.coordinator.address)) == 1, "the lost one is missed")
+    assert Counter(cluster.read(first, dataset.digest_id)) == Counter(cluster.made)
+    wait_until(lambda: node_calls.status(first.ready["control"]).entries == dataset.shards, "all is kept again")
+    assert node_calls.status(first.ready["control"]).store_bytes == before.store_bytes

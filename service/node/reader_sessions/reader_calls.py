@@ -63,6 +63,7 @@ class ReaderCalls:
         self.places: dict[int, frames.Place] = {}  # of the shards that were leased and are not yet forgotten
         self.picks: dict[int, bytes] = {}  # the same, in a session of records by weight
         self.bypassed: set[int] = set()  # of these, those that are to be read past the cache
+        self.missing: set[int] = set()  # those that stood on no node's disk
         self.ack_within_s = ACK_WITHIN_S
         self.joined = False  # the coordinator knows the reader: it must be told when it leaves
         self._request = pb.OpenReaderRequest(
@@ -117,6 +118,8 @@ class ReaderCalls:
             raise errors.ProtocolError(f"the coordinator's LeaseReply has state {reply.state}")
         self.bypassed.difference_update(lease.shard for lease in reply.leases)
         self.bypassed.update(lease.shard for lease in reply.leases if lease.bypass)
+        self.missing.difference_update(lease.shard for lease in reply.leases)
+        self.missing.update(lease.shard for lease in reply.leases if not lease.resident)
         placed = [lease for lease in reply.leases if lease.unit or lease.HasField("block")]
         blocks = Counter(lease.block.position for lease in placed if lease.block.records)
         for lease in placed:
@@ -154,6 +157,7 @@ class ReaderCalls:
         for shard in shards if self.places else ():
             self.places.pop(shard, None)
         self.bypassed.difference_update(shards)
+        self.missing.difference_update(shards)
 
     async def ack(self, shards: Sequence[int], presumed: bool) -> None:
         """`presumed`: as in AckRequest. Raises NotFoundError when the reader has to be opened again."""

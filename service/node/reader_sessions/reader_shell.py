@@ -270,7 +270,8 @@ class ReaderShell:
                 case instructions.Send():
                     self._send(instruction.shard)
                 case instructions.Fetch():
-                    fetches.start(instruction, bypass=instruction.shard in calls.bypassed)
+                    shard = instruction.shard
+                    fetches.start(instruction, bypass=shard in calls.bypassed, missing=shard in calls.missing)
                 case instructions.Lease():
                     self._start_lease(instruction)
                 case instructions.AcksWaiting():

@@ -40,21 +40,21 @@ class ShardFetches:
         self._source, self._shards, self._job, self._before = source, shards, job, before
         self._on_ready, self._on_failed = on_ready, on_failed
         self._tasks: dict[int, asyncio.Task[None]] = {}
-        self._batch: list[Fetch] = []
+        self._batch: list[tuple[Fetch, bool]] = []
         self._batches: set[asyncio.Task[None]] = set()
         self._in_batches: set[int] = set()
         self._ready: dict[int, ReadyShard] = {}
         self._closed = False
 
-    def start(self, order: Fetch, bypass: bool = False) -> None:
-        """`bypass`: as in ShardSource.get."""
+    def start(self, order: Fetch, bypass: bool = False, missing: bool = False) -> None:
+        """`bypass`, `missing`: as in ShardSource.get."""
         if self._closed:
             return
         if order.after_s or order.drop_first or bypass:
-            self._start_one(order, bypass)
+            self._start_one(order, bypass, missing)
             return
         self._in_batches.add(order.shard)
-        self._batch.append(order)
+        self._batch.append((order, missing))
         if len(self._batch) == 1:
             asyncio.get_running_loop().call_soon(self._start_batches)
 
@@ -75,8 +75,8 @@ class ShardFetches:
         for shard in (*self._tasks, *self._ready, *self._in_batches):
             self.discard(shard)
 
-    def _start_one(self, order: Fetch, bypass: bool = False) -> None:
-        self._tasks[order.shard] = asyncio.get_running_loop().create_task(self._fetch(order, bypass))
+    def _start_one(self, order: Fetch, bypass: bool, missing: bool) -> None:
+        self._tasks[order.shard] = asyncio.get_running_loop().create_task(self._fetch(order, bypass, missing))
 
     def _start_batches(self) -> None:
         orders, self._batch = self._batch, []
@@ -85,14 +85,14 @@ class ShardFetches:
             self._batches.add(task)
             task.add_done_callback(self._batches.discard)
 
-    async def _fetch_batch(self, orders: list[Fetch]) -> None:
-        hashes = {order.shard: self._shards.hash(order.shard) for order in orders}
+    async def _fetch_batch(self, orders: list[tuple[Fetch, bool]]) -> None:
+        hashes = {order.shard: self._shards.hash(order.shard) for order, _ in orders}
         found: dict[bytes, ReadyShard] = {}
         try:
             found = dict(await self._source.get_raw(list(dict.fromkeys(hashes.values()))))
         except Exception as error:  # noqa: BLE001 - whatever it is, each shard will say it of itself
             logging.warning("opening shards: %s; trying them one by one", error)
-        for order in orders:
+        for order, missing in orders:
             ready = found.pop(hashes[order.shard], None)
             if order.shard not in self._in_batches:  # discarded meanwhile
                 if ready:
@@ -103,16 +103,16 @@ class ShardFetches:
                 self._ready[order.shard] = ready
                 self._on_ready(order.shard)
             else:
-                self._start_one(order)
+                self._start_one(order, False, missing)
 
-    async def _fetch(self, order: Fetch, bypass: bool) -> None:
+    async def _fetch(self, order: Fetch, bypass: bool, missing: bool) -> None:
         digest, shard = self._shards.digest, self._shards.shard(order.shard)
         with telling(job=self._job, dataset=digest.name, digest=digest.digest_id, shard=shard, alone=True):
-            await self._fetched(order, bypass)
+            await self._fetched(order, bypass, missing)
 
-    async def _fetched(self, order: Fetch, bypass: bool) -> None:
+    async def _fetched(self, order: Fetch, bypass: bool, missing: bool) -> None:
         try:
-            ready = await self._get(order, bypass)
+            ready = await self._get(order, bypass, missing)
         except errors.TfquiverError as error:
             if not isinstance(error, errors.CancelledError_):
                 every_n_seconds(logging.WARNING, "a reader waits: %s", 10, error)
@@ -129,14 +129,15 @@ class ShardFetches:
             self._ready[order.shard] = ready
             self._on_ready(order.shard)
 
-    async def _get(self, order: Fetch, bypass: bool) -> ReadyShard:
+    async def _get(self, order: Fetch, bypass: bool, missing: bool) -> ReadyShard:
         if order.after_s:
             await asyncio.sleep(order.after_s)
         if order.drop_first:
             await self._source.drop(self._shards.hash(order.shard), "its reader found it bad")
         if self._before:
             await self._before(order.shard)
-        return await self._source.get(self._shards.digest, self._shards.shard(order.shard), order.owner, bypass)
+        shard = self._shards.shard(order.shard)
+        return await self._source.get(self._shards.digest, shard, order.owner, bypass, missing=missing)
 
     def _failed(self, shard: int, error: errors.TfquiverError) -> None:
         self._tasks.pop(shard, None)

@@ -31,6 +31,7 @@ from tfquiver.service.node.hanging_disk.disk_threads import DiskThreads, OnDisk
 from tfquiver.service.node.shards_from_disk_peers_or_store.disk_reads import DiskReads
 from tfquiver.service.node.shards_from_disk_peers_or_store.fetcher import Fetcher
 from tfquiver.service.node.shards_from_disk_peers_or_store.flights import Flights
+from tfquiver.service.node.shards_from_disk_peers_or_store.from_memory_to_disks import FromMemoryToDisks
 from tfquiver.service.node.shards_from_disk_peers_or_store.other_nodes import OtherNodes, Owners, Peers
 from tfquiver.service.node.shards_from_disk_peers_or_store.reach import ON_DISK
 from tfquiver.service.node.shards_from_disk_peers_or_store.resident import bitmap
@@ -65,12 +66,21 @@ class ShardSource:
         self._letting_go = LettingGo(
             node_id, disk, hot, fetcher, self._inserts, self._handing_over, self._unkept, self.on_disk
         )
+        self._to_disks = FromMemoryToDisks(
+            node_id, disk, hot, self._reads, self._inserts, self._handing_over, self._unkept
+        )
         self._reading = 0  # fetches from the store that a reader waits for, here or at a peer
         self.on_spare: Callable[[], None] = lambda: None  # told when the last of those is over
         self._others = OtherNodes(node_id, peers, owners, self._stats)
 
     async def get(
-        self, digest: Digest, index: int, owner: str, bypass: bool = False, ask_others: bool = True
+        self,
+        digest: Digest,
+        index: int,
+        owner: str,
+        bypass: bool = False,
+        ask_others: bool = True,
+        missing: bool = False,
     ) -> ReadyShard:
         """A shard of `digest`, ready to be handed over; the caller closes it.
 
@@ -79,6 +89,7 @@ class ShardSource:
           bypass: from the store and nowhere else, joined with nobody's fetch, and kept nowhere: what a job without
             the cache would have (Quiver, FAST'20, section 5.3).
           ask_others: this node, an owner, may ask another one for it before the store.
+          missing: it stands on no node's disk, the coordinator says: what is here in memory is brought to its owner.
 
         Raises:
           StaleDigestError, DataLossError, UnavailableError, PermissionError_: neither peer nor store could give it.
@@ -86,16 +97,18 @@ class ShardSource:
         """
         ref, began_s = digest.shard(index), time.perf_counter()
         try:
-            ready = await self._get(digest, ref, owner, bypass, ask_others)
+            ready = await self._get(digest, ref, owner, bypass, ask_others, missing)
         except NoMemoryError as error:
             if not self._hot.give_up_half():
                 raise
             every_n_seconds(logging.WARNING, "%s: half of the hot set is given up", 10, error)
-            ready = await self._get(digest, ref, owner, bypass, ask_others)
+            ready = await self._get(digest, ref, owner, bypass, ask_others, missing)
         FETCH.labels(ready.source).observe(time.perf_counter() - began_s)
         return ready
 
-    async def _get(self, digest: Digest, ref: ShardRef, owner: str, bypass: bool, ask_others: bool) -> ReadyShard:
+    async def _get(
+        self, digest: Digest, ref: ShardRef, owner: str, bypass: bool, ask_others: bool, missing: bool
+    ) -> ReadyShard:
         if bypass:
             return await self._past_the_cache(digest, ref)
         ready = self._hot.get(ref.hash)
@@ -112,6 +125,7 @@ class ShardSource:
                 return ready
         else:
             self._disk.used(ref.hash)
+            self._to_disks.was_read(ref, owner, missing)
         self._stats.hit(ready)
         return ready
 
@@ -249,6 +263,7 @@ class ShardSource:
         """Stops fetches that are under way and lets go of the hot set."""
         await self._fetcher.close()
         await self._flights.close()
+        await self._to_disks.close()
         await self._handing_over.close()
         await self._inserts.close()
         await self._reads.close()

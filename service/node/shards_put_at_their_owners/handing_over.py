@@ -1,4 +1,4 @@
-"""Shards for which this node, their owner, has no room, on their way to another one."""
+"""Shards on their way to another node: for which this one, their owner, has no room, or that it has only in memory."""
 
 from __future__ import annotations
 
@@ -18,11 +18,12 @@ _MOST = 32  # shards that wait to be handed over; what a reader brings beyond th
 @dataclass(slots=True, eq=False)
 class _Offer:
     shard: VerifiedShard
+    to_owner: bool = False
     is_given_up: bool = False
 
 
 class StandIns(Protocol):
-    """Other nodes, for what this one has no room for."""
+    """Other nodes, for what this one has no room for, or does not own."""
 
     def may_hand_over(self, hash: bytes, raw_bytes: int, besides_bytes: int = 0) -> bool:
         """Whether one may keep such a shard that was fetched anyway, after so much more. Does not block."""
@@ -33,6 +34,9 @@ class StandIns(Protocol):
 
     def hand_over(self, shard: VerifiedShard) -> bool:
         """Whether one keeps the shard now. Blocks."""
+
+    def place(self, shard: VerifiedShard) -> bool:
+        """Whether its owner keeps the shard now, or who has room where that one has none. Blocks."""
 
 
 class Nobody:
@@ -47,13 +51,16 @@ class Nobody:
     def hand_over(self, shard: VerifiedShard) -> bool:
         return False
 
+    def place(self, shard: VerifiedShard) -> bool:
+        return False
+
 
 class HandingOver:
     """Lives on one loop. `stand_ins` None: there are none."""
 
     def __init__(self, stand_ins: StandIns | None) -> None:
         them = stand_ins or Nobody()
-        self._may, self._stands_in = them.may_hand_over, them.hand_over
+        self._may, self._stands_in, self._places = them.may_hand_over, them.hand_over, them.place
         self._taken: set[bytes] = set()
         self._under_way: dict[bytes, tuple[_Offer, asyncio.Task[bool]]] = {}
         self._ending = 0  # that are given up, and not over yet
@@ -99,11 +106,11 @@ class HandingOver:
         found = self._under_way.get(hash)
         return found[1] if found else None
 
-    def start(self, shard: VerifiedShard) -> asyncio.Task[bool]:
-        """Without keeping readers waiting; whether one took it."""
+    def start(self, shard: VerifiedShard, to_owner: bool = False) -> asyncio.Task[bool]:
+        """Without keeping readers waiting; whether one took it. `to_owner`: another node, which is asked first."""
         if task := self.under_way(shard.hash):
             return task
-        offer = _Offer(shard)
+        offer = _Offer(shard, to_owner)
         self._leaving_bytes += _disk_bytes(shard)
         task = asyncio.get_running_loop().create_task(self._hand_over(offer))
         self._under_way[shard.hash] = offer, task
@@ -119,12 +126,14 @@ class HandingOver:
 
     async def _hand_over(self, offer: _Offer) -> bool:
         took = await asyncio.get_running_loop().run_in_executor(self._pool, self._take, offer)
-        if took and not offer.is_given_up:
+        if took and not offer.is_given_up and not offer.to_owner:  # what another one owns it looks after itself
             self._taken.add(offer.shard.hash)
         return took
 
     def _take(self, offer: _Offer) -> bool:
-        return not offer.is_given_up and self._stands_in(offer.shard)
+        if offer.is_given_up:
+            return False
+        return self._places(offer.shard) if offer.to_owner else self._stands_in(offer.shard)
 
     def _over(self, offer: _Offer) -> None:
         self._leaving_bytes -= _disk_bytes(offer.shard)

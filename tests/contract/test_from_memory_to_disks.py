@@ -1,0 +1,109 @@
+"""A node is lost with what it kept, and others still have that in memory: it comes onto disks again (real TCP)."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import pytest
+
+from tests.support.aio import on_loop
+from tests.support.store_node import Members, StoreNode, build, is_shard, write_files
+from tfquiver.digests.digest import Digest
+from tfquiver.node_labels_shard_owners_chunks import rendezvous
+from tfquiver.scanning.cutting import CutPolicy
+
+
+@pytest.fixture
+def digest(tmp_path: Path) -> Digest:
+    return build(write_files(tmp_path / "data"), CutPolicy(4096, 16384, 65536))
+
+
+def owners(digest: Digest, *names: str) -> list[str]:
+    return [names[i] for i in rendezvous.owners(digest.hashes, names)]
+
+
+async def read_all(node: StoreNode, digest: Digest, owner: Sequence[str], missing: Sequence[int] = ()) -> None:
+    reads = (node.source.get(digest, i, owner[i], missing=i in missing) for i in range(digest.num_shards))
+    good = [is_shard(shard, digest, index) for index, shard in enumerate(await asyncio.gather(*reads))]
+    assert all(good)
+
+
+async def until(condition: Callable[[], bool]) -> None:
+    async with asyncio.timeout(10):
+        while not condition():
+            await asyncio.sleep(0.01)
+
+
+def on_disk(digest: Digest, *nodes: StoreNode) -> set[int]:
+    there = {hash for node in nodes for hash in node.disk.hashes()}
+    return {index for index in range(digest.num_shards) if digest.hashes[index].tobytes() in there}
+
+
+@on_loop
+async def test_what_a_lost_node_kept_goes_from_memory_to_its_owners_now(tmp_path: Path, digest: Digest) -> None:
+    members: Members = []
+    async with (
+        StoreNode(tmp_path / "a", [digest], node_id="a", members=members) as a,
+        StoreNode(tmp_path / "b", [digest], node_id="b", members=members) as b,
+    ):
+        async with StoreNode(tmp_path / "c", [digest], node_id="c", members=members) as c:
+            await read_all(a, digest, owners(digest, "a", "b", "c"))
+            lost = on_disk(digest, c)
+            read_bytes = sum(node.meter.store_bytes for node in (a, b))
+        members.pop()
+        owner = owners(digest, "a", "b")
+        assert {owner[index] for index in lost} == {"a", "b"}, "it goes to this node, and to another one"
+        await read_all(a, digest, owner, sorted(lost))
+        await until(lambda: on_disk(digest, a, b) == set(range(digest.num_shards)))
+        assert sum(node.meter.store_bytes for node in (a, b)) == read_bytes
+        here = [{index for index in lost if owner[index] == node.node_id} for node in (a, b)]
+        assert here == [lost & on_disk(digest, a), lost & on_disk(digest, b)]
+
+
+@on_loop
+async def test_an_owner_that_is_asked_for_what_it_has_in_memory_keeps_it(tmp_path: Path, digest: Digest) -> None:
+    members: Members = []
+    async with (
+        StoreNode(tmp_path / "a", [digest], node_id="a", members=members, hot_bytes=0) as a,
+        StoreNode(tmp_path / "b", [digest], node_id="b", members=members) as b,
+    ):
+        async with StoreNode(tmp_path / "c", [digest], node_id="c", members=members):
+            await read_all(b, digest, ["c"] * digest.num_shards)
+        members.pop()
+        await read_all(a, digest, ["b"] * digest.num_shards)
+        await until(lambda: len(b.disk) == digest.num_shards)
+        assert a.meter.store_bytes == b.meter.store_bytes == 0
+
+
+@on_loop
+async def test_what_stands_elsewhere_or_has_no_room_stays_in_memory_only(tmp_path: Path, digest: Digest) -> None:
+    members: Members = []
+    async with (
+        StoreNode(tmp_path / "a", [digest], node_id="a", members=members, quota_bytes=65536) as a,
+        StoreNode(tmp_path / "b", [digest], node_id="b", members=members) as b,
+    ):
+        await read_all(a, digest, ["b"] * digest.num_shards)
+        await read_all(a, digest, ["b"] * digest.num_shards)
+        assert not len(a.disk) and a.source.landing == 0, "the coordinator did not say that it is missing"
+        members.pop()
+        everything = range(digest.num_shards)
+        await read_all(a, digest, ["a"] * digest.num_shards, everything)
+        await until(lambda: len(a.disk) > 0)
+        assert a.disk.used_bytes <= 65536
+        assert len(b.disk) == digest.num_shards
+
+
+@on_loop
+async def test_what_is_given_up_meanwhile_is_not_kept_again(tmp_path: Path, digest: Digest) -> None:
+    members: Members = []
+    async with (
+        StoreNode(tmp_path / "a", [digest], node_id="a", members=members) as a,
+        StoreNode(tmp_path / "b", [digest], node_id="b", members=members),
+    ):
+        await read_all(a, digest, ["b"] * digest.num_shards)
+        members.pop()
+        await read_all(a, digest, ["a"] * digest.num_shards)
+        await a.source.give_up([hash.tobytes() for hash in digest.hashes])
+        assert not len(a.disk)
