@@ -85,8 +85,8 @@ class WorkDir:
 
 
 def _now_s() -> float:
-    """Also while the machine sleeps."""
-    return time.clock_gettime(time.CLOCK_BOOTTIME)
+    """Also while the machine sleeps, where there is such a clock."""
+    return time.clock_gettime(getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC))
 
 
 def was_held(path: Path) -> bool:
