@@ -41,6 +41,8 @@ and set-cache of it are refused. delete is not: who names it means it. Nothing i
 Exit code with --wait: 3 when it has no room yet.""",
     "evict": """Nodes delete what they keep of a data set alone. It stays readable, from its source, by jobs and through
 mounts; what a job reads goes with --force only, what is pinned not before unpin.""",
+    "refresh": """Lists the source again, and reads what has changed. Where that fails the version that there is stays,
+and the reason is said. Exit code with --wait: 3 where there is such a reason.""",
 }
 
 Ask = Callable[..., Any]
@@ -220,7 +222,9 @@ def _changed(change: Change) -> Callable[[argparse.Namespace], int]:
         code = _say(named, arguments.json, said, "" if states.is_unpinned(named) else becomes)
         if full and not _is_resident(named):
             _warn(arguments.name, full)
-        return code or (NOT_ALL if waits and states.waits_for_pin(named) else 0)
+        # What was there before is read on where the source could not be scanned: Ready, as if it were the newest.
+        lacks = change is _refresh and arguments.wait and named.reason
+        return code or (NOT_ALL if lacks or (waits and states.waits_for_pin(named)) else 0)
 
     return run
 
