@@ -164,6 +164,8 @@ class TestDatasets:
             assert all(isinstance(one["lastTransitionTime"], str) for one in made["conditions"])
             assert job_plan.status(None, Waiting("A", "b"), was, 1, AT)["state"] == "Waiting"
             assert job_plan.step(was, None) is Step.MAKE or isinstance(was, dict)
+            found = job_plan.readable(job_wish.parse("sweep", JOB), {"status": was})
+            assert isinstance(found, Waiting) and found.reason == "DatasetNotReady"
 
 
 class TestJobs:

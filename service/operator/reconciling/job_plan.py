@@ -35,8 +35,11 @@ def readable(wish: JobWish, dataset: Mapping[str, Any] | None) -> ReadableDatase
     """`dataset`: the object that the job names; None: there is none."""
     if dataset is None:
         return Waiting("DatasetMissing", f"there is no Dataset {wish.dataset} in this namespace")
-    status = dataset.get("status") or {}
-    conditions = {one.get("type"): one for one in status.get("conditions") or []}
+    status = dataset.get("status")
+    status = status if isinstance(status, Mapping) else {}  # others may have written it
+    there = status.get("conditions")
+    given = [one for one in there if isinstance(one, Mapping)] if isinstance(there, list) else []
+    conditions = {type: one for one in given if isinstance(type := one.get("type"), str)}
     for needed in ("Ready", "Resident") if wish.starts == "Resident" else ("Ready",):
         if (one := conditions.get(needed, {})).get("status") != "True":
             state = status.get("state") or "not looked at yet"

@@ -45,9 +45,13 @@ class Rounds:
         try:
             observed = await self._coordinator.dataset(wish.name, resident=True)
             for action in dataset_plan.actions(wish, observed, prefetched):
-                if action is Action.PREFETCH and observed is not None:
-                    prefetched = observed.version
-                await self._coordinator.carry_out(action, wish, observed.digest_id if observed else "")
+                asked = observed.version if action is Action.PREFETCH and observed is not None else prefetched
+                try:
+                    await self._coordinator.carry_out(action, wish, observed.digest_id if observed else "")
+                except errors.ResourceExhaustedError:
+                    prefetched = asked  # of what did not fit nothing is asked again
+                    raise
+                prefetched = asked
                 logging.info("dataset %s: %s", wish.name, action.value, extra=about(dataset=wish.name))
                 observed = await self._coordinator.dataset(wish.name, resident=True)
         except errors.TfquiverError as error:

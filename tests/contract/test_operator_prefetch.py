@@ -1,0 +1,71 @@
+"""A prefetch that the operator has asked for in vain, of a coordinator that does not answer just then."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import grpc
+import grpc.aio
+import pytest
+
+from tests.support.aio import on_loop
+from tfquiver.proto.tfquiver.v1 import named_datasets_pb2 as pb
+from tfquiver.proto.tfquiver.v1 import types_pb2
+from tfquiver.service.operator.coordinator_calls import CoordinatorCalls
+from tfquiver.service.operator.kubernetes_calls import KubernetesCalls
+from tfquiver.service.operator.reconciling.job_manifest import Surroundings
+from tfquiver.service.operator.reconciling.rounds import Rounds
+
+META = {"name": "train", "namespace": "team", "uid": "u-1", "generation": 1}
+SOURCES = ["gs://b/train-*"]
+SPEC = {"sources": SOURCES, "prefetch": True}
+
+
+class _Coordinator:
+    """Has that data set, and fails with a code where it is to."""
+
+    def __init__(self) -> None:
+        self.fails, self.asked = grpc.StatusCode.OK, 0
+
+    async def Get(self, request: pb.GetNamedDatasetRequest, context: Any) -> pb.NamedDataset:
+        spec = pb.DatasetSpec(name=request.name, sources=SOURCES, format=types_pb2.DATASET_FORMAT_TFRECORD)
+        return pb.NamedDataset(spec=spec, state=pb.NamedDataset.STATE_READY, version=1)
+
+    async def Prefetch(self, request: pb.NamedDatasetRequest, context: Any) -> pb.NamedDataset:
+        self.asked += 1
+        if self.fails is not grpc.StatusCode.OK:
+            await context.abort(self.fails, "not now")
+        return pb.NamedDataset()
+
+
+@pytest.mark.parametrize(
+    ("fails", "asked"), [(grpc.StatusCode.UNAVAILABLE, 2), (grpc.StatusCode.RESOURCE_EXHAUSTED, 1)]
+)
+@on_loop
+async def test_it_is_asked_for_again_unless_it_does_not_fit(fails: grpc.StatusCode, asked: int) -> None:
+    """It was taken for asked for: of a data set that was made while the coordinator was restarted nothing was read."""
+    server, servicer = grpc.aio.server(), _Coordinator()
+    methods: dict[str, grpc.RpcMethodHandler[Any, Any]] = {
+        "Get": grpc.unary_unary_rpc_method_handler(
+            servicer.Get, pb.GetNamedDatasetRequest.FromString, pb.NamedDataset.SerializeToString
+        ),
+        "Prefetch": grpc.unary_unary_rpc_method_handler(
+            servicer.Prefetch, pb.NamedDatasetRequest.FromString, pb.NamedDataset.SerializeToString
+        ),
+    }
+    service = pb.DESCRIPTOR.services_by_name["NamedDatasets"].full_name
+    server.add_generic_rpc_handlers([grpc.method_handlers_generic_handler(service, methods)])
+    port = server.add_insecure_port("localhost:0")
+    await server.start()
+    calls = CoordinatorCalls(f"localhost:{port}", "")
+    try:
+        rounds = Rounds(calls, KubernetesCalls(), Surroundings("c:1", 1))
+        servicer.fails = fails
+        status = await rounds.dataset(META, SPEC, {})
+        assert status["message"]
+        servicer.fails = grpc.StatusCode.OK
+        status = await rounds.dataset(META, SPEC, status)
+        assert (servicer.asked, status["prefetchedVersion"], status["message"]) == (asked, 1, "")
+    finally:
+        await calls.close()
+        await server.stop(None)
