@@ -19,12 +19,13 @@ from tfquiver.service.coordinator.coordinator import Coordinator
 async def scan(coordinator: Coordinator, digest_id: bytes, trouble: str = "") -> None:
     """By the node n, as soon as it is asked for that."""
     async with asyncio.timeout(20):
-        while not any(task.HasField("scan") for task in coordinator.named.tasks):
+        while True:
+            for task in [one for one in coordinator.named.tasks if one.HasField("scan")]:
+                over = pb.ReportTaskRequest(node_id="n", task_id=task.task_id, over=True, digest_id=digest_id)
+                over.trouble, over.error_code = trouble, 5 if trouble else 0
+                if await coordinator.named.report(over):  # not the one before, which is told for a moment still
+                    return
             await asyncio.sleep(0.01)
-    [task] = coordinator.named.tasks
-    over = pb.ReportTaskRequest(node_id="n", task_id=task.task_id, over=True, digest_id=digest_id, trouble=trouble)
-    over.error_code = 5 if trouble else 0
-    assert await coordinator.named.report(over)
 
 
 @on_loop
