@@ -16,16 +16,16 @@ from tfquiver.proto.tfquiver.v1 import named_datasets_pb2 as pb
 from tfquiver.service.coordinator.coordinator import Coordinator
 
 
-async def scan(coordinator: Coordinator, digest_id: bytes, trouble: str = "") -> None:
-    """By the node n, as soon as it is asked for that."""
+async def scan(coordinator: Coordinator, told: set[str], digest_id: bytes, trouble: str = "") -> None:
+    """By the node n, as soon as it is asked for one that it has not `told` of: the last one is listed for a moment."""
     async with asyncio.timeout(20):
-        while True:
-            for task in [one for one in coordinator.named.tasks if one.HasField("scan")]:
-                over = pb.ReportTaskRequest(node_id="n", task_id=task.task_id, over=True, digest_id=digest_id)
-                over.trouble, over.error_code = trouble, 5 if trouble else 0
-                if await coordinator.named.report(over):  # not the one before, which is told for a moment still
-                    return
+        while not (new := [one for one in coordinator.named.tasks if one.HasField("scan") and one.task_id not in told]):
             await asyncio.sleep(0.01)
+    (task,) = new
+    told.add(task.task_id)
+    over = pb.ReportTaskRequest(node_id="n", task_id=task.task_id, over=True, digest_id=digest_id)
+    over.trouble, over.error_code = trouble, 5 if trouble else 0
+    assert await coordinator.named.report(over)
 
 
 @on_loop
@@ -39,9 +39,11 @@ async def test_that_the_version_before_is_read_on_is_said_by_the_exit_code(
         for digest in (DIGEST, OTHER):
             await coordinator.catalogue.register("", b"", None, parts(digest))
 
+        told = set[str]()
+
         async def command(digest_id: bytes, *arguments: str, trouble: str = "") -> tuple[int, str]:
             done = asyncio.to_thread(main, ["dataset", *arguments, "--wait", where])
-            code, _ = await asyncio.gather(done, scan(coordinator, digest_id, trouble))
+            code, _ = await asyncio.gather(done, scan(coordinator, told, digest_id, trouble))
             return code, capsys.readouterr().out
 
         assert await command(DIGEST.digest_id, "create", "train", "--source=/x") == (0, "train: Ready\n")

@@ -37,8 +37,9 @@ _PREFETCH = """Reads into the cache what is not there. With --check nothing is r
 --wait or --check: 0 when all of it is resident, 3 when it is not, 1 after an error."""
 _ABOUT = {
     "pin": """Keeps all of a data set, whatever else needs room: nothing makes room for others, and until unpin evict
-and set-cache of it are refused. delete is not: who names it means it. Nothing is read for it: jobs do, or prefetch.
-Exit code with --wait: 3 when it has no room yet.""",
+and set-cache of it are refused. delete is not: who names it means it. Only what found no room
+before is read for it, when there is some; else jobs read it, or prefetch. Exit code with --wait: 3 when it has no room
+yet.""",
     "evict": """Nodes delete what they keep of a data set alone. It stays readable, from its source, by jobs and through
 mounts; what a job reads goes with --force only, what is pinned not before unpin.""",
     "refresh": """Lists the source again, and reads what has changed. Where that fails the version that there is stays,
