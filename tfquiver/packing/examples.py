@@ -14,6 +14,7 @@ from tfquiver.packing.sources import ARROW, IMAGES, PARQUET, TAR, Part
 from tfquiver.packing.tars import of_tar
 
 _ROWS = 256
+_ARROW_END = b"\xff\xff\xff\xff\0\0\0\0"  # of a stream of messages that each begin with its first four bytes
 _IMAGES_BEGIN = re.compile(rb"\xff\xd8\xff|\x89PNG\r\n\x1a\n|GIF8[79]a|BM|RIFF....WEBP", re.DOTALL)
 
 
@@ -77,8 +78,27 @@ def _of_arrow(part: Part) -> Iterator[bytes]:
             for batch in batches:
                 for at in range(0, batch.num_rows, _ROWS):
                     yield from _rows(path, batch.slice(at, _ROWS))
+            _check_is_end(path, source)
     except arrow.ArrowException as error:
         raise errors.DataLossError(f"{path}: {error}") from error
+
+
+def _check_is_end(path: Path, source: Any) -> None:
+    """pyarrow takes the end of the file for that of the stream, and what is behind that for nothing."""
+    at, size_bytes = source.tell(), source.size()
+    if at < size_bytes:
+        raise errors.DataLossError(
+            f"{path}: has something at byte {at}, behind its end: damaged, or several streams in one file"
+        )
+    source.seek(0)
+    if source.read(4) != _ARROW_END[:4]:  # as Arrow wrote until 2019: an end of four zero bytes, as records may have
+        return
+    source.seek(max(0, size_bytes - len(_ARROW_END)))
+    if source.read(len(_ARROW_END)) != _ARROW_END:
+        raise errors.DataLossError(
+            f"{path}: cut off at byte {size_bytes}: a stream ends with ff ff ff ff 00 00 00 00; fetch it again, or "
+            "save the data set again"
+        )
 
 
 def _rows(path: Path, batch: Any) -> Iterator[bytes]:

@@ -7,6 +7,7 @@ import hashlib
 import json
 import multiprocessing
 import os
+import re
 import signal
 from collections.abc import Callable, Iterator, Sequence, Set
 from concurrent.futures import ProcessPoolExecutor, as_completed
@@ -35,9 +36,11 @@ def pack(
 ) -> int:
     """Makes the files that are missing; returns how many were. `done`: told how many are there, and of how many.
 
-    Raises InvalidArgumentError: a pack of that name was made of other files; and what examples.of_part raises.
+    Raises InvalidArgumentError: a pack of that name was made of other files, or files of that name are there which no
+    pack says are its own; and what examples.of_part raises.
     """
     there, count = target.names(), len(parts)
+    _check_is_no_others(target, name, there)
     there -= set(_claim(parts, target, name, there))
     missing = [number for number in range(count) if file_name(name, number, count) not in there]
     done(count - len(missing), count)
@@ -80,6 +83,18 @@ def _end_with(parent: int) -> None:
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
     if os.getppid() != parent:  # it was killed before
         os._exit(1)
+
+
+def _check_is_no_others(target: Target, name: str, there: Set[str]) -> None:
+    """A pack says that files are its own before it makes the first of them. Others' would be taken for made."""
+    manifest, its = name + PACK_NOTE, re.compile(rf"{re.escape(name)}-\d+-of-\d+\.tfrecord")
+    found = min(filter(its.fullmatch, there), default=None)
+    # Looked at twice: of a list that is read while another pack begins it may have a file and not what was before.
+    if found is not None and manifest not in there and manifest not in target.names():
+        raise errors.InvalidArgumentError(
+            f"{found}: is there already, and no {manifest} says of what it was made: take another --name or -o, or "
+            f"delete what is there of that name ({name}-*.tfrecord)"
+        )
 
 
 def _claim(parts: Sequence[Part], target: Target, name: str, there: Set[str]) -> list[str]:

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from tfquiver import errors
 from tfquiver.packing.folders import Told, files_in, once
+from tfquiver.packing.saved_datasets import data_of
 
 IMAGES, TAR, PARQUET, ARROW = "images", "tar", "parquet", "arrow"
 _IMAGE_SUFFIXES = frozenset({".jpg", ".jpeg", ".png", ".gif", ".bmp", ".webp"})
@@ -33,7 +34,7 @@ def parts(
     of a folder that no part has; passed_over: of each link in a folder to what is packed under another name.
 
     Raises NotFoundError, InvalidArgumentError: a source that is nothing we know; DataLossError: an image that is
-    empty. Names it.
+    empty, a file that a data set names and that is not there. Names it.
     """
     return [replace(part, source=one) for one in sources for part in _of(one, part_bytes, left_out, passed_over)]
 
@@ -49,6 +50,8 @@ def _of(source: Path, part_bytes: int, left_out: Told, passed_over: Told) -> lis
     made: list[Part] = []
     for suffix, kind in _KINDS.items():
         found = [file for file in files if file.path.suffix == suffix and not file.path.name.startswith("cache-")]
+        if kind == ARROW:
+            found = data_of(found, files)
         if found:
             made = [Part(kind, (path,)) for path in once(found, False, passed_over)]
             break
