@@ -50,7 +50,7 @@ def known(recipes: Recipes, rows: int) -> object:
         return None
     if not one.digest_id:
         recipes.sized(one, rows)
-    made = one.build.made() if one.build else None
+    made = sorted(message.SerializeToString() for message in one.build.made().messages()) if one.build else None
     return one.draw, one.uses, one.digest_id, one.old_since_ms, one.domain, one.name, made, one.cost
 
 

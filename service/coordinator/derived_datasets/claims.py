@@ -10,6 +10,7 @@ CLAIM_S = 30.0  # who computes says so again within this time
 MOST_CLAIM_S = 900.0  # however often they say so: a function that hangs keeps its row from nobody
 MOST_HELD = 256  # by one claimer
 MOST_CLAIMED = 1 << 16  # of one build
+_LEAST_ENDS = 1 << 10  # more are only kept where there are as many claims
 
 
 @dataclass(slots=True)
@@ -32,6 +33,9 @@ class Claims:
         self._back: list[int] = []  # heap
         self._held: dict[int, _Claim] = {}
         self._of: dict[str, set[int]] = {}
+        # When claims end, by heap; some are over by then, and some go on: thousands wait for a row, and ask for the
+        # next end each time.
+        self._ends: list[tuple[float, int]] = []
 
     def give(self, claimer: str, most: int, done: bytearray, now_s: float) -> list[int]:
         """At most so many rows, which are not `done` (one byte a row) and which nobody computes."""
@@ -39,8 +43,12 @@ class Claims:
         given: list[int] = []
         while len(given) < room and (row := self._free(done, now_s)) is not None:
             self._held[row] = _Claim(claimer, now_s, now_s + CLAIM_S)
+            heapq.heappush(self._ends, (now_s + CLAIM_S, row))
             self._of.setdefault(claimer, set()).add(row)
             given.append(row)
+        if len(self._ends) > _LEAST_ENDS + 2 * len(self._held):
+            self._ends = [(claim.until_s, row) for row, claim in self._held.items()]
+            heapq.heapify(self._ends)
         return given
 
     def renew(self, claimer: str, rows: Iterable[int], now_s: float) -> None:
@@ -62,7 +70,16 @@ class Claims:
 
     def next_s(self) -> float | None:
         """When the next claim ends if its claimer says nothing; None: there is none."""
-        return min((claim.until_s for claim in self._held.values()), default=None)
+        while self._ends:
+            ends_s, row = self._ends[0]
+            claim = self._held.get(row)
+            if claim is None:
+                heapq.heappop(self._ends)
+            elif claim.until_s == ends_s:
+                return ends_s
+            else:  # it was said again since
+                heapq.heapreplace(self._ends, (claim.until_s, row))
+        return None
 
     def _free(self, done: bytearray, now_s: float) -> int | None:
         while self._back:
@@ -72,11 +89,11 @@ class Claims:
             row, self._next = self._next, self._next + 1
             if not done[row] and row not in self._held:
                 return row
-        ended = [row for row, claim in self._held.items() if claim.until_s <= now_s]
-        for row in ended:
+        while (ends_s := self.next_s()) is not None and ends_s <= now_s:
+            row = self._ends[0][1]
             self._drop(row)
             heapq.heappush(self._back, row)
-        return heapq.heappop(self._back) if ended else None
+        return heapq.heappop(self._back) if self._back else None
 
     def _drop(self, row: int) -> None:
         if (claim := self._held.pop(row, None)) is not None:

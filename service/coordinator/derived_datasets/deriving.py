@@ -24,6 +24,7 @@ from tfquiver.service.coordinator.dataset_registry_sharing_removal.registry impo
 from tfquiver.service.coordinator.derived_datasets import build as builds
 from tfquiver.service.coordinator.derived_datasets import costs
 from tfquiver.service.coordinator.derived_datasets.build import Build
+from tfquiver.service.coordinator.derived_datasets.made_rows import StillRows
 from tfquiver.service.coordinator.derived_datasets.recipes import IDLE_S, Recipe, Recipes, recipe_id
 
 _PART_BYTES = 1 << 20
@@ -151,7 +152,9 @@ class Deriving:
         if not recipe.digest_id:
             build = await self._build(recipe)
             if build is not None and not build.is_whole:
-                return pb2.DerivedState(build_id=recipe.build_id, rows=build.rows, done=build.done, draw=recipe.draw)
+                return pb2.DerivedState(
+                    build_id=recipe.build_id, rows=build.rows or 0, done=build.done, draw=recipe.draw
+                )
             await self._registered(recipe, who)
         made = self._registry.find(recipe.digest_id)
         rows = self._registry.find(recipe.source_id).shards if recipe.source_id in self._registry else 0
@@ -213,10 +216,11 @@ class Deriving:
             pass
 
 
-def _encoded(source: Digest, made: dict[int, tuple[builds.Part, ...]], name: str, build_id: bytes) -> bytes:
+def _encoded(source: Digest, made: StillRows, name: str, build_id: bytes) -> bytes:
     return builds.digest_of(source, made, name, build_id).to_bytes()
 
 
 async def _parts(data: bytes) -> AsyncIterator[bytes]:
     for at in range(0, len(data), _PART_BYTES):
         yield data[at : at + _PART_BYTES]
+        await asyncio.sleep(0)  # of millions of rows there are hundreds, and others are served between them

@@ -7,6 +7,7 @@ name has computed no other finds: that bytes are what a function makes of others
 from __future__ import annotations
 
 import hashlib
+import itertools
 from collections import deque
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
@@ -23,13 +24,13 @@ from tfquiver.proto.tfquiver.v1.commit_log_pb2 import (
 )
 from tfquiver.proto.tfquiver.v1.derived_datasets_pb2 import DerivedCost, DerivedRow
 from tfquiver.service.coordinator.derived_datasets import costs
-from tfquiver.service.coordinator.derived_datasets.build import Build, message_of
+from tfquiver.service.coordinator.derived_datasets.build import MOST_ROWS as MOST_ROWS
+from tfquiver.service.coordinator.derived_datasets.build import Build
 
 MOST_RECIPES = 10_000
 MOST_BUILDS = 64
 MOST_BUILDS_OF_ONE = 16
 MOST_PARTS = 16 << 20  # of all builds together
-MOST_ROWS = 8 << 20  # of all builds together: about 200 bytes each
 _MOST_USE_IDS = 4096
 IDLE_S = 3600.0  # a build that nobody has been at for so long makes room for others
 _ROWS_A_RECORD = 1024
@@ -58,7 +59,6 @@ class Recipe:
     build: Build | None = None
     digest_id: bytes = b""
     old_since_ms: dict[bytes, int] = field(default_factory=dict)  # by digest id of draws before; 0: not known
-    rows_to_come: list[DerivedRow] = field(default_factory=list)  # restored, of an input whose size is not known yet
     touched_s: float = 0.0
     cost: DerivedCost = field(default_factory=DerivedCost)
 
@@ -73,6 +73,9 @@ class Recipes:
     def __init__(self, journal: Journal) -> None:
         self._journal = journal
         self._recipes: dict[bytes, Recipe] = {}  # the one begun or made last comes last
+        self._building: dict[
+            bytes, Recipe
+        ] = {}  # those of them that are not whole: a few, where there may be thousands
         self._by_build: dict[bytes, Recipe] = {}
         self._by_digest: dict[bytes, Recipe] = {}
         self._use_ids: deque[str] = deque(maxlen=_MOST_USE_IDS)
@@ -99,7 +102,7 @@ class Recipes:
 
     def builds(self) -> list[Recipe]:
         """Those that are not whole."""
-        return [one for one in self._recipes.values() if not one.digest_id]
+        return list(self._building.values())
 
     def begin(
         self,
@@ -128,13 +131,15 @@ class Recipes:
         )  # fmt: skip
         self._decide(CommitRecord(derived_begun=begun))
         made = self._recipes[recipe]
-        made.build, made.touched_s = Build(rows), now_s
+        made.touched_s = now_s
+        self.sized(made, rows)
         return made
 
     def _make_room(self, rows: int, domain: str, now_s: float, is_there: Callable[[bytes], bool]) -> None:
         def is_full() -> bool:
             known = self.builds()
-            many = rows + sum(one.build.rows if one.build else len(one.rows_to_come) for one in known)
+            builds = [one.build for one in known if one.build]
+            many = rows + sum(build.done if build.rows is None else build.rows for build in builds)
             return len(known) >= MOST_BUILDS or many > MOST_ROWS
 
         for one in sorted(self.builds(), key=lambda one: one.touched_s) if is_full() else ():
@@ -160,12 +165,9 @@ class Recipes:
             )
 
     def sized(self, recipe: Recipe, rows: int) -> Build:
-        """The build of a restored recipe, now that its input is at hand."""
-        if recipe.build is None:
-            recipe.build = Build(rows)
-            for row in recipe.rows_to_come:
-                recipe.build.put(row)
-            recipe.rows_to_come = []
+        """The build of a recipe that is not whole, now that its input is at hand."""
+        assert recipe.build is not None
+        recipe.build.sized(rows)
         return recipe.build
 
     def report(self, recipe: Recipe, rows: list[DerivedRow], cost: DerivedCost | None = None) -> int:
@@ -216,7 +218,7 @@ class Recipes:
                 self._keep(
                     Recipe(
                         begun.recipe, begun.digest_id, begun.name, begun.domain, begun.draw,
-                        old_since_ms=_old_since_ms(begun),
+                        build=Build(None), old_since_ms=_old_since_ms(begun),
                     )
                 )  # fmt: skip
             case "derived_forgotten":
@@ -226,7 +228,8 @@ class Recipes:
             case "derived_made":
                 made = record.derived_made
                 if (known := self._recipes.get(made.recipe)) and known.draw == made.draw:
-                    known.digest_id, known.build, known.rows_to_come = made.digest_id, None, []
+                    known.digest_id, known.build = made.digest_id, None
+                    self._building.pop(made.recipe, None)
                     known.old_since_ms = _old_since_ms(made)
                     known.cost = made.cost
                     self._by_digest[made.digest_id] = known
@@ -237,34 +240,21 @@ class Recipes:
 
     def still(self) -> Callable[[], Iterator[CommitRecord]]:
         """Gives the records that bring an empty object where this one is now; in any thread, while this one goes on."""
-        now = [
-            (
-                DerivedBegun(
-                    recipe=one.recipe, digest_id=one.source_id, name=one.name, draw=one.draw,
-                    old_digest_ids=one.old_since_ms, domain=one.domain, old_since=_dated(one.old_since_ms),
-                ),
-                one.build.made() if one.build else {},
-                list(one.rows_to_come),
-                _made(one, one.digest_id, one.old_since_ms) if one.digest_id else None,
-                one.uses,
-                one.cost,
-            )
-            for one in self._recipes.values()
-        ]  # fmt: skip
+        now = [(_as_it_is(one), one.build.made() if one.build else None) for one in self._recipes.values()]
 
         def records() -> Iterator[CommitRecord]:
-            for begun, parts, to_come, made, uses, cost in now:
-                yield CommitRecord(derived_begun=begun)
-                rows = [*to_come, *(message_of(row, made_of) for row, made_of in parts.items())]
-                for at in range(0, len(rows), _ROWS_A_RECORD):
-                    some = DerivedRows(recipe=begun.recipe, draw=begun.draw, rows=rows[at : at + _ROWS_A_RECORD])
-                    if at == 0:  # all of it
-                        some.cost.CopyFrom(cost)
-                    yield CommitRecord(derived_rows=some)
-                if made is not None:
-                    yield CommitRecord(derived_made=made)
-                if uses:
-                    yield CommitRecord(derived_used=DerivedUsed(recipe=begun.recipe, draw=begun.draw, uses=uses))
+            for one, rows in now:
+                yield CommitRecord(derived_begun=_begun(one))
+                left = rows.messages() if rows else iter(())
+                all_of_it: DerivedCost | None = one.cost
+                while some := list(itertools.islice(left, _ROWS_A_RECORD)):
+                    said = DerivedRows(recipe=one.recipe, draw=one.draw, rows=some, cost=all_of_it)
+                    yield CommitRecord(derived_rows=said)
+                    all_of_it = None
+                if one.digest_id:
+                    yield CommitRecord(derived_made=_made(one, one.digest_id, one.old_since_ms))
+                if one.uses:
+                    yield CommitRecord(derived_used=DerivedUsed(recipe=one.recipe, draw=one.draw, uses=one.uses))
 
         return records
 
@@ -273,18 +263,17 @@ class Recipes:
         if known is None or known.draw != rows.draw or known.digest_id:
             return
         known.cost = costs.added(known.cost, rows.cost)
-        if known.build is None:
-            known.rows_to_come.extend(rows.rows)
-            return
+        assert known.build is not None
         for row in rows.rows:
             known.build.put(row)
 
     def _keep(self, recipe: Recipe) -> None:
-        self._recipes[recipe.recipe] = recipe
+        self._recipes[recipe.recipe] = self._building[recipe.recipe] = recipe
         self._by_build[recipe.build_id] = recipe
 
     def _drop(self, recipe: bytes) -> None:
         if (known := self._recipes.pop(recipe, None)) is not None:
+            self._building.pop(recipe, None)
             self._by_build.pop(known.build_id, None)
             if self._by_digest.get(known.digest_id) is known:
                 del self._by_digest[known.digest_id]
@@ -292,6 +281,22 @@ class Recipes:
     def _decide(self, record: CommitRecord) -> None:
         self._journal(record)
         self.apply(record)
+
+
+def _as_it_is(one: Recipe) -> Recipe:
+    """For another thread; none of its values is changed in place. Of ten thousand, on the loop: messages of them take
+    ten times as long."""
+    return Recipe(
+        one.recipe, one.source_id, one.name, one.domain, one.draw, one.uses, None, one.digest_id, one.old_since_ms,
+        one.touched_s, one.cost,
+    )  # fmt: skip
+
+
+def _begun(one: Recipe) -> DerivedBegun:
+    return DerivedBegun(
+        recipe=one.recipe, digest_id=one.source_id, name=one.name, draw=one.draw, old_digest_ids=one.old_since_ms,
+        domain=one.domain, old_since=_dated(one.old_since_ms),
+    )  # fmt: skip
 
 
 def _made(recipe: Recipe, digest_id: bytes, old: dict[bytes, int]) -> DerivedMade:
