@@ -73,9 +73,10 @@ async def test_after_a_restart_one_sessions_draws_are_decoded_at_a_time(
     async with served(tmp_path / "work") as (_, client):
         await client.upload([DIGEST.to_bytes()])
         await put(client, weights().to_bytes())
-        for key in keys:
+        for seed, key in enumerate(keys, 1):
             asked, request = asking(weights().weights_id), opened_as(key)
             asked.session_key = request.session_key = key
+            asked.seed = request.seed = seed  # else they would draw alike
             await client.call("AskSampling", asked)
             sessions[key] = (await client.call("OpenReader", request)).session_id
     again, decodes = CoordinatorServer(), Decodes(monkeypatch)
@@ -90,6 +91,24 @@ async def test_after_a_restart_one_sessions_draws_are_decoded_at_a_time(
         decodes.go.set()
         assert await asyncio.gather(*asked_again) == [[b"\x01\x01\x01"]] * 3
         assert len(decodes.threads) == 3
+
+
+@on_loop
+async def test_sessions_that_draw_alike_have_their_draws_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Those of a sweep, of four bytes a draw."""
+    decodes = Decodes(monkeypatch)
+    decodes.go.set()
+    async with served(tmp_path / "work") as (server, client):
+        await client.upload([DIGEST.to_bytes()])
+        await put(client, weights().to_bytes())
+        for key in ("a" + KEY, "b" + KEY):
+            asked, request = asking(weights().weights_id), opened_as(key)
+            asked.session_key = request.session_key = request.job = key
+            await client.call("AskSampling", asked)
+            await client.call("OpenReader", request)
+        one, other = (session.draws_of(DIGEST.num_shards) for session in server.coordinator.sessions)
+        assert one is other
+        assert len(decodes.threads) == 1
 
 
 @on_loop

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.support.python_calls import python_calls
 from tfquiver.service.coordinator.shard_order.block_order import MAX_BLOCK_SHARDS, BlockOrder, order_seed, units_of
 from tfquiver.service.coordinator.shard_order.deterministic import Deterministic
 
@@ -113,6 +114,22 @@ def test_a_sampler_that_is_made_again_goes_on_with_what_is_pending() -> None:
     sampler.remove(list(order.shards[10:15]))
     assert sampler.take(1, 1) == list(order.shards[15:20])
     assert sampler.pending == 10
+
+
+@pytest.mark.parametrize("seed", [None, 5])
+def test_blocks_that_have_been_read_are_not_gone_through_one_by_one(seed: int | None) -> None:
+    """As behind what a lost reader had, when a coordinator was started again: of a million files a block each."""
+    shards = 50_000
+    order = order_of([(100, 2)] * shards, seed, 0)
+    pending = np.zeros(shards, np.bool_)
+    left = [order.shards[3], order.shards[shards - 2]]
+    pending[left] = True
+    sampler = Deterministic(order, pending, [100] * shards, bytearray(shards))
+    taken: list[int] = []
+    assert python_calls(lambda: taken.extend(sampler.take(8, 1000))) < 1000
+    assert taken == left
+    sampler.give_back(left)
+    assert sampler.take(8, 1000) == left
 
 
 @pytest.mark.parametrize(

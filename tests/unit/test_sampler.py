@@ -241,3 +241,12 @@ def test_numbers_are_drawn_from_bits(mask: list[bool], most: int, seed: int) -> 
     assert everything == (len(there) <= most) and (not everything or set(numbers) == there)
     assert bool(numbers) == bool(there) and slots.count(subject.bits) == len(there) == subject.count
     assert [number in subject for number in range(len(mask))] == mask
+
+
+@given(st.lists(st.booleans(), max_size=200), st.data())
+def test_numbers_are_found_in_bits(mask: list[bool], data: st.DataObject) -> None:
+    subject = slots.Slots(np.array(mask, np.bool_))
+    start = data.draw(st.integers(0, len(mask)))
+    end = data.draw(st.integers(start, len(mask)))
+    assert subject.first_from(start) == next((at for at in range(start, len(mask)) if mask[at]), -1)
+    assert subject.slice_mask(start, end).tolist() == mask[start:end]

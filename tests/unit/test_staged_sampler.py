@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import random
-from typing import ClassVar
+import tracemalloc
+from collections.abc import Sequence
+from typing import Any, ClassVar, NoReturn
 
 import numpy as np
+import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
+from tests.support.python_calls import python_calls
 from tfquiver.draws_and_weights.drawn_shards import DrawnShards
+from tfquiver.service.coordinator.shard_order import staged
 from tfquiver.service.coordinator.shard_order.staged import InTurn, Staged
 
 SHARDS = 8
@@ -120,7 +125,26 @@ class InTurnMachine(Machine):
 
 TestStaged = StagedMachine.TestCase
 TestInTurn = InTurnMachine.TestCase
-TestStaged.settings = TestInTurn.settings = settings(max_examples=150, stateful_step_count=30, deadline=None)
+
+
+class CrowdedMachine(StagedMachine):
+    """More changes come than are remembered one by one."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.patch = pytest.MonkeyPatch()
+        self.patch.setattr(staged, "_MOST_CHANGED", 7)
+        self.patch.setattr(staged, "_MOST_PIECES", 2)
+
+    def teardown(self) -> None:
+        super().teardown()
+        self.patch.undo()
+
+
+TestCrowded = CrowdedMachine.TestCase
+TestCrowded.settings = TestStaged.settings = TestInTurn.settings = settings(
+    max_examples=150, stateful_step_count=30, deadline=None
+)
 
 
 def test_a_draw_is_a_hit_once_its_shard_has_been_fetched_for_another() -> None:
@@ -134,3 +158,47 @@ def test_a_draw_is_a_hit_once_its_shard_has_been_fetched_for_another() -> None:
             resident[shards[draw]] = 1
             sampler.residency_changed([shards[draw]])
     assert misses == 50
+
+
+class Unread(Sequence[int]):
+    """Shards that nobody looks at yet."""
+
+    def __len__(self) -> int:
+        return 500
+
+    def __getitem__(self, at: Any) -> NoReturn:
+        raise AssertionError("a thousand sessions are told on the loop, one after the other")
+
+
+def test_who_is_told_of_changes_looks_at_them_when_it_reads_on() -> None:
+    drawn = DrawnShards("test", np.arange(1000, dtype=np.uint32), (1000,), False, 1000)
+    resident = bytearray(1000)
+    sampler = Staged(drawn, np.ones(1000, np.bool_), resident, np.full(1000, 10, np.uint64), random.Random(1))
+    sampler.residency_changed(Unread())
+    with pytest.raises(AssertionError, match="one after the other"):
+        sampler.take(1, 100)
+
+
+def test_a_session_takes_little_more_than_a_byte_of_each_draw() -> None:
+    draws = 1 << 20
+    drawn = DrawnShards("test", np.arange(draws, dtype=np.uint32), (draws,), False, draws)
+    resident, lengths = bytearray(draws), np.full(draws, 10, np.uint64)
+    tracemalloc.start()
+    try:
+        sampler = Staged(drawn, np.ones(draws, np.bool_), resident, lengths, random.Random(1))
+        taken_bytes, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert sampler.pending == draws
+    assert taken_bytes < 1.5 * draws
+
+
+def test_what_has_been_read_is_not_gone_through_one_by_one() -> None:
+    draws = 50_000
+    drawn = DrawnShards("test", np.arange(draws, dtype=np.uint32), (draws,), True, draws)
+    pending = np.zeros(draws, np.bool_)
+    pending[[3, draws - 2]] = True  # as of a reader that is lost, when a coordinator was started again
+    sampler = InTurn(drawn, pending, bytearray(draws), np.full(draws, 10, np.uint64))
+    taken: list[int] = []
+    assert python_calls(lambda: taken.extend(sampler.take(8, 1000))) < 200
+    assert taken == [3, draws - 2]

@@ -17,13 +17,13 @@ from tfquiver.plain_text import shortened
 from tfquiver.proto.tfquiver.v1 import types_pb2
 
 KEY_MARK = "~"  # in a session key: its epochs are of draws, and are never to be read in another way
-MOST_DRAWS = 1 << 23  # of a session that is read: 32 MiB, and some 90 MiB in one stage for who takes what is cached
+MOST_DRAWS = 1 << 23  # of a session that is read: 32 MiB, and some 10 MiB in one stage for who takes what is cached
 MOST_DRAWS_EARLIER = 1 << 22  # of nodes that do not say how many they read
 MOST_STAGES = 10_000
 MOST_MESSAGE_BYTES = 6 << 20  # what a call takes is 8 MiB; draws in random order hardly shrink
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, slots=True, eq=False, weakref_slot=True)
 class DrawnShards:
     """Draw i is of shard `shards[i]`. In a stage the order is free, and draws are sorted by shard; stages come one
     after the other."""

@@ -5,7 +5,9 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import functools
+import hashlib
 import threading
+import weakref
 from collections.abc import Callable
 from contextlib import AsyncExitStack
 
@@ -53,6 +55,8 @@ class Samplings:
         self._stuck: set[str] = set()  # schemes of which a thread draws that cannot be ended
         self._asked_s: dict[str, float] = {}  # by session key; those asked last come last
         self._decoding: dict[str, asyncio.Task[DrawnShards]] = {}  # by session id
+        # Those that sessions have now, by what they are made of: a sweep's are alike, and take four bytes a draw.
+        self._decoded: weakref.WeakValueDictionary[bytes, DrawnShards] = weakref.WeakValueDictionary()
         self._one_decodes = asyncio.Lock()  # each takes memory
         self._one_at_a_time = asyncio.Lock()
         self._drawing: asyncio.Task[_Made] | None = None  # whose turn it is
@@ -96,7 +100,10 @@ class Samplings:
 
     async def _decode(self, session: Session, shards: int) -> DrawnShards:
         async with self._one_decodes:
-            drawn = await asyncio.to_thread(drawn_shards, session.drawn, shards)
+            key = await asyncio.to_thread(_key_of, session.drawn, shards)
+            drawn = self._decoded.get(key)
+            if drawn is None:
+                drawn = self._decoded[key] = await asyncio.to_thread(drawn_shards, session.drawn, shards)
         session.know_draws(drawn)
         return drawn
 
@@ -185,6 +192,10 @@ class Samplings:
             self._stuck.add(scheme)
             raise _endless(scheme) from None
         return made
+
+
+def _key_of(message: types_pb2.DrawnShards, shards: int) -> bytes:
+    return hashlib.sha256(message.SerializeToString(deterministic=True) + shards.to_bytes(8, "little")).digest()
 
 
 def _drawn(asked: SamplingAsked, digest: Digest, weights: RecordWeights | None, epoch: Epoch) -> _Made:

@@ -17,8 +17,10 @@ import numpy.typing as npt
 
 from tfquiver import errors
 from tfquiver.service.coordinator.shard_order.sampler import Place
+from tfquiver.service.coordinator.shard_order.slots import Slots
 
 MAX_BLOCK_SHARDS = 1024  # so that a block fits one reply
+_LOOKED_AT_FIRST, _LOOKED_AT_MOST = 64, 1 << 18  # shards at a time
 _GOLDEN = 0x9E3779B97F4A7C15
 _MASK = (1 << 64) - 1
 _MOST_EPOCHS = 1 << 20
@@ -75,10 +77,15 @@ class BlockOrder:
     def blocks(self) -> int:
         return len(self.first) - 1
 
-    def first_of(self, shards: npt.NDArray[np.bool_]) -> int:
-        """The first block that has some of these. `shards`: shape [shards]; 0 where there are none."""
-        at = int(np.argmax(shards[np.frombuffer(self.shards, np.uint32)])) if len(shards) else 0
-        return bisect_right(self.first, at) - 1 if len(shards) else 0
+    def next_with(self, pending: Slots, block: int) -> int:
+        """The first block from this one on that has some of these; `blocks`: none has."""
+        shards, at, some = np.frombuffer(self.shards, np.uint32), self.first[block], _LOOKED_AT_FIRST
+        while at < len(shards):
+            mask = pending.mask(shards[at : at + some])
+            if mask.any():
+                return bisect_right(self.first, at + int(mask.argmax())) - 1
+            at, some = at + some, min(4 * some, _LOOKED_AT_MOST)
+        return self.blocks
 
     def block_of(self, shard: int) -> int:
         return bisect_right(self.first, self._at[shard]) - 1

@@ -30,7 +30,7 @@ class Deterministic:
         self._order, self._lengths, self._resident = order, lengths, resident
         self._pending = Slots(pending)
         # All before this block have been taken, but for those of _again.
-        self._following = order.first_of(pending)
+        self._following = order.next_with(self._pending, 0)
         self._again: list[int] = []  # a heap; some may have nothing left
 
     @property
@@ -44,6 +44,9 @@ class Deterministic:
         while self._pending.count:
             again = bool(self._again) and self._again[0] <= self._following
             block = self._pending_of(self._again[0] if again else self._following)
+            if not block and not again:  # as many as there are behind a lost reader's, after a restart
+                self._following = self._order.next_with(self._pending, self._following)
+                continue
             size_bytes += sum(int(self._lengths[shard]) for shard in block)
             if taken and (len(taken) + len(block) > n or size_bytes > max_bytes):
                 break

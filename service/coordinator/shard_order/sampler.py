@@ -10,7 +10,7 @@ import random
 from array import array
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -65,6 +65,12 @@ class Sampler(Protocol):
         """It is not used any more."""
 
 
+class Lengths(Protocol):
+    """Bytes of each shard."""
+
+    def __getitem__(self, shard: int, /) -> Any: ...  # a whole number, of numpy's perhaps
+
+
 class ResidentFirst:
     """Two bits and a little for each shard are kept and O(1) time is spent on each, by and large.
 
@@ -82,7 +88,7 @@ class ResidentFirst:
         self,
         pending: npt.NDArray[np.bool_],
         resident: bytearray,
-        lengths: Sequence[int] | npt.NDArray[np.uint64],
+        lengths: Lengths,
         rng: random.Random,
         there: bytearray | None = None,
         run: int = 1,

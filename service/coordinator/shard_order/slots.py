@@ -6,6 +6,7 @@ data set. Here a few thousand are drawn at a time, from bits, so that one costs 
 
 from __future__ import annotations
 
+import re
 from array import array
 from collections.abc import Iterable
 from typing import TypeVar
@@ -16,6 +17,7 @@ import numpy.typing as npt
 from tfquiver.hash_prefixes_and_sorted_numbers.sorted_numbers import distinct
 
 Bits = npt.NDArray[np.uint8]  # number i is bit i % 8, least significant first, of byte i / 8
+_SOME = re.compile(rb"[^\0]")
 _ONES = np.array([value.bit_count() for value in range(256)], np.uint8)
 Number = TypeVar("Number", bound=np.integer)
 MOST_DRAWN = 4096  # at a time
@@ -35,6 +37,23 @@ class Slots:
 
     def __contains__(self, number: int) -> bool:
         return bool(self.bytes[number >> 3] >> (number & 7) & 1)
+
+    def first_from(self, number: int) -> int:
+        """The first in it that is not below `number`; -1: there is none. Of millions that are not in it each costs less
+        than a tenth of a nanosecond."""
+        at = number >> 3
+        if at < len(self.bytes) and (rest := self.bytes[at] >> (number & 7)):
+            return number + (rest & -rest).bit_length() - 1
+        found = _SOME.search(self.bytes, at + 1)
+        if found is None:
+            return -1
+        byte = self.bytes[found.start()]
+        return 8 * found.start() + (byte & -byte).bit_length() - 1
+
+    def slice_mask(self, start: int, end: int) -> npt.NDArray[np.bool_]:
+        """Shape [end - start]: which of the numbers from `start` to `end` - 1 are in it."""
+        bits = np.unpackbits(self.bits[start >> 3 : (end + 7) >> 3], bitorder="little")
+        return bits[start & 7 : (start & 7) + end - start].view(np.bool_)
 
     def mask(self, numbers: npt.NDArray[np.integer]) -> npt.NDArray[np.bool_]:
         """Which of these are in it."""

@@ -14,11 +14,14 @@ import numpy.typing as npt
 from tfquiver.draws_and_weights.drawn_shards import DrawnShards
 from tfquiver.hash_prefixes_and_sorted_numbers.sorted_numbers import distinct
 from tfquiver.service.coordinator.shard_order.sampler import NOWHERE, Place, ResidentFirst
-from tfquiver.service.coordinator.shard_order.slots import Slots
+from tfquiver.service.coordinator.shard_order.slots import MOST_DRAWN, Slots
+
+_MOST_CHANGED = 16 * MOST_DRAWN
+_MOST_PIECES = 64
 
 
 class Staged:
-    """A Sampler. A bit for each draw, and for each of the stage that is read now 13 bytes more."""
+    """A Sampler. A bit for each draw, and for each of the stage that is read now a byte and a bit more."""
 
     def __init__(
         self,
@@ -32,6 +35,9 @@ class Staged:
         self._drawn, self._resident, self._lengths, self._rng = drawn, resident, lengths, rng
         self._pending = Slots(pending)
         self._starts = np.concatenate(([0], np.asarray(drawn.stage_ends[:-1], np.int64)))
+        # Shards whose residency has changed since it was looked at; too many: all of the stage are looked at.
+        self._changed: list[Sequence[int] | npt.NDArray[np.integer]] = []
+        self._changed_shards = 0
         self._begin(self._stage_of(int(np.argmax(pending)) if len(pending) else 0))
 
     @property
@@ -39,6 +45,7 @@ class Staged:
         return self._pending.count
 
     def take(self, n: int, max_bytes: int, store_bytes: float | None = None) -> list[int]:
+        self._look_at_changes()
         taken: list[int] = []
         size_bytes = 0
         while len(taken) < n and self._pending.count:
@@ -75,15 +82,13 @@ class Staged:
         self._now.remove(self._of_now(gone))
 
     def residency_changed(self, shards: Sequence[int] | npt.NDArray[np.integer]) -> None:
-        changed = distinct(np.asarray(shards, np.uint32))
-        firsts, ends = (np.searchsorted(self._shards, changed, side) for side in ("left", "right"))
-        some = ends > firsts
-        if not some.any():
-            return
-        draws = np.concatenate([np.arange(first, end) for first, end in zip(firsts[some], ends[some], strict=True)])
-        there = np.frombuffer(self._resident, np.uint8)[self._shards[draws]]
-        np.frombuffer(self._is_resident, np.uint8)[draws] = there
-        self._now.residency_changed(draws)
+        """O(1): a thousand sessions are told at a time, and of which draws a shard is each of them has to look up."""
+        self._changed.append(shards)
+        self._changed_shards += len(shards)
+        if self._changed_shards > _MOST_CHANGED:
+            self._changed.clear()
+        elif len(self._changed) >= _MOST_PIECES:
+            self._changed = [self._all_changed()]
 
     def place(self, shard: int) -> Place:
         return NOWHERE
@@ -95,10 +100,29 @@ class Staged:
         self._stage = stage
         self._start, self._end = int(self._starts[stage]), self._drawn.stage_ends[stage]
         self._shards = self._drawn.shards[self._start : self._end]  # sorted
-        self._is_resident = bytearray(np.frombuffer(self._resident, np.uint8)[self._shards].tobytes())
-        self._stage_lengths = self._lengths[self._shards]
-        pending = self._pending.mask(np.arange(self._start, self._end))
-        self._now = ResidentFirst(pending, self._is_resident, self._stage_lengths, self._rng)
+        self._is_resident = bytearray(np.frombuffer(self._resident, np.uint8)[self._shards])
+        self._changed, self._changed_shards = [], 0
+        pending = self._pending.slice_mask(self._start, self._end)
+        self._now = ResidentFirst(pending, self._is_resident, _LengthsOf(self._shards, self._lengths), self._rng)
+
+    def _look_at_changes(self) -> None:
+        if self._changed_shards > _MOST_CHANGED:
+            self._begin(self._stage)
+        if not self._changed:
+            return
+        changed = distinct(self._all_changed())
+        self._changed, self._changed_shards = [], 0
+        firsts, ends = (np.searchsorted(self._shards, changed, side) for side in ("left", "right"))
+        counts = ends - firsts
+        draws = np.repeat(firsts - (np.cumsum(counts) - counts), counts) + np.arange(counts.sum())
+        if not len(draws):
+            return
+        there = np.frombuffer(self._resident, np.uint8)[self._shards[draws]]
+        np.frombuffer(self._is_resident, np.uint8)[draws] = there
+        self._now.residency_changed(draws)
+
+    def _all_changed(self) -> npt.NDArray[np.uint32]:
+        return np.concatenate([np.asarray(shards, np.uint32) for shards in self._changed])
 
     def _stage_of(self, draw: int) -> int:
         return int(np.searchsorted(self._starts, draw, "right")) - 1
@@ -107,7 +131,17 @@ class Staged:
         return [draw - self._start for draw in draws if self._start <= draw < self._end]
 
     def _bytes_of(self, draws: Sequence[int]) -> int:
-        return sum(int(self._stage_lengths[draw]) for draw in draws)
+        return sum(int(self._lengths[self._shards[draw]]) for draw in draws)
+
+
+class _LengthsOf:
+    """Of draws, looked up when they are asked for: eight bytes for each of millions would be kept for a few."""
+
+    def __init__(self, shards: npt.NDArray[np.uint32], lengths: npt.NDArray[np.uint64]) -> None:
+        self._shards, self._lengths = shards, lengths
+
+    def __getitem__(self, draw: int, /) -> int:
+        return int(self._lengths[self._shards[draw]])
 
 
 class InTurn:
@@ -133,9 +167,7 @@ class InTurn:
         taken: list[int] = []
         draw = self._first
         while len(taken) < n and self._pending.count:
-            if draw not in self._pending:
-                draw += 1
-                continue
+            draw = self._pending.first_from(draw)
             shard = int(self._shards[draw])
             size_bytes = int(self._lengths[shard])
             max_bytes -= size_bytes
