@@ -5,14 +5,16 @@ from __future__ import annotations
 import random
 import tracemalloc
 from collections.abc import Mapping
+from fnmatch import fnmatchcase
 from importlib.metadata import EntryPoint
 from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.support.python_calls import python_calls
 from tests.unit.test_sampling_distributions import EVEN, population
 from tfquiver import errors
 from tfquiver.amounts import many
@@ -24,8 +26,8 @@ from tfquiver.service.coordinator.sampled_epochs.asked import AskedSamplings, ar
 from tfquiver.service.coordinator.sampling_schemes import registry
 from tfquiver.service.coordinator.sampling_schemes.chance import Chance
 from tfquiver.service.coordinator.sampling_schemes.drawing import drawn
+from tfquiver.service.coordinator.sampling_schemes.file_patterns.patterns import first_matches
 from tfquiver.service.coordinator.sampling_schemes.interface import Draws, Population
-from tfquiver.service.coordinator.sampling_schemes.patterns import first_matches
 
 
 class Says:
@@ -277,6 +279,43 @@ def test_the_first_pattern_that_matches_counts() -> None:
     files = ["gs://b/rare-1", "gs://b/common", "gs://b/other"]
     assert first_matches(["rare-*", "common", "*"], files).tolist() == [0, 1, 2]
     assert first_matches(["*", "common"], files).tolist() == [0, 0, 0]
+
+
+_PATHS = st.text("ab/", max_size=6).map(lambda text: f"gs://{text}")
+_PATTERNS = st.text("ab/*?[]!", min_size=1, max_size=7) | st.text("ab/*", min_size=1, max_size=7).map("gs://{}".format)
+
+
+@settings(max_examples=500, deadline=None)
+@given(st.lists(_PATTERNS, min_size=1, max_size=6), st.lists(_PATHS, min_size=1, max_size=6))
+def test_patterns_match_among_others_what_they_match_alone(patterns: list[str], files: list[str]) -> None:
+    def matches(pattern: str, uri: str) -> bool:
+        ends = [uri, *(uri[at:] for at, one in enumerate(uri) if one == "/")]
+        if pattern in {*ends, *(end[1:] for end in ends[1:])}:
+            return True
+        if not set("*?[") & set(pattern):
+            return False
+        if "/" not in pattern:
+            return fnmatchcase(uri.rpartition("/")[2], pattern)
+        if "://" in pattern:
+            return fnmatchcase(uri, pattern)
+        relative = pattern.removeprefix("/")
+        return fnmatchcase(uri, relative) or fnmatchcase(uri, f"*/{relative}")
+
+    alone = [next((at for at, one in enumerate(patterns) if matches(one, uri)), -1) for uri in files]
+    assert first_matches(patterns, files).tolist() == alone
+
+
+@pytest.mark.parametrize("form", ["class-{}/*", "*/class-{}/*.tfrecord", "{}-*", "*-{}", "gs://b/{}-*/*"])
+def test_of_many_patterns_few_are_tried_with_a_file(form: str) -> None:
+    """A class each, say: of so many patterns that are tried in vain no epoch is drawn in time."""
+    texts = [f"n{number:05}" for number in range(400)]
+    files = [f"gs://b/{text}-x/class-{text}/{text}-{text}" for text in texts]
+    patterns = [form.format(text) for text in texts]
+    if form.endswith(".tfrecord"):
+        files = [f"{uri}.tfrecord" for uri in files]
+    assert first_matches(patterns, files).tolist() == list(range(400))
+    of_patterns = python_calls(lambda: first_matches(patterns, []))
+    assert python_calls(lambda: first_matches(patterns, files)) - of_patterns < 400 * 100
 
 
 def test_what_was_asked_for_is_journaled_once_and_found_again() -> None:

@@ -7,9 +7,9 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from tfquiver.service.coordinator.sampling_schemes.chance import Chance
+from tfquiver.service.coordinator.sampling_schemes.file_patterns.patterns import check_all_used, first_matches
 from tfquiver.service.coordinator.sampling_schemes.interface import Draws, Population
 from tfquiver.service.coordinator.sampling_schemes.numbers import number
-from tfquiver.service.coordinator.sampling_schemes.patterns import check_all_used, first_matches
 from tfquiver.service.coordinator.sampling_schemes.weighted import MOST_EPOCH_SHARE, drawn_by_weight
 
 

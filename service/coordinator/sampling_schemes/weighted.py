@@ -9,9 +9,9 @@ import numpy.typing as npt
 
 from tfquiver.amounts import many
 from tfquiver.service.coordinator.sampling_schemes.chance import Chance
+from tfquiver.service.coordinator.sampling_schemes.file_patterns.patterns import check_all_used, first_matches
 from tfquiver.service.coordinator.sampling_schemes.interface import Draws, Population
 from tfquiver.service.coordinator.sampling_schemes.numbers import checked_draws, number, weights
-from tfquiver.service.coordinator.sampling_schemes.patterns import check_all_used, first_matches
 from tfquiver.service.coordinator.sampling_schemes.picks_by_record_weight.record_weighted import RecordsByWeight
 
 MOST_EPOCH_SHARE = 100.0

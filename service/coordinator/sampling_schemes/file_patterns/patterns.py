@@ -10,6 +10,8 @@ from posixpath import basename
 import numpy as np
 import numpy.typing as npt
 
+from tfquiver.service.coordinator.sampling_schemes.file_patterns.likely_patterns import MAGIC, LikelyPatterns
+
 MOST_PATTERNS = 10_000
 
 
@@ -21,17 +23,19 @@ def first_matches(patterns: Sequence[str], files: Sequence[str]) -> npt.NDArray[
     """
     if len(patterns) > MOST_PATTERNS:
         raise ValueError(f"{len(patterns)} patterns of files; at most {MOST_PATTERNS}")
-    plain = {pattern: at for at, pattern in reversed(list(enumerate(patterns)))}
-    with_wildcards = [at for at, pattern in enumerate(patterns) if re.search(r"[*?\[]", pattern)]
-    compiled = [(at, "/" in patterns[at], re.compile(_expression(patterns[at]))) for at in with_wildcards]
+    exact = {pattern: at for at, pattern in reversed(list(enumerate(patterns)))}
+    exact_names = {basename(pattern) for pattern in patterns}
+    likely = LikelyPatterns({at: pattern for at, pattern in enumerate(patterns) if MAGIC.search(pattern)})
+    compiled = {at: re.compile(_expression(patterns[at])).fullmatch for at in likely.places}
     found = np.full(len(files), -1, np.int64)
     for place, uri in enumerate(files):
-        exact = [plain[name] for name in _names(uri) if name in plain]
-        first = min(exact, default=len(patterns))
-        for at, has_slash, expression in compiled:
+        first, name = len(patterns), basename(uri)
+        if name in exact_names:
+            first = min((exact[end] for end in _ends(uri) if end in exact), default=first)
+        for at in likely.of(uri):
             if at >= first:
                 break
-            if expression.fullmatch(uri if has_slash else basename(uri)):
+            if compiled[at](uri if "/" in patterns[at] else name):
                 first = at
         if first < len(patterns):
             found[place] = first
@@ -53,7 +57,7 @@ def _expression(pattern: str) -> str:
     return "(?s:.*/)?" + translate(pattern.removeprefix("/"))
 
 
-def _names(uri: str) -> list[str]:
+def _ends(uri: str) -> list[str]:
     """The URI, and every end of it that begins at a slash, with it and without."""
     ends = [uri[at:] for at, character in enumerate(uri) if character == "/"]
     return [uri, *ends, *(end[1:] for end in ends)]
