@@ -13,8 +13,8 @@ from tfquiver.service.node.shared_batches.window import Delete, Forget, InMemory
 class World:
     """What `streams` does with steps, on numbers."""
 
-    def __init__(self, memory_bytes: int, spill_bytes: int) -> None:
-        self.window = Window(memory_bytes, spill_bytes)
+    def __init__(self, memory_bytes: int, spill_bytes: int, most_segments: int = 1024) -> None:
+        self.window = Window(memory_bytes, spill_bytes, most_segments)
         self.lowest: dict[int, int] = {}
         self.handles: dict[int, int] = {}  # open memory: bytes
         self.segments: dict[int, list[int]] = {}  # of which handle's bytes each piece is, as (offset of it)
@@ -65,6 +65,7 @@ class World:
         window = self.window
         assert sum(self.handles.values()) == window.in_memory_bytes <= window.memory_bytes
         assert window.on_disk_bytes <= window.spill_bytes
+        assert len(self.content) <= window.most_segments
         for (pass_, index), handle in self.published.items():
             match window.place(pass_, index):
                 case InMemory() as place:
@@ -76,7 +77,7 @@ class World:
 @given(st.data())
 def test_bounds_hold_and_what_is_found_is_what_was_put(data: st.DataObject) -> None:
     memory_bytes = data.draw(st.integers(16, 200))
-    world = World(memory_bytes, data.draw(st.integers(0, 300)))
+    world = World(memory_bytes, data.draw(st.integers(0, 300)), data.draw(st.integers(0, 5)))
     heads: dict[int, int] = {}
     for _ in range(data.draw(st.integers(1, 60))):
         match data.draw(st.sampled_from(["put", "put", "put", "advance", "written", "failed", "again", "drop"])):
@@ -150,3 +151,20 @@ def test_a_disk_that_hangs_stalls_nobody() -> None:
 def test_a_batch_that_is_too_large_for_the_window_is_none_of_it() -> None:
     window = Window(100, 0)
     assert window.fits(25) and not window.fits(26)
+
+
+def test_with_each_batch_no_more_is_looked_at_however_much_is_on_the_disk() -> None:
+    world = World(memory_bytes=100, spill_bytes=1 << 20)
+    world.lowest[0], world.lowest[1] = 0, 0
+    for index in range(600):
+        world.put(index % 2, index // 2, 10)
+        world.written(True)
+    assert len(world.content) > 200
+    asked: list[int] = []
+
+    def wanted(pass_: int) -> int | None:
+        asked.append(pass_)
+        return world.lowest[pass_]
+
+    assert world.window.step(wanted) is None
+    assert len(asked) < 10

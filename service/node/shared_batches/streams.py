@@ -15,12 +15,13 @@ from tfquiver.service.node.hanging_disk.disk_threads import OnDisk
 from tfquiver.service.node.shared_batches.member import Member
 from tfquiver.service.node.shared_batches.one_pass import Answer, OnePass, Sum
 from tfquiver.service.node.shared_batches.spill_files import SpillFiles
-from tfquiver.service.node.shared_batches.window import Delete, Forget, InMemory, Spill, Step, Window
+from tfquiver.service.node.shared_batches.window import MOST_SEGMENTS, Delete, Forget, InMemory, Spill, Step, Window
 from tfquiver.socket_frames import stream_frames
 
 MOST_STREAMS = 64
 MOST_PASSES = 16  # of a stream, at one time
 MOST_MEMORY_BYTES = 2 << 30  # of all windows
+MOST_ON_DISK = 4096  # segments of all windows: each is a descriptor, of which readers need most
 LEAST_WINDOW_BYTES = 64 << 10
 MOST_CHECKPOINT_BYTES = 16 << 20
 _LINGER_S = 60.0  # with nobody in it
@@ -322,7 +323,7 @@ class Streams:
     ) -> None:
         self._files, self._on_disk, self.disk_waits_s = files, on_disk, disk_waits_s
         self._streams: dict[tuple[int, str], Stream] = {}
-        self._memory_bytes = self._disk_bytes = 0  # of all windows, whether used or not
+        self._memory_bytes = self._disk_bytes = self._segments = 0  # of all windows, whether used or not
         self._used_bytes = 0  # of all segments
         self._settling: set[asyncio.Task[None]] = set()
 
@@ -343,10 +344,11 @@ class Streams:
                 "bytes of windows already"
             )
         disk_bytes = min(spill_bytes, max(0, self._files.limit_bytes - self._disk_bytes) // 2)
-        window = Window(memory_bytes, disk_bytes)
+        window = Window(memory_bytes, disk_bytes, min(MOST_SEGMENTS, (MOST_ON_DISK - self._segments) // 2))
         logging.info("stream %r: a window of %d bytes in memory, %d on the disk", name, memory_bytes, disk_bytes)
         self._memory_bytes += memory_bytes
         self._disk_bytes += disk_bytes
+        self._segments += window.most_segments
         made = self._streams[uid, name] = Stream(self, (uid, name), likeness, window)
         return made
 
@@ -354,6 +356,7 @@ class Streams:
         del self._streams[stream.key]
         self._memory_bytes -= stream.window.memory_bytes
         self._disk_bytes -= stream.window.spill_bytes
+        self._segments -= stream.window.most_segments
 
     async def write(self, descriptors: list[int], size_bytes: int) -> int:
         """As SpillFiles.write. Raises OSError."""

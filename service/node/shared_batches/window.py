@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 MOST_IN_MEMORY = 512  # batches; each is a descriptor
+MOST_SEGMENTS = 1024  # and so is each of these
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,13 +73,14 @@ class _Segment:
 class Window:
     """Batches are known by (pass, index)."""
 
-    def __init__(self, memory_bytes: int, spill_bytes: int) -> None:
-        self.memory_bytes, self.spill_bytes = memory_bytes, spill_bytes
+    def __init__(self, memory_bytes: int, spill_bytes: int, most_segments: int = MOST_SEGMENTS) -> None:
+        self.memory_bytes, self.spill_bytes, self.most_segments = memory_bytes, spill_bytes, most_segments
         self.in_memory_bytes = self.on_disk_bytes = 0
         self._segment_bytes = max(1, min(memory_bytes, spill_bytes) // 4)
         self._places: dict[tuple[int, int], Place] = {}
         self._memory: dict[int, deque[int]] = {}  # of each pass, oldest first
         self._segments: dict[int, _Segment] = {}  # oldest first
+        self._of_pass: dict[int, deque[int]] = {}  # those of each pass, by their batches: the first is done with first
         self._spilling: tuple[int, _Segment] | None = None
         self._cancelled = False  # nobody wants any more what is being written
         self._made = 0
@@ -103,10 +105,10 @@ class Window:
 
     def step(self, wanted: Wanted) -> Step | None:
         """What is to be done next, until there is nothing."""
-        for number, segment in self._segments.items():
-            lowest = wanted(segment.pass_)
-            if lowest is None or segment.last < lowest:
-                return self._delete(number)
+        for pass_, numbers in self._of_pass.items():
+            lowest = wanted(pass_)
+            if lowest is None or self._segments[numbers[0]].last < lowest:
+                return self._delete(numbers[0])
         half = 2 * self.in_memory_bytes > self.memory_bytes or 2 * self._count() > MOST_IN_MEMORY
         if self._spilling or self._stuck or not self.spill_bytes or not half:
             return None
@@ -127,6 +129,7 @@ class Window:
             self.on_disk_bytes -= segment.size_bytes
             return [Delete(number)] if written else []
         self._segments[number] = segment
+        self._of_pass.setdefault(segment.pass_, deque()).append(number)
         handles = []
         for index, offset, length_bytes in segment.batches:
             place = self._places.get((segment.pass_, index))
@@ -151,7 +154,7 @@ class Window:
         if handles:
             steps.append(Forget(tuple(handles)))
         self._cancelled |= self._spilling is not None and self._spilling[1].pass_ == pass_
-        steps += [self._delete(number) for number, one in list(self._segments.items()) if one.pass_ == pass_]
+        steps += [self._delete(number) for number in list(self._of_pass.get(pass_, ()))]
         return steps
 
     # Inside.
@@ -178,6 +181,10 @@ class Window:
 
     def _delete(self, number: int) -> Delete:
         segment = self._segments.pop(number)
+        its = self._of_pass[segment.pass_]
+        its.remove(number)  # as a rule the first
+        if not its:
+            del self._of_pass[segment.pass_]
         for index, _, _ in segment.batches:
             self._places.pop((segment.pass_, index), None)
         self.on_disk_bytes -= segment.size_bytes
@@ -195,9 +202,9 @@ class Window:
             handles.append(place.handle)
             batches.append((index, size_bytes, place.length_bytes))
             size_bytes += place.length_bytes
-        if size_bytes > self.spill_bytes:
+        if size_bytes > self.spill_bytes or not self.most_segments:
             return None
-        if self.on_disk_bytes + size_bytes > self.spill_bytes:
+        if self.on_disk_bytes + size_bytes > self.spill_bytes or len(self._segments) >= self.most_segments:
             return self._delete(next(iter(self._segments)))
         self._made += 1
         self._spilling = self._made, _Segment(pass_, tuple(batches), size_bytes)

@@ -42,7 +42,8 @@ def one_stream(
     Args:
       name: of the stream.
       window_bytes: of batches in memory, for all its trainers together; at least four batches. Of the first trainer's.
-      spill_bytes: of batches on the node's disk, within its quota and at most a sixteenth of it; 0: none.
+      spill_bytes: of batches on the node's disk, within its quota, at most a sixteenth of it, and
+        256 times `window_bytes`; 0: none.
       first_epoch: where to begin, for a trainer that goes on where it stopped,
       first_batch: and with which batch of it.
 
