@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-_UNITS = ("B", "kB", "MB", "GB", "TB", "PB")
+_UNITS = ("B", "kB", "MB", "GB", "TB", "PB", "EB")
 
 
 def of_bytes(amount: float) -> str:
-    """`154 GB`, `1.36 TB`: three digits, powers of 1000."""
+    """`154 GB`, `1.4 TB`, in at most seven characters: powers of 1000. So all sizes are said to people."""
     at = 0
     while amount >= 999.5 and at < len(_UNITS) - 1:
         amount, at = amount / 1000, at + 1
-    return f"{amount:.3g} {_UNITS[at]}"
+    return f"{amount:.{int(at > 0 and amount < 99.95)}f} {_UNITS[at]}"
 
 
 def many(count: float, one: str, several: str = "") -> str:

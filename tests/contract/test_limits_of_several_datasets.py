@@ -47,7 +47,7 @@ async def test_explain_says_that_what_it_has_for_one_is_a_part(tmp_path: Path) -
             told = await planning.explain(about)
             assert told.gets.limited_to_bytes_per_s == 20e6
             assert told.limits == {name: {"bytes_per_s": 40e6, "datasets": 2}}
-            assert "its limit of the store, 40 MB/s, is for its 2 data sets together" in told.reasons[name]
+            assert "its limit of the store, 40.0 MB/s, is for its 2 data sets together" in told.reasons[name]
         alone = await planning.explain("one")
         assert (alone.gets.limited_to_bytes_per_s, alone.limits) == (30e6, {})
         with pytest.raises(errors.InvalidArgumentError, match=r"job 'several' reads 2 data sets, .* one of 'several, "):

@@ -69,6 +69,7 @@ def as_json(tool: Tool, *arguments: str) -> dict[str, Any]:
     [
         ("none", {"mode": "none"}),
         ("full", {"mode": "uniform"}),
+        ("uniform", {"mode": "uniform"}),
         ("1MiB", {"mode": "uniform", "allocation_bytes": 1 << 20}),
         ("lru", {"mode": "lru", "allocation_bytes": QUOTA_BYTES}),
         ("lru:1MB", {"mode": "lru", "allocation_bytes": 10**6}),
@@ -106,7 +107,7 @@ def test_tables_fit_a_terminal(cluster: Cluster, tool: Tool, monkeypatch: pytest
         (["train", "cooperative:20KB", "--chunks=10"], "20000 bytes have no room for two chunks of "),
         (["train", "cooperative:100MB"], "100000000 bytes are more than the "),
         (["train", "lru:1TB"], f" that are left: the live nodes' quotas are {QUOTA_BYTES}, of which "),
-        (["train", "cooperativ"], "'cooperativ' is not a cache setting: write cooperative[:BYTES] | full"),
+        (["train", "cooperativ"], "'cooperativ' is not a cache setting: write cooperative[:BYTES] | uniform[:BYTES]"),
         (["train", "lru:"], "'lru:' is not a cache setting"),
         (["train", "none:5"], "'none:5' is not a cache setting"),
         (["train", "0"], "0 bytes keep nothing; write none"),
@@ -140,7 +141,7 @@ def test_what_one_data_set_has_no_other_gets(tool: Tool) -> None:
 def test_of_one_that_nobody_has_set_it_says_so(cluster: Cluster, tool: Tool, tmp_path: Path) -> None:
     register(cluster, numbered_digest(5, "new"), tmp_path)
     assert as_json(tool, "show", "new")["cache"] == {"mode": "unset"}
-    assert "not set" in tool("show", "new")[1]
+    assert "unset: as the policy decides" in tool("show", "new")[1]
 
 
 def test_a_service_that_is_not_there(capsys: pytest.CaptureFixture[str]) -> None:

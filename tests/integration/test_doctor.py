@@ -78,7 +78,7 @@ def test_all_is_well(cluster: Cluster, tmp_path: Path, capsys: pytest.CaptureFix
         f"cache directory {cluster.cache_dir}",
     ):  # fmt: skip
         assert found[what]["verdict"] == "ok", found[what]
-    assert "quota 1.07 GB" in found["room"]["why"]
+    assert "quota 1.1 GB" in found["room"]["why"]
     assert not [path for path in cluster.cache_dir.iterdir() if "doctor" in path.name]
 
 

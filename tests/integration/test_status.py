@@ -209,7 +209,7 @@ def test_a_terminal_is_as_it_was_when_the_watch_is_told_to_end() -> None:
 def test_a_watched_cluster_in_a_pipe(tmp_path: Path) -> None:
     with Cluster(tmp_path / "cluster", workers=0) as cluster:
         command = [sys.executable, "-m", "tfquiver.cli.main", "status", cluster.coordinator.address, "--watch=0.2"]
-        for more, right in (([], lambda line: "1 node, 0 bytes of " in line), (["--json"], _in_the_schema)):
+        for more, right in (([], lambda line: "1 node, 0 B of " in line), (["--json"], _in_the_schema)):
             with warm.Popen([*command, *more], stdout=subprocess.PIPE, text=True) as process:
                 assert process.stdout is not None
                 assert all(right(process.stdout.readline()) for _ in range(2))

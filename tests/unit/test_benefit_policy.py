@@ -37,12 +37,12 @@ def test_with_less_than_two_chunks_what_came_first_is_kept() -> None:
         BenefitPolicy()
         .plan(view, 0.0)
         .reasons["d0"]
-        .endswith("; refused: cooperative: two chunks take 5 GB, 4 GB were left")
+        .endswith("; refused: cooperative: two chunks take 5.0 GB, 4.0 GB were left")
     )
 
 
 @pytest.mark.parametrize(
-    ("size_bytes", "more"), [(100 * GB, "a GB more would spare at most 1 MB/s"), (GB // 10, "a MB more would spare")]
+    ("size_bytes", "more"), [(100 * GB, "a GB more would spare at most 1.0 MB/s"), (GB // 10, "a MB more would spare")]
 )
 def test_no_more_is_spoken_of_than_the_data_set_lacks(size_bytes: int, more: str) -> None:
     view = one_job_each([100], [1e8], 40, None)
@@ -94,7 +94,7 @@ def test_a_partition_of_its_own_is_by_accelerators() -> None:
     odd = replace(view.jobs[1], irregular=True, accelerators=3)
     plan = BenefitPolicy().plan(replace(view, jobs=(view.jobs[0], odd)), 0.0)
     assert plan.allocations == {"d0": Allocation("cooperative", 20 * GB), "d1": Allocation("lru", 60 * GB)}
-    assert plan.reasons["d1"].startswith("irregular: its jobs do not read each record once an epoch; 60 GB of ")
+    assert plan.reasons["d1"].startswith("irregular: its jobs do not read each record once an epoch; 60.0 GB of ")
 
 
 def test_a_data_set_that_nobody_reads_has_what_others_leave() -> None:

@@ -27,11 +27,11 @@ MUTE = Disk("sda", TB, unknown="it does not say")
         (Disk("nvme0n1", TB, Wear(0.01, 1)), None, Verdict.OK, "1%"),  # a per cent too few to tell
         (Disk("nvme0n1", TB, Wear(0.1, 10, "it is read-only")), None, Verdict.WARN, "says that it is read-only"),
         (Disk("nvme0n1", TB, Wear(0.1)), Written(2 * TB, 10 * DAY_S), Verdict.OK, "the cache writes 200 GB a day"),
-        (MUTE, Written(10 * TB, 10 * DAY_S), Verdict.WARN, "1 TB a day, 1 times sda (it does not say)"),
+        (MUTE, Written(10 * TB, 10 * DAY_S), Verdict.WARN, "1.0 TB a day, 1 times sda (it does not say)"),
         (MUTE, Written(2 * TB, 10 * DAY_S), Verdict.OK, "200 GB a day, 0.2 times sda"),
         (MUTE, Written(10 * TB, DAY_S - 1), Verdict.SKIP, "not counted for a day yet, for 24 h"),
         (MUTE, None, Verdict.SKIP, "sda: it does not say; and"),
-        (Disk("vda", TB, virtual=True), Written(10 * TB, 10 * DAY_S), Verdict.SKIP, "1 TB a day"),
+        (Disk("vda", TB, virtual=True), Written(10 * TB, 10 * DAY_S), Verdict.SKIP, "1.0 TB a day"),
         (Disk("vda", TB, virtual=True), None, Verdict.SKIP, "what it is made of is not told"),
     ],
 )

@@ -43,7 +43,7 @@ def test_a_data_set_is_told_for_all_its_jobs_with_what_was_refused() -> None:
     view = figure_6(203)
     told = explain(planned("quiver", view), view, "OpenImages", 1.0)
     assert (told.kind, told.gets.allocation) == ("dataset", Allocation("cooperative", 30 * GB))
-    assert "refused: whole: takes 501 GB more, 1 GB were left" in told.reasons["OpenImages"]
+    assert "refused: whole: takes 501 GB more, 1.0 GB were left" in told.reasons["OpenImages"]
     assert [one["name"] for one in told.history] == ["OpenImages"]
     assert {(one.cache, one.remote) for one in told.with_more} == {(1.5, 1.0), (2.0, 1.0)}, "nobody limits the store"
 

@@ -68,7 +68,7 @@ def test_what_is_not_known_is_not_promised() -> None:
         "limited_to_bytes_per_s": None,
         "known": False,
     }
-    assert explain._cells(share) == ("first 1.0 GB", "100%", ">= 2.0 MB/s", "0 B/s", "-")
+    assert explain._cells(share) == ("uniform 1.0 GB", "100%", ">= 2.0 MB/s", "0 B/s", "-")
     assert explain._cells(share | {"hit_ratio": 0.5})[3] == "not known"
     assert explain._cells(share | {"reads_bytes_per_s": 0.0})[2] == "not known"
     del share["known"]
@@ -112,7 +112,7 @@ def test_what_is_there_is_not_what_is_expected() -> None:
     lines = [" ".join(line.split()) for line in shown(None, gets=share, resident=resident, now=now).splitlines()]
     assert "cached now: 50% of the data set (1.0 GB of 2.0 GB)" in lines
     assert "now 1.0 GB, 50% 48% 2.0 MB/s 1.0 MB/s -" in lines
-    assert "once full first 2.0 GB 100% 8.0 MB/s 0 B/s 5.0 MB/s" in lines
+    assert "once full uniform 2.0 GB 100% 8.0 MB/s 0 B/s 5.0 MB/s" in lines
     unknown = shown(None, now={"hit_ratio": None, "reads_bytes_per_s": 2e6, "remote_bytes_per_s": 0.0})
     assert "now - - 2.0 MB/s - -" in [" ".join(line.split()) for line in unknown.splitlines()]
 
@@ -120,15 +120,21 @@ def test_what_is_there_is_not_what_is_expected() -> None:
 @pytest.mark.parametrize(
     ("its", "said"),
     [
-        ({"epoch": 3, "whole": True, "acked": 9, "shards": 9}, "for 12 seconds: it has read epoch 3 to the end. Half"),
-        ({"epoch": 3, "whole": False, "acked": 8, "shards": 9}, "12 seconds: of epoch 3 8 of 9 shards are confirmed."),
+        (
+            {"epoch": 3, "whole": True, "acked": 9, "shards": 9},
+            "for 12 seconds: it has read epoch 3 to the end (epochs count from 0). Half",
+        ),
+        (
+            {"epoch": 3, "whole": False, "acked": 8, "shards": 9},
+            "12 seconds: of epoch 3 8 of 9 shards are confirmed (epochs count from 0).",
+        ),
         ({}, "nobody has read it for 12 seconds. Half a minute after its last reader it counts as ended"),
     ],
 )
 def test_who_does_not_read_just_now_is_not_told_of_as_if_he_did(its: dict[str, object], said: str) -> None:
     now = {"hit_ratio": 0.5, "reads_bytes_per_s": 2e6, "remote_bytes_per_s": 1e6}
     text = shown(None, idle={"ago_s": 12.3, **its}, now=now)
-    assert said in text and "its next run, would find" in text
+    assert said in (unwrapped := " ".join(text.split())) and "its next run, would find" in unwrapped
     assert "\nat last " in text and "\nnow " not in text
 
 

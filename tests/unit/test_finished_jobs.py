@@ -57,12 +57,12 @@ def test_a_name_is_the_plans_or_the_last_of_that_job() -> None:
         (
             replace(JOB, whole=True, totals=Counters(1, 10**9, hit_bytes=10**9, missed_bytes=5 * 10**8)),
             120.0,
-            "finished 2 minutes ago: had read 1 GB of data (00), 500 MB from the store",
+            "finished 2 minutes ago: had read 1.0 GB of data (00), 500 MB from the store",
         ),
         (
             replace(JOB, whole=True, measured=Measured(2e6, 0.25, None, None)),
             120.0,
-            "finished 2 minutes ago, at last 2 MB/s, waiting for 25% of its time",
+            "finished 2 minutes ago, at last 2.0 MB/s, waiting for 25% of its time",
         ),
     ],
 )

@@ -88,7 +88,7 @@ def test_a_bar_has_what_was_done_the_rate_and_the_time_that_is_left() -> None:
     Console(file=out, width=120).print(bar.get_renderable())
     shown = out.getvalue()
     assert "warming" in shown
-    assert "40.0/100.0 MiB" in shown
+    assert "41.9/104.9 MB" in shown
     assert "2.1 MB/s" in shown
     assert "0:00:30" in shown
 

@@ -68,10 +68,12 @@ def test_the_table(scenario: str, capsys: pytest.CaptureFixture[str], monkeypatc
     table = capsys.readouterr().out
     assert "a month" not in table, "nobody said what anything costs"
     assert "probes" not in table, "nobody is probed where policies see all"
-    assert "268.4 MB" in table and "4.3 GB" in table
+    assert "268 MB" in table and "4.3 GB" in table
     assert main(["plan", scenario, "--cache", "1GiB", "--store_price", "20"]) == 0
     table = capsys.readouterr().out
     assert "a month" in table and max(map(len, table.splitlines())) <= 80
+    assert main(["plan", scenario, "--cache", "100MB", "--cache_price", "80"]) == 0
+    assert " 0.008\n" in capsys.readouterr().out, "not 0"
 
 
 def test_what_no_cache_saves_is_said(scenario: str, capsys: pytest.CaptureFixture[str]) -> None:

@@ -71,7 +71,7 @@ def test_a_probe_begins_only_once_a_window_of_reports_can_be_paid_for() -> None:
     world = World(hit_per_s=4 * MB, miss_per_s=1 * MB)
     world.run(200.0)
     assert not world.begun, "200 s of 4 MB/s allow 16 MB; 64 MB may have come from the cache in eight reports"
-    assert "past the cache by now" in world.probes.told(*KEY, 0.0)["waits_for"]
+    assert "may be read from the store by now" in world.probes.told(*KEY, 0.0)["waits_for"]
     world.run(1000.0)
     told = world.probes.told(*KEY, 0.0)
     assert len(world.begun) == 1, "and then it comes to something at once"

@@ -34,7 +34,7 @@ def test_a_reason_tells_what_was_measured_and_what_was_refused() -> None:
         "quiver: whole: 3.88 times as fast from the cache as from the store, on 16 accelerators (4 of 4 jobs probed), "
         "worth 46.1 accelerators more, for 154 GB"
     )
-    assert reasons["OpenImages"].endswith("; refused: whole: takes 501 GB more, 1 GB were left")
+    assert reasons["OpenImages"].endswith("; refused: whole: takes 501 GB more, 1.0 GB were left")
 
 
 def test_a_data_set_whose_jobs_gain_nothing_is_not_cached_though_there_is_room() -> None:

@@ -54,7 +54,7 @@ def test_money_is_what_the_prices_make_of_what_was_saved() -> None:
     out, status = io.StringIO(), told("j")
     status["saved"] |= spared | {"money": 45.8}
     status_view.show(status, calls.console(file=out, width=200))
-    assert "saved 45.80: 500.0 GB and 2,000,000 requests" in out.getvalue()
+    assert "saved 45.80: 500 GB and 2,000,000 requests" in out.getvalue()
 
 
 @pytest.mark.parametrize("since_s", [1 << 40, 1 << 63, (1 << 64) - 1])
@@ -70,9 +70,9 @@ def test_a_node_whose_clock_was_wrong_does_not_hide_the_cluster(since_s: int) ->
     ("its", "said"),
     [
         ({}, "nothing has been read yet"),
-        ({"served_bytes": 5, "store_bytes": 7}, "nothing saved yet: 5 bytes given to readers, 7 bytes read from"),
-        ({"served_bytes": 9, "store_bytes": 7, "bytes": 2}, "saved 2 bytes: 9 bytes given to readers, 7 bytes read"),
-        ({"served_bytes": 9, "store_bytes": 7, "bytes": 2, "requests": 1}, "saved 2 bytes and 1 request: 9 bytes"),
+        ({"served_bytes": 5, "store_bytes": 7}, "nothing saved yet: 5 B given to readers, 7 B read from"),
+        ({"served_bytes": 9, "store_bytes": 7, "bytes": 2}, "saved 2 B: 9 B given to readers, 7 B read"),
+        ({"served_bytes": 9, "store_bytes": 7, "bytes": 2, "requests": 1}, "saved 2 B and 1 request: 9 B"),
     ],
 )
 def test_what_was_not_saved_is_not_counted(its: dict[str, int], said: str) -> None:
@@ -131,7 +131,7 @@ def test_what_is_going_on_is_said_before_the_tables() -> None:
 
 def test_a_watched_status_is_a_line_and_an_outage_too() -> None:
     line = watching.line(at_work)
-    assert line.startswith("1 node, 5 bytes of 9 bytes; 0 jobs read 0.0 MB/s; scan new\\x1b[2J; warm run[/1]; ")
+    assert line.startswith("1 node, 5 B of 9 B; 0 jobs read 0.0 MB/s; scan new\\x1b[2J; warm run[/1]; ")
     assert line.isprintable()
 
     def gone() -> dict[str, Any]:
@@ -199,7 +199,7 @@ def test_without_asking_one_line_says_where_words_are_explained() -> None:
     one = told("one") | {"problems": ["what is said in more than eighty columns " * 5 + "."]}
     status_view.show_all(["a", "b"], [one, one], calls.console(file=out), legends=False)
     printed = out.getvalue()
-    assert printed.endswith("compressed where that pays; `tfquiver status --explain` says what all columns are\n")
+    assert printed.endswith("Epochs count from 0. `tfquiver status --explain` says what all columns are\n")
     assert printed.count("--explain") == 1
     assert "A session is one epoch" not in printed
     assert f"! {one['problems'][0]}\n" in printed

@@ -337,10 +337,10 @@ def test_problems_come_first_and_a_cluster_without_any_has_none() -> None:
     pinned = large | {"cache": {"mode": "uniform"}}
     assert status_view.problems(healthy | {"datasets": [pinned]})
     (line,) = status_view.problems(healthy | {"datasets": [large], "sessions": [reads]})
-    assert line.startswith("data set run (100.0 TB) is larger than all quotas (10.0 TB)")
+    assert line.startswith("data set run (100 TB) is larger than all quotas (10.0 TB)")
     alike = [pinned, pinned | {"digest_id": "cd" * 32}]
     for which, said in zip(["ab", "cd"], status_view.problems(healthy | {"datasets": alike}), strict=True):
-        assert said.startswith(f"data set run ({6 * which}) (100.0 TB) is larger")
+        assert said.startswith(f"data set run ({6 * which}) (100 TB) is larger")
         assert f"`tfquiver dataset set-cache {6 * which} cooperative`" in said
         assert f"first `tfquiver dataset unpin {6 * which}`, where it is pinned" in said
     assert "unpin" not in line, "nobody has set it"

@@ -23,7 +23,7 @@ def progress(size_bytes: int, resident_bytes: int | None = None) -> node_pb2.War
 @pytest.mark.parametrize("each_bytes", [100_000_000, 200_000_000])  # of two nodes: one owner of each shard, two owners
 def test_all_of_it(each_bytes: int, capsys: pytest.CaptureFixture[str]) -> None:
     assert warm._say(DATASET, {"node a": progress(each_bytes), "node b": progress(each_bytes)}) == warm.ALL_RESIDENT
-    size = f"{2 * each_bytes / 1e6:.1f} MB"
+    size = f"{2 * each_bytes / 1e6:.0f} MB"
     assert capsys.readouterr().out == f"train: {size} of {size} are resident\n"
 
 
@@ -31,14 +31,14 @@ def test_a_node_that_is_not_there_is_missed(capsys: pytest.CaptureFixture[str]) 
     """It said 171.3 of 171.3 MB, and that all was well."""
     assert warm._say(DATASET, {"node a": progress(80_000_000), "node b": progress(90_000_000)}) == warm.NOT_ALL
     said = capsys.readouterr().out
-    assert said.startswith("train: 170.0 MB of 200.0 MB are resident; 30.0 MB are not: whoever reads them reads the ")
+    assert said.startswith("train: 170 MB of 200 MB are resident; 30.0 MB are not: whoever reads them reads the ")
     assert "30.0 MB are for nodes that are not there: see tfquiver status" in said
 
 
 def test_what_a_node_lacks_is_said(capsys: pytest.CaptureFixture[str]) -> None:
     told = {"node a": progress(100_000_000), "node b": progress(100_000_000, 50_000_000)}
     assert warm._say(DATASET, told) == warm.NOT_ALL
-    assert "150.0 MB of 200.0 MB" in (said := capsys.readouterr().out)
+    assert "150 MB of 200 MB" in (said := capsys.readouterr().out)
     assert "node b lacks 25 of 50 shards: it does not say why" in said and "not there" not in said
 
 
@@ -48,7 +48,7 @@ def test_a_data_set_that_is_ready_in_part_says_what_is_missing_and_why(capsys: p
     named.spec.name, named.resident_bytes = "images", 145_900_000
     assert commands._say(named, as_json=False) == 0
     said = capsys.readouterr().out
-    assert said.startswith("images: Ready, in part; 145.9 MB of 200.0 MB are resident; 54.1 MB are not: ")
+    assert said.startswith("images: Ready, in part; 146 MB of 200 MB are resident; 54.1 MB are not: ")
     assert "`tfquiver dataset prefetch images` reads what fits" in said
     named.reason = "there is no more room"
     commands._say(named, as_json=False)
@@ -60,7 +60,7 @@ def test_a_data_set_that_is_ready_in_part_says_what_is_missing_and_why(capsys: p
     named.resident_bytes = DATASET.size_bytes
     named.reason = ""
     commands._say(named, as_json=False)
-    assert capsys.readouterr().out == "images: Ready; 200.0 MB of 200.0 MB are resident\n"
+    assert capsys.readouterr().out == "images: Ready; 200 MB of 200 MB are resident\n"
 
 
 def test_what_had_no_room_at_first_and_is_resident_now_is_no_contradiction(capsys: pytest.CaptureFixture[str]) -> None:
@@ -68,7 +68,7 @@ def test_what_had_no_room_at_first_and_is_resident_now_is_no_contradiction(capsy
     named = named_datasets_pb2.NamedDataset(state=named_datasets_pb2.NamedDataset.STATE_READY, dataset=DATASET)
     named.spec.name, named.resident_bytes, named.reason = "images", DATASET.size_bytes, "there is no more room"
     commands._say(named, as_json=False, said="there is no more room")
-    assert capsys.readouterr().out == "images: Ready; 200.0 MB of 200.0 MB are resident by now\n"
+    assert capsys.readouterr().out == "images: Ready; 200 MB of 200 MB are resident by now\n"
 
 
 def test_of_an_empty_data_set_all_is_resident(capsys: pytest.CaptureFixture[str]) -> None:

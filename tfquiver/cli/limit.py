@@ -7,9 +7,8 @@ import sys
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from rich.filesize import decimal
-
 from tfquiver import errors, plain_text, sizes
+from tfquiver.amounts import of_bytes
 from tfquiver.cli import calls
 from tfquiver.cli.status_tables_and_warnings import words
 from tfquiver.cluster_address.service_name import coordinator_address
@@ -45,7 +44,7 @@ def _run(arguments: argparse.Namespace) -> int:
             name = named(arguments.job, {one.job: one.job for one in rates})
         request = coordinator_pb2.AllocateRemoteIORequest(job=name, bytes_per_s=bytes_per_s)
         calls.ask(stub.AllocateRemoteIO, request, token, whom)
-    rate = f"at most {decimal(bytes_per_s)}/s" if bytes_per_s else "as much as it can"
+    rate = f"at most {of_bytes(bytes_per_s)}/s" if bytes_per_s else "as much as it can"
     called = arguments.job if known.get(name) == arguments.job else name
     print(f"job {plain_text.plain(called)} reads {rate} from the object store")
     if name not in known:

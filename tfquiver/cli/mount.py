@@ -13,9 +13,9 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
 from absl import flags, logging
-from rich.filesize import decimal
 
 from tfquiver import errors, formats, plain_text
+from tfquiver.amounts import of_bytes
 from tfquiver.background_logs import kept_short, log_file
 from tfquiver.cli import calls
 from tfquiver.cli.dataset_commands import waiting
@@ -230,5 +230,5 @@ def _last(lines: IO[bytes]) -> dict[str, Any]:
 
 
 def _said(name: str, files: int, size_bytes: int, point: Path) -> str:
-    what = f"{files} file{'' if files == 1 else 's'}, {decimal(size_bytes)}"
+    what = f"{files} file{'' if files == 1 else 's'}, {of_bytes(size_bytes)}"
     return f"{plain_text.plain(name)}: {what} at {point}; `tfquiver unmount {point}` takes it away"

@@ -17,6 +17,10 @@ NODE_LOCK = "node.lock"
 KEPT = "--die_with_parent"  # whoever started this node ends with it, and starts it again
 _UP_S, NODE_S = 40.0, 30.0  # each of up's servers may take a while; a node has --drain_s
 _AGAIN_S = 1.0
+_KILLED = (
+    ". Readers of a training that was killed, or hangs, count until that is noticed: some seconds, through tf.data "
+    "service two or three minutes"
+)
 _POLL_S = 0.05
 
 
@@ -37,7 +41,7 @@ def stop(directory: Path, readers: Callable[[], int], force: bool) -> str:
         if not force and (count := readers()):
             raise errors.InUseError(
                 f"{directory}: {_readers(count)} in an epoch through `tfquiver up` (pid {pid}), and trainings behind "
-                "its tf.data service would wait until it is started again; --force stops it anyway"
+                "its tf.data service would wait until it is started again; --force stops it anyway{_KILLED}"
             )
         end(lock, pid, f"`tfquiver up` (pid {pid})", _UP_S)
         return f"`tfquiver up` (pid {pid}) and all its servers"
@@ -50,7 +54,8 @@ def stop(directory: Path, readers: Callable[[], int], force: bool) -> str:
         )
     if not force and (count := readers()):
         raise errors.InUseError(
-            f"{directory}: {_readers(count)} in an epoch and would start the node again; --force stops it anyway"
+            f"{directory}: {_readers(count)} in an epoch and would start the node again; --force stops it "
+            f"anyway{_KILLED}"
         )
     end(lock, pid, f"the node (pid {pid})", NODE_S)
     again = "" if _stays_stopped(lock) else "; a process that has a data set there has started another one"

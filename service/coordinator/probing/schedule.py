@@ -184,7 +184,7 @@ class ProbeSchedule:
             how, (need_bytes, most_bytes) = "about", _costs(known, self._limits, one.buffer_bytes)
         if need_bytes > allowed_bytes:
             may, need = _said_mb(allowed_bytes, math.floor), _said_mb(need_bytes, math.ceil)
-            return 0, f"it may read {may} past the cache by now, and would need {how} {need}"
+            return 0, f"to measure it {may} may be read from the store by now, and it would need {how} {need}"
         return min(most_bytes, max(allowed_bytes, 0)), ""
 
     def _due(self, key: Key, known: _Job, store: StoreLoad) -> bool:

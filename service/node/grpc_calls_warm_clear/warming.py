@@ -8,10 +8,9 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Ite
 
 import numpy as np
 from absl import logging
-from rich.filesize import decimal
 
 from tfquiver import errors
-from tfquiver.amounts import many
+from tfquiver.amounts import many, of_bytes
 from tfquiver.digests.digest import Digest
 from tfquiver.hash_prefixes_and_sorted_numbers.prefixes import of_rows
 from tfquiver.node_labels_shard_owners_chunks import rendezvous
@@ -283,7 +282,7 @@ class _Run:
                 self._refuse(f"{_TAKES_NOTHING}{trouble}")
                 return
             self._lacks_room_bytes += size_bytes if self._disk.is_full(size_bytes, self._landing_bytes) else 0
-            self._refuse(f"there is no more room: {lacks}; the node's quota is {decimal(self._disk.quota_bytes)}")
+            self._refuse(f"there is no more room: {lacks}; the node's quota is {of_bytes(self._disk.quota_bytes)}")
             return
         lands_bytes, leaves_bytes = (0, size_bytes) if lacks else (size_bytes, 0)
         self._landing_bytes += lands_bytes

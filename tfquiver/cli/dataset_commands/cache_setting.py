@@ -4,18 +4,22 @@ from __future__ import annotations
 
 from typing import Any
 
-from rich.filesize import decimal
-
 from tfquiver import errors, sizes
+from tfquiver.amounts import of_bytes
 from tfquiver.proto.tfquiver.v1 import types_pb2
 
-SYNTAX = "cooperative[:BYTES] | full | none | BYTES | lru[:BYTES]"
-_WITH_BYTES = {"cooperative": types_pb2.CACHE_MODE_COOPERATIVE, "lru": types_pb2.CACHE_MODE_LRU}
+SYNTAX = "cooperative[:BYTES] | uniform[:BYTES] | lru[:BYTES] | none"
+_WITH_BYTES = {
+    "cooperative": types_pb2.CACHE_MODE_COOPERATIVE,
+    "uniform": types_pb2.CACHE_MODE_UNIFORM,
+    "lru": types_pb2.CACHE_MODE_LRU,
+}
 _WITHOUT = {"full": types_pb2.CACHE_MODE_UNIFORM, "none": types_pb2.CACHE_MODE_NONE}
 
 
 def parse(text: str, rotation: str = "", chunks: int = 0, partitions: int = 0) -> types_pb2.CacheSetting:
-    """`text` is as SYNTAX says; BYTES alone: that much of what comes first. Raises InvalidArgumentError naming it."""
+    """`text` is as SYNTAX says; `full` is `uniform`, and BYTES alone `uniform:BYTES`. Raises
+    InvalidArgumentError naming it."""
     name, colon, size = text.partition(":")
     if name in _WITH_BYTES:
         setting = types_pb2.CacheSetting(mode=_WITH_BYTES[name])
@@ -45,11 +49,11 @@ def text(fields: dict[str, Any], dataset_bytes: int) -> str:
     """One short phrase of what `plain` gave; `auto`: as a policy has it now."""
     if "decided_by" in fields:
         return f"auto: {text({key: value for key, value in fields.items() if key != 'decided_by'}, dataset_bytes)}"
-    size = f" {decimal(fields['allocation_bytes'])}" if "allocation_bytes" in fields else ""
-    if fields["mode"] == "uniform":
-        return f"first{size}" if size and fields["allocation_bytes"] < dataset_bytes else "full"
+    size = f" {of_bytes(fields['allocation_bytes'])}" if "allocation_bytes" in fields else ""
     mode = str(fields["mode"])
-    return {"cooperative": "coop", "unset": "full (unset)"}.get(mode, mode) + size
+    if mode == "uniform" and size and fields["allocation_bytes"] >= dataset_bytes:  # no limit to it
+        size = ""
+    return {"cooperative": "coop"}.get(mode, mode) + size
 
 
 def _some_bytes(whole: str, size: str) -> int:

@@ -31,7 +31,8 @@ _UPLOAD_S = 600.0
 _WORD = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 _CREATE = """Makes a data set that has a name: nodes read its source once and cache it on the way; jobs name it in place
 of files (tfquiver.dataset("NAME")). The source is as nodes see it, and read with their credentials, or with those that
---credentials refers to. The same command again changes nothing. Exit code with --wait: 3 when it is not kept where was
+--credentials refers to. The same command again changes nothing. Without --wait it is only seen, for three seconds at
+most, whether the source can be listed. Exit code with --wait: 3 when it is not kept where was
 asked for, or, with --pin, not all of it has found room in the nodes' quotas and on their disks."""
 _PREFETCH = """Reads into the cache what is not there. With --check nothing is read: it is only looked. Exit code with
 --wait or --check: 0 when all of it is resident, 3 when it is not, 1 after an error."""
@@ -154,6 +155,8 @@ def _create(arguments: argparse.Namespace) -> int:
                 f"--format: {whom} is of an older version, and takes {arguments.name} for TFRecord files: delete it "
                 "(tfquiver dataset delete), and make it when the coordinator is as new as this command"
             )
+        if not arguments.wait:
+            named = waiting.until_begun(stub, named, token, whom)
         if arguments.wait:
             named, said = waiting.until_done(stub, arguments.name, token, whom)
             named = waiting.until_kept(stub, named, token, whom)

@@ -10,10 +10,8 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
-from rich.filesize import decimal
-
 from tfquiver import errors, plain_text
-from tfquiver.amounts import many
+from tfquiver.amounts import many, of_bytes
 from tfquiver.cli import calls
 from tfquiver.cli.dataset_commands import cache_setting, names, placing, states
 from tfquiver.cli.dataset_commands import commands as named
@@ -62,10 +60,10 @@ def add_parser(subparsers: Any) -> None:
     set_cache.add_argument(
         "setting",
         metavar="SETTING",
-        help=f"{cache_setting.SYNTAX} | auto. full: what comes first is kept until the nodes' quotas are used; "
-        "BYTES alone, for example 20GiB: up to that, on all nodes together. cooperative: chunks rotate, and all jobs "
-        "share them. lru: what was used last is kept. none: nothing. auto: the policy decides. Without :BYTES all that "
-        "others leave",
+        help=f"{cache_setting.SYNTAX} | auto. uniform: what comes first is kept, and nothing of it evicted for "
+        "others; full is another word for it, and BYTES alone, for example 20GiB, for uniform:BYTES. cooperative: "
+        "chunks rotate, and all jobs share them. lru: what was used last is kept. none: nothing. auto: the policy "
+        "decides. BYTES are of all nodes together; without them it is all that others leave",
     )
     placing.add_commands(commands, _found, _others)
     share.add_argument("--with", dest="names", default="", metavar="A,B", help="names of tokens")
@@ -317,7 +315,7 @@ def _print(told: dict[str, Any], as_json: bool, more: Mapping[str, str] | None =
     lines = {
         "data set": told["name"],
         "digest id": told["digest_id"],
-        "size": f"{decimal(told['size_bytes'])} in {many(told['shards'], 'shard')}{records}",
+        "size": f"{of_bytes(told['size_bytes'])} in {many(told['shards'], 'shard')}{records}",
         "cache": _meaning(cache),
     }
     if more is not None and "cached" not in more and "resident_bytes" in told:
@@ -325,9 +323,9 @@ def _print(told: dict[str, Any], as_json: bool, more: Mapping[str, str] | None =
     if "allocation_bytes" in cache:
         share = cache["allocation_bytes"] / max(told["size_bytes"], 1)
         part = "more than its size" if share > 1 else f"about {share:.0%} of its size"
-        lines["allocation"] = f"{decimal(cache['allocation_bytes'])} on all nodes, {part}"
+        lines["allocation"] = f"{of_bytes(cache['allocation_bytes'])} on all nodes, {part}"
     if "chunks" in cache:
-        each = decimal(told["size_bytes"] // cache["chunks"])
+        each = of_bytes(told["size_bytes"] // cache["chunks"])
         sample = f", each a sample of {cache['partitions']} parts of the data set" if cache["partitions"] > 1 else ""
         lines["chunks"] = f"{cache['chunks']} of about {each}{sample}"
         lines["rotation"] = _ROTATIONS.get(cache["rotation"], cache["rotation"])
@@ -347,10 +345,10 @@ def _print(told: dict[str, Any], as_json: bool, more: Mapping[str, str] | None =
 
 def _meaning(cache: dict[str, Any]) -> str:
     meaning = {
-        "unset": "not set: as the policy decides while it is read; else kept as far as there is room",
+        "unset": "unset: as the policy decides while it is read; else kept as far as there is room",
         "none": "none: nothing is kept",
         "cooperative": "cooperative: chunks rotate, all jobs share them",
-        "uniform": "what comes first is kept until the "
+        "uniform": "uniform: what comes first is kept until the "
         + ("allocation is used" if "allocation_bytes" in cache else "quotas are used"),
         "lru": "lru: the least recently used goes first",
     }[cache["mode"]]

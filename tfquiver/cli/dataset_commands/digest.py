@@ -110,7 +110,7 @@ def _bar(console: Console, *more: ProgressColumn) -> Progress:
     return Progress(
         TextColumn("{task.description}"),
         BarColumn(),
-        DownloadColumn(binary_units=True),
+        DownloadColumn(),
         TransferSpeedColumn(),
         TimeRemainingColumn(),
         *more,

@@ -8,10 +8,8 @@ from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
 from typing import Any
 
-from rich.filesize import decimal
-
 from tfquiver import errors
-from tfquiver.amounts import many
+from tfquiver.amounts import many, of_bytes
 from tfquiver.cli import calls
 from tfquiver.cli.status_tables_and_warnings.words import short
 from tfquiver.node_labels_shard_owners_chunks import selector
@@ -132,7 +130,7 @@ def _suggest(arguments: argparse.Namespace, find: Find) -> int:
     for one in reply.scores:
         fields = ("node_bytes", "rack_bytes", "elsewhere_bytes", "missing_bytes", "planned_bytes")
         node = short(one.node_id) if one.node_id else "none"
-        sizes = (decimal(getattr(one, name)) for name in fields)
+        sizes = (of_bytes(getattr(one, name)) for name in fields)
         table.add_row(calls.cut(one.name, 40), node, f"{one.score:.2f}", *sizes)
     calls.console().print(table)
     calls.console().print(_SCORES_LEGEND)
@@ -169,10 +167,10 @@ def progress(placed: dict[str, Any]) -> str:
     going, no_room = (sum(int(one[key]) for one in reports) for key in ("to_go_shards", "no_room_shards"))
     said = []
     if shards and placed.get("settled"):
-        these = f"{many(shards, 'shard')} ({decimal(size_bytes)})"
+        these = f"{many(shards, 'shard')} ({of_bytes(size_bytes)})"
         return f"no room there for {these}: what has none stays where it is"
     if shards:
-        said.append(f"{many(shards, 'shard')} ({decimal(size_bytes)}) to move")
+        said.append(f"{many(shards, 'shard')} ({of_bytes(size_bytes)}) to move")
     if no_room:
         said.append(f"{many(no_room, 'of them finds', 'of them find')} no room")
     if going:

@@ -14,13 +14,14 @@ from tfquiver.cli.dataset_commands import states
 from tfquiver.proto.tfquiver.v1 import named_datasets_pb2 as pb2
 
 _WAIT_MS = 1000
+_BEGUN_S = 3.0  # a listing of a store elsewhere may take longer
 _PIN_S = 15.0  # one that was refused asks again after ten
 _LOST_S = 60.0  # a coordinator that is restarted meanwhile is waited for
 
 
 def bar() -> Progress:
     return Progress(
-        TextColumn("{task.description}"), BarColumn(), DownloadColumn(binary_units=True), TransferSpeedColumn(),
+        TextColumn("{task.description}"), BarColumn(), DownloadColumn(), TransferSpeedColumn(),
         TimeRemainingColumn(), console=calls.console(stderr=True), transient=True, disable=not sys.stderr.isatty(),
     )  # fmt: skip
 
@@ -45,6 +46,18 @@ def until_done(stub: Any, name: str, token: str, whom: str) -> tuple[pb2.NamedDa
             if named.reason and named.reason != said:
                 said = named.reason
                 print(f"tfquiver: {plain_text.plain(name)}: {plain_text.plain(said)}", file=sys.stderr, flush=True)
+
+
+def until_begun(stub: Any, named: pb2.NamedDataset, token: str, whom: str) -> pb2.NamedDataset:
+    """What it is when its source has been listed, or could not be; as it is then where that takes longer."""
+    give_up_at_s = time.monotonic() + _BEGUN_S
+    while named.state == pb2.NamedDataset.STATE_SCANNING and not named.total_bytes:
+        left_ms = round(1000 * (give_up_at_s - time.monotonic()))
+        if left_ms <= 0:
+            break
+        request = pb2.GetNamedDatasetRequest(name=named.spec.name, seen=named.seen, wait_ms=min(left_ms, _WAIT_MS))
+        named = calls.ask(stub.Get, request, token, whom)
+    return named
 
 
 def until_kept(stub: Any, named: pb2.NamedDataset, token: str, whom: str) -> pb2.NamedDataset:

@@ -12,11 +12,10 @@ from dataclasses import dataclass
 from typing import Any
 
 import grpc
-from rich.filesize import decimal
 from rich.progress import Progress, TaskID
 
 from tfquiver import errors, formats, plain_text
-from tfquiver.amounts import many
+from tfquiver.amounts import many, of_bytes
 from tfquiver.cli import calls
 from tfquiver.cli.dataset_commands import waiting
 from tfquiver.cli.status_tables_and_warnings import words
@@ -167,8 +166,8 @@ class _Reading:
 
 def resident_text(resident: int, total: int) -> str:
     """Of bytes, and what it means where that is not all of them."""
-    said = f"{decimal(resident)} of {decimal(total)} are resident"
-    missing = f"; {decimal(total - resident)} are not: whoever reads them reads the object store"
+    said = f"{of_bytes(resident)} of {of_bytes(total)} are resident"
+    missing = f"; {of_bytes(total - resident)} are not: whoever reads them reads the object store"
     return said + missing * (resident < total)
 
 
@@ -182,5 +181,5 @@ def _say(dataset: types_pb2.Dataset, told: dict[str, node_pb2.WarmProgress]) -> 
             why = plain_text.plain(its.trouble) or "it does not say why"
             print(f"  {plain_text.plain(whom)} lacks {lacking} of {many(its.shards, 'shard')}: {why}")
     if asked < total:
-        print(f"  {decimal(total - asked)} are for nodes that are not there: see tfquiver status, and ask again")
+        print(f"  {of_bytes(total - asked)} are for nodes that are not there: see tfquiver status, and ask again")
     return ALL_RESIDENT if resident == total else NOT_ALL

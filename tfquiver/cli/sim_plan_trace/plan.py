@@ -10,9 +10,8 @@ from math import isfinite
 from pathlib import Path
 from typing import Any
 
-from rich.filesize import decimal
-
 from tfquiver import errors, sizes
+from tfquiver.amounts import of_bytes
 from tfquiver.cli import calls
 from tfquiver.cli.sim_plan_trace import limits_of_patience, plan_now, plan_view, sim, sim_view
 from tfquiver.cli.sim_plan_trace.plan_view import Point
@@ -101,7 +100,7 @@ def _run(arguments: argparse.Namespace) -> int:
             cluster = replace(own, cache_bytes=int(cache_bytes), remote_bytes_per_s=rate)
             shipping = Shipping(policy)
             least_s = bound(workload, cluster).makespan_s
-            title = f"{decimal(cluster.cache_bytes)}, {plan_view.rate(rate)}"
+            title = f"{of_bytes(cluster.cache_bytes)}, {plan_view.rate(rate)}"
             patience.begin(title, first_s, least_s)
             bar.begin(title, lambda: patience.simulated_s, least_s)
             outcome = simulate(

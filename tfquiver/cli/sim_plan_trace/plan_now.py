@@ -9,10 +9,8 @@ from math import inf
 from pathlib import Path
 from typing import Any
 
-from rich.filesize import decimal
-
 from tfquiver import errors
-from tfquiver.amounts import many
+from tfquiver.amounts import many, of_bytes
 from tfquiver.cli import calls
 from tfquiver.cli.sim_plan_trace import reading_jobs
 from tfquiver.cluster_address.service_name import coordinator_address
@@ -74,7 +72,7 @@ def ask(where: str, token: str, each_epochs: float, policy: str = "") -> tuple[S
     workload, store = as_now(cluster.seen, each_epochs), _store_bytes_per_s(cluster, token)
     epochs = int(each_epochs) if each_epochs == int(each_epochs) else each_epochs
     assumed = f"assumed: {many(epochs, 'epoch')} each from now on, an empty cache; " + (
-        f"a store of {decimal(int(store))}/s, which it gives now while jobs wait (--store says otherwise)"
+        f"a store of {of_bytes(int(store))}/s, which it gives now while jobs wait (--store says otherwise)"
         if store < inf
         else f"a store without limit, for {_why_no_limit(cluster)} (--store says otherwise)"
     )

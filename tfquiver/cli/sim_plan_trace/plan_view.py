@@ -8,8 +8,8 @@ from math import inf, isfinite
 from pathlib import Path
 
 from rich.console import Console
-from rich.filesize import decimal
 
+from tfquiver.amounts import of_bytes
 from tfquiver.cli.calls import table
 from tfquiver.cli.sim_plan_trace.sim_view import COLOURS, lasting
 from tfquiver.png_pictures import png
@@ -37,6 +37,10 @@ class Point:
     cost_a_month: float | None  # None: nobody said what anything costs
 
 
+def _money(amount: float) -> str:
+    return f"{amount:,.0f}" if amount >= 100 else f"{amount:.2f}" if amount >= 1 else f"{amount:.2g}"
+
+
 def show(points: Sequence[Point], cold_bytes: float, console: Console) -> None:
     """`cold_bytes`: of what jobs read each byte once: the cache is empty when they begin."""
     costs, probes = points[0].cost_a_month is not None, any(point.probe_bytes >= 1 for point in points)
@@ -50,18 +54,18 @@ def show(points: Sequence[Point], cold_bytes: float, console: Console) -> None:
         *(["a month"] if costs else []),
     )
     for point in points:
-        cost = [] if point.cost_a_month is None else [f"{point.cost_a_month:,.0f}"]
-        probed = [decimal(int(point.probe_bytes))] if probes else []
+        cost = [] if point.cost_a_month is None else [_money(point.cost_a_month)]
+        probed = [of_bytes(int(point.probe_bytes))] if probes else []
         made.add_row(
-            decimal(point.cache_bytes), rate(point.store_bytes_per_s or inf), lasting(point.average_jct_s),
-            lasting(point.makespan_s), decimal(int(point.store_bytes)), *probed, *cost,
+            of_bytes(point.cache_bytes), rate(point.store_bytes_per_s or inf), lasting(point.average_jct_s),
+            lasting(point.makespan_s), of_bytes(int(point.store_bytes)), *probed, *cost,
         )  # fmt: skip
     console.print(made)
     console.print(f"{_LEGEND} {_COST_LEGEND}" if costs else _LEGEND)
     if cold_bytes:
         console.print(
             f"first reads: the cache is empty when the jobs begin, so that each byte they read leaves the store once, "
-            f"{decimal(int(cold_bytes))} in all, however large the cache. Only what is above that can be saved"
+            f"{of_bytes(int(cold_bytes))} in all, however large the cache. Only what is above that can be saved"
             + (", but for what a cache of any size takes to probe." if probes else ".")
         )
     if probes:
@@ -69,7 +73,7 @@ def show(points: Sequence[Point], cold_bytes: float, console: Console) -> None:
 
 
 def rate(bytes_per_s: float) -> str:
-    return f"{decimal(int(bytes_per_s))}/s" if isfinite(bytes_per_s) else "no limit"
+    return f"{of_bytes(int(bytes_per_s))}/s" if isfinite(bytes_per_s) else "no limit"
 
 
 def draw(points: Sequence[Point], path: Path) -> None:

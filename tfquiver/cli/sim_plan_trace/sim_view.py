@@ -10,9 +10,9 @@ from statistics import fmean
 from typing import Any
 
 from rich.console import Console
-from rich.filesize import decimal
 
 from tfquiver import errors
+from tfquiver.amounts import of_bytes
 from tfquiver.cli.calls import table
 from tfquiver.png_pictures import png
 from tfquiver.service.sim.job_queue_rates_store_bandwidth.outcome import Bound, Outcome
@@ -51,17 +51,17 @@ def show(runs: Sequence[Run], least: Bound, seed: int | None, workload: Workload
             run.scheduler, run.policy,
             lasting(outcome.average_jct_s), f"{outcome.average_jct_s / least.average_jct_s:.2f}",
             lasting(outcome.makespan_s), f"{outcome.makespan_s / least.makespan_s:.2f}",
-            "-" if isnan(outcome.fairness) else f"{outcome.fairness:.2f}", decimal(int(outcome.store_bytes)),
+            "-" if isnan(outcome.fairness) else f"{outcome.fairness:.2f}", of_bytes(int(outcome.store_bytes)),
         )  # fmt: skip
     made.add_row(
         "(bound)", "", lasting(least.average_jct_s), "", lasting(least.makespan_s), "", "",
-        decimal(int(least.store_bytes)),
+        of_bytes(int(least.store_bytes)),
     )  # fmt: skip
     console.print(number_of(workload.jobs) + (f", drawn with seed {seed}" if seed is not None else ""))
     took_s = [job.recorded_jct_s for job in workload.jobs]
     whole_s = [one for one in took_s if one is not None]
     if whole_s and len(whole_s) == len(took_s):
-        store = decimal(sum(job.recorded.missed_bytes for job in workload.jobs if job.recorded))
+        store = of_bytes(sum(job.recorded.missed_bytes for job in workload.jobs if job.recorded))
         average_s = fmean(whole_s)
         made.add_row("(recorded)", "", lasting(average_s), f"{average_s / least.average_jct_s:.2f}", "", "", "", store)
     console.print(made)

@@ -10,10 +10,9 @@ from datetime import datetime
 from typing import Any
 
 from rich.console import Console
-from rich.filesize import decimal
 
 from tfquiver import errors
-from tfquiver.amounts import many
+from tfquiver.amounts import many, of_bytes
 from tfquiver.cli import calls
 from tfquiver.cli.calls import cut, table
 from tfquiver.cli.status_asked_watched_explained import explained_names
@@ -34,14 +33,15 @@ _LEGEND = (
     "for nothing but the store or a cache as slow as now: once full by the plan in force, those "
     "below by another one, in which a data set may have less of a larger cache. Of several nodes' quotas a "
     "twentieth is not shared out: shards do not spread evenly over them. cooperative: chunks rotate for all jobs "
-    "together; first: what comes first is kept, up to that; >=: not known, for it has only been seen to wait; at least "
-    f"what it reads now. {_COLUMNS}"
+    "together; uniform: what comes first is kept, up to that; >=: not known, for it has only been seen to wait; at "
+    f"least what it reads now. {_COLUMNS}"
 )
 _LEGEND_FINISHED = (
     f"As it was measured while it read; cached: what was to be kept of its data set then. {_COLUMNS} hits are those of "
     "all that it was handed, rates those of the end."
 )
 _LAST = 10  # decisions
+_FROM_0 = " (epochs count from 0)"
 
 
 def add_parser(subparsers: Any) -> None:
@@ -79,7 +79,7 @@ def _placement(placed: Mapping[str, Any]) -> str:
     nodes = f"kept on {many(len(placed['nodes']), 'node')}, those of {plain(placed['selector']) or 'all'}"
     copies = f", {placed['replicas']} of each shard" if placed["replicas"] > 1 else ""
     racks = ", each rack by itself" if placed["rack_local"] else ""
-    shards, size = placed["moving_shards"], decimal(placed["moving_bytes"])
+    shards, size = placed["moving_shards"], of_bytes(placed["moving_bytes"])
     moving = f"; {many(shards, 'shard')} ({size}) still to move there" if shards else ""
     return f"{nodes}{copies}{racks}{moving}"
 
@@ -167,7 +167,7 @@ def _resident(resident: Mapping[str, Any]) -> str:
         f", {resident['resident_chunks']} of {many(resident['chunks'], 'chunk')} whole" if resident["chunks"] else ""
     )
     when = "cached now" if not resident["age_s"] else "cached when it was last read"
-    return f"{when}: {words.share(here, whole)} of the data set ({decimal(here)} of {decimal(whole)}){chunks}"
+    return f"{when}: {words.share(here, whole)} of the data set ({of_bytes(here)} of {of_bytes(whole)}){chunks}"
 
 
 def _computed(computed: Mapping[str, Any]) -> str:
@@ -177,8 +177,8 @@ def _computed(computed: Mapping[str, Any]) -> str:
     pays = f"keeping it saves {saved:.3g} s of CPU a shard" if computed["pays"] else "keeping it saves no CPU"
     return (
         f"computed, measured on {many(computed['shards'], 'shard')}: {cpu:.3g} s of CPU for one, reading what it "
-        f"became {cpu - saved:.3g} s; {decimal(computed['made_bytes'] // shards)} in place of "
-        f"{decimal(computed['input_bytes'] // shards)}; one process computes {_rate(computed['bytes_per_s'])}: {pays}"
+        f"became {cpu - saved:.3g} s; {of_bytes(computed['made_bytes'] // shards)} in place of "
+        f"{of_bytes(computed['input_bytes'] // shards)}; one process computes {_rate(computed['bytes_per_s'])}: {pays}"
     )
 
 
@@ -197,9 +197,9 @@ def _idle(idle: Mapping[str, Any]) -> str:
     """Of a job: whether it goes on nobody knows yet."""
     far = ""
     if idle.get("whole"):
-        far = f": it has read epoch {idle['epoch']} to the end"
+        far = f": it has read epoch {idle['epoch']} to the end{_FROM_0}"
     elif "epoch" in idle:
-        far = f": of epoch {idle['epoch']} {idle['acked']} of {many(idle['shards'], 'shard')} are confirmed"
+        far = f": of epoch {idle['epoch']} {idle['acked']} of {many(idle['shards'], 'shard')} are confirmed{_FROM_0}"
     return (
         f"nobody has read it for {many(int(idle['ago_s']), 'second')}{far}. Half a minute after its last reader it "
         "counts as ended; what follows is what its next epoch, or its next run, would find"
@@ -247,7 +247,7 @@ def _value(value: Any, nothing: str) -> str:
 
 
 def _rate(bytes_per_s: float) -> str:
-    return f"{decimal(int(bytes_per_s)) if bytes_per_s >= 1 else '0 B'}/s"
+    return f"{of_bytes(int(bytes_per_s)) if bytes_per_s >= 1 else '0 B'}/s"
 
 
 def _expected(bytes_per_s: float, known: bool) -> str:
@@ -260,8 +260,7 @@ def _expected(bytes_per_s: float, known: bool) -> str:
 def _allocation(allocation: Mapping[str, Any]) -> str:
     if allocation["mode"] == "none":
         return "none"
-    mode = "first" if allocation["mode"] == "uniform" else plain(allocation["mode"])
-    return f"{mode} {decimal(allocation['cache_bytes'])}"
+    return f"{plain(allocation['mode'])} {of_bytes(allocation['cache_bytes'])}"
 
 
 def _date(at_s: float) -> str:

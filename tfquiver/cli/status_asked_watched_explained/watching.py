@@ -17,12 +17,11 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from rich.console import Console
-from rich.filesize import decimal
 from rich.live import Live
 from rich.text import Text
 
 from tfquiver import errors, plain_text
-from tfquiver.amounts import many
+from tfquiver.amounts import many, of_bytes
 from tfquiver.cli import calls
 from tfquiver.cli.status_tables_and_warnings import fitting, status_view
 
@@ -73,7 +72,7 @@ def line(ask: Ask) -> str:
     if status is None:
         return ""
     nodes = [node for node in status["nodes"] if "error" not in node]
-    used, quota = (decimal(sum(node[key] for node in nodes)) for key in ("used_bytes", "quota_bytes"))
+    used, quota = (of_bytes(sum(node[key] for node in nodes)) for key in ("used_bytes", "quota_bytes"))
     reading = {
         (info["job"], info["digest_id"]): info for info in status["sessions"] if info.get("bytes_per_s") is not None
     }
@@ -85,7 +84,7 @@ def line(ask: Ask) -> str:
         waits = sum(info["bytes_per_s"] * info["stall_share"] for info in reading.values()) / rate
         parts.append(f"wait {waits:.0%}")
     parts += [f"{one['kind']} {plain_text.plain(one['dataset'])}" for one in status["going_on"]]
-    parts.append(f"saved {decimal(status['saved']['bytes'])}")
+    parts.append(f"saved {of_bytes(status['saved']['bytes'])}")
     parts += [f"! {plain_text.plain(problem)}" for problem in status["problems"][:1]]
     if more := status["problems"][1:]:
         parts.append(f"! and {len(more)} more")

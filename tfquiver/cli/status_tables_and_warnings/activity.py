@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from rich.filesize import decimal
-
+from tfquiver.amounts import of_bytes
 from tfquiver.cli.status_tables_and_warnings import nodes_view, words
 from tfquiver.plain_text import plain
 
@@ -40,7 +39,7 @@ def lines(found: Sequence[Mapping[str, Any]], datasets: Sequence[Mapping[str, An
     for one in found:
         dataset = plain(one["dataset"])
         if one["kind"] in ("scan", "warm"):
-            far = f"{words.share(one['done_bytes'], one['total_bytes'])} of {decimal(one['total_bytes'])}"
+            far = f"{words.share(one['done_bytes'], one['total_bytes'])} of {of_bytes(one['total_bytes'])}"
             what = "reads for the first time" if one["kind"] == "scan" else "warms"
             trouble = f"; {plain(one['trouble'])}" if one["trouble"] else ""
             yield f"node {words.short(one['node_id'])} {what} {dataset}: {far}{trouble}"

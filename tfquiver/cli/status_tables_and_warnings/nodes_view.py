@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from rich.filesize import decimal
 from rich.table import Table
 
-from tfquiver.amounts import many
+from tfquiver.amounts import many, of_bytes
 from tfquiver.cli.calls import cut, table
 from tfquiver.cli.status_tables_and_warnings import alike
 from tfquiver.cli.status_tables_and_warnings.words import short
@@ -86,8 +85,8 @@ def full_disks(nodes: Sequence[Mapping[str, Any]]) -> Iterator[str]:
         room, left = node.get("disk_room_bytes"), node["quota_bytes"] - node.get("used_bytes", 0)
         if room is not None and room < min(left, max(_LEAST_BYTES, min(node["quota_bytes"] // _PARTS, _MOST_BYTES))):
             yield (
-                f"node {short(node['node_id'])}: its disk is full: {decimal(room)} are left there for shards of the "
-                f"{decimal(left)} that its quota still has; what does not fit is read from the store each time: make "
+                f"node {short(node['node_id'])}: its disk is full: {of_bytes(room)} are left there for shards of the "
+                f"{of_bytes(left)} that its quota still has; what does not fit is read from the store each time: make "
                 "room on that disk, or start the node with a smaller --quota"
             )
 
@@ -133,14 +132,14 @@ def moves(datasets: Sequence[Mapping[str, Any]]) -> Iterator[str]:
         shards, unmoved = one.get("moving_shards", 0), one.get("unmoved_shards", 0)
         more = f"(tfquiver dataset place {plain(one['name'])})"
         if shards and shards == unmoved:
-            size, where = decimal(one["moving_bytes"]), "room on the nodes that its placement gives"
+            size, where = of_bytes(one["moving_bytes"]), "room on the nodes that its placement gives"
             what = many(
                 shards, f"shard ({size}) finds no {where} it, and stays where it is",
                 f"shards ({size}) find no {where} them, and stay where they are",
             )  # fmt: skip
             yield f"data set {plain(one['name'])}: {what} {more}"
         elif shards:
-            size, where = decimal(one["moving_bytes"]), "still to come to the nodes that its placement gives"
+            size, where = of_bytes(one["moving_bytes"]), "still to come to the nodes that its placement gives"
             what = many(shards, f"shard ({size}) is {where} it", f"shards ({size}) are {where} them")
             stays = f"; {many(unmoved, 'finds', 'find')} no room there" if unmoved else ""
             yield f"data set {plain(one['name'])} moves: {what}{stays} {more}"

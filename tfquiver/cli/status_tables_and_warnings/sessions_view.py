@@ -13,7 +13,7 @@ from tfquiver.cli.status_tables_and_warnings import words
 from tfquiver.cli.status_tables_and_warnings.names import named_rows
 
 LEGEND = (
-    "A session is one epoch of one job; the first one of a job is 0. idle: it has not ended, and for so long nobody "
+    "A session is one epoch of one job; epochs count from 0. idle: it has not ended, and for so long nobody "
     "has read it: its trainer is at something else, or is no more. read: of its shards, given to the job's pipeline. "
     "sure: known to have come through it; the rest would be read again if a reader were lost. disk: of its shards, "
     "those that a node's disk had when they were handed out; what memory had, or was loaded before it was needed, is "

@@ -9,11 +9,10 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence, Set, Sized
 from typing import Any
 
 from rich.console import Console
-from rich.filesize import decimal
 from rich.text import Text
 
 from tfquiver import plain_text
-from tfquiver.amounts import many
+from tfquiver.amounts import many, of_bytes
 from tfquiver.cli import calls
 from tfquiver.cli.calls import cut, table
 from tfquiver.cli.dataset_commands.states import OLD_LEGEND
@@ -30,20 +29,24 @@ from tfquiver.cli.status_tables_and_warnings import (  # fmt: skip
 from tfquiver.cli.status_tables_and_warnings.names import named_rows
 from tfquiver.cli.status_tables_and_warnings.words import count, job, short, size
 
-_MORE = "used: on the disk, compressed where that pays; `tfquiver status --explain` says what all columns are"
+_MORE = (
+    "used: on the disk, compressed where that pays. Epochs count from 0. `tfquiver status --explain` says what all "
+    "columns are"
+)
 _NODES_LEGEND = (
     "used: what stands on its disk, compressed where that pays; sizes of data sets are of raw bytes. hits: shards from "
     "this node's disk or memory. peers: from another node's. misses: from the object store. hit ratio: hits and peers, "
-    "of all three. store: all bytes read there, those of a first use's scan, too. A shard is a run of records, about 2 "
-    "MB."
+    "of all three: of what readers took. store: all bytes read there, those of a first use's scan, too. A shard is a "
+    "run of records, about 2 MB."
 )
 _NO_QUOTA_LEGEND = " quota none: it keeps nothing, such as a dispatcher's own node, and only fetches for who is there."
 _DATASETS_LEGEND = (
     "cached: so much of it is on the nodes' disks, and of how many of its chunks all is there; ~: as it was when it "
-    "was last read, or looked at; -: not known, for nobody has read it since the coordinator was started. how: full: "
-    "what comes first is kept until the quota is used. coop: chunks rotate through the cache, and all jobs share them. "
-    "none, lru: as they say. auto: by the policy (tfquiver explain says why). (unset): nobody has set it, and a policy "
-    "decides when somebody reads it. tfquiver dataset set-cache changes it."
+    "was last read, or looked at; -: not known, for nobody has read it since the coordinator was started. how: "
+    "uniform: what comes first is kept until that many bytes, or the quotas, are used. coop (cooperative): chunks "
+    "rotate through the cache, and all jobs share them. none, lru: as they say. auto: by the policy (tfquiver explain "
+    "says why). unset: nobody has set it, and the policy decides when somebody reads it; as uniform until then. "
+    "tfquiver dataset set-cache changes it."
 )
 _JOBS_LEGEND = (
     "reads: what all readers of a job hand to its pipeline, over the last ten seconds or so. waits: for so much of "
@@ -167,7 +170,7 @@ def _too_large(
             first = f" (first `tfquiver dataset unpin {meant}`, where it is pinned)" if is_set else ""
             there = "all quotas" if most_bytes == quota_bytes else "what the nodes' quotas and disks have room for"
             yield (
-                f"data set {shown} ({decimal(one['size_bytes'])}) is larger than {there} ({decimal(most_bytes)}): "
+                f"data set {shown} ({of_bytes(one['size_bytes'])}) is larger than {there} ({of_bytes(most_bytes)}): "
                 "what does not fit is read from the store by every job, every epoch; `tfquiver dataset set-cache "
                 f"{meant} cooperative` lets them share it{first}"
             )
@@ -297,15 +300,15 @@ def _saved(its: Mapping[str, Any], silent: int = 0) -> str:
     if not any(its[key] for key in ("served_bytes", "store_bytes", "bytes", "requests")):
         return f"nothing has been read yet{without}"
     requests = f"{its['requests']:,} request{'s' * (its['requests'] != 1)}" if its["requests"] else ""
-    spared = " and ".join(part for part in (decimal(its["bytes"]) if its["bytes"] else "", requests) if part)
+    spared = " and ".join(part for part in (of_bytes(its["bytes"]) if its["bytes"] else "", requests) if part)
     said = f"saved {money}{spared}" if spared else "nothing saved yet"
     return (
-        f"{said}{since}: {decimal(its['served_bytes'])} given to readers, {decimal(its['store_bytes'])} read from the "
-        f"store{without}"
+        f"{said}{since}: {of_bytes(its['served_bytes'])} given to readers, {of_bytes(its['store_bytes'])} read from "
+        f"the store{without}"
     )
 
 
 def cold(told: Mapping[str, Any]) -> str:
     """No node, no counters but those that stay: what is on the disk."""
-    holds = f"{many(told['entries'], 'shard')}, {decimal(told['used_bytes'])}; digests: {told['digests']}"
+    holds = f"{many(told['entries'], 'shard')}, {of_bytes(told['used_bytes'])}; digests: {told['digests']}"
     return f"no node runs in {plain_text.plain(told['cache_dir'])}; it holds {holds}\n{_saved(told['saved'])}"

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from tfquiver import plain_text
-from tfquiver.amounts import many
+from tfquiver.amounts import many, of_bytes
 from tfquiver.grpc_plumbing import addresses
 
 COMING_BACK_MS = 20_000  # a node asks again every five seconds, and longer where the machine is busy
@@ -75,13 +75,7 @@ def _ms(milliseconds: float) -> str:
 
 def size(bytes_: int) -> str:
     """In at most seven characters."""
-    value, unit = float(bytes_), "B"
-    for unit in ("B", "kB", "MB", "GB", "TB", "PB", "EB"):  # noqa: B007 - the last one counts
-        if value < 999.5:
-            break
-        value /= 1000
-    digits = 1 if unit != "B" and value < 99.95 else 0
-    return f"{value:.{digits}f} {unit}"
+    return of_bytes(bytes_)
 
 
 def share(part: int, whole: int) -> str:

@@ -6,10 +6,8 @@ import argparse
 from contextlib import ExitStack
 from typing import Any
 
-from rich.filesize import decimal
-
 from tfquiver import errors, plain_text
-from tfquiver.amounts import many
+from tfquiver.amounts import many, of_bytes
 from tfquiver.cli import calls
 from tfquiver.cli.status_asked_watched_explained import cold
 from tfquiver.cli.up_stop_logs_clear import clearing
@@ -62,4 +60,4 @@ def _run(arguments: argparse.Namespace) -> int:
 
 
 def _say(whom: str, entries: int, size_bytes: int) -> None:
-    print(f"{plain_text.plain(whom)}: {many(entries, 'shard')} deleted, {decimal(size_bytes)}")
+    print(f"{plain_text.plain(whom)}: {many(entries, 'shard')} deleted, {of_bytes(size_bytes)}")

@@ -72,3 +72,5 @@ def _readers(at: Path, token: str) -> int:
         return sum(session.readers for session in sessions)
     except (errors.NotFoundError, errors.DataLossError, errors.UnavailableError):
         return 0
+    except errors.UnauthenticatedError as error:
+        raise errors.UnauthenticatedError(f"{error}; or --force, which asks nobody whether somebody reads") from error

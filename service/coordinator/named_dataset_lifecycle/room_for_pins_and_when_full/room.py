@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from rich.filesize import decimal
-
 from tfquiver import errors
+from tfquiver.amounts import of_bytes
 
 PARTIAL, MANUAL, DATASET_LRU = "partial", "manual", "dataset_lru"
 WHEN_FULL = (PARTIAL, MANUAL, DATASET_LRU)
@@ -60,16 +59,16 @@ class ToEvict:
         if self._left_bytes <= 0:
             return [name for name, _ in self._shown]
         shown = self._shown[:_SAID]
-        seen = [f"{name} ({decimal(size_bytes)})" for name, size_bytes in shown if name not in self._unseen]
+        seen = [f"{name} ({of_bytes(size_bytes)})" for name, size_bytes in shown if name not in self._unseen]
         could = known_of(seen, len(shown) - len(seen))
         left = len(self._shown[_SAID:]) + not_shown
         more = f"; and {'up to ' if not_shown else ''}{left} more" if left else ""
         what = f"evict some of {could}{more}" if could else "nothing can be evicted: all else is pinned, or read"
         if could and (lacks_bytes := self.lacks_bytes(not_shown)):
-            rest = ", ".join(f"{name} ({decimal(size_bytes)})" for name, size_bytes in held[:_SAID])
-            what += f"; even all of that is {decimal(lacks_bytes)} too little"
+            rest = ", ".join(f"{name} ({of_bytes(size_bytes)})" for name, size_bytes in held[:_SAID])
+            what += f"; even all of that is {of_bytes(lacks_bytes)} too little"
             what += f": {rest} cannot go: pinned, or read" if rest else ""
         raise errors.ResourceExhaustedError(
-            f"name: data set {self._name} needs {decimal(self._wanted_bytes)} and {decimal(self._free_bytes)} are free "
-            f"on all nodes: {what}"
+            f"name: data set {self._name} needs {of_bytes(self._wanted_bytes)} and {of_bytes(self._free_bytes)} are "
+            f"free on all nodes: {what}"
         )
