@@ -15,6 +15,7 @@ import stat
 from collections.abc import Iterable
 from pathlib import Path
 
+_PID_FIRST = re.compile(r'\{"pid": ([0-9]+)[,}]')
 _LEFT_OVER = re.compile(r"\..+\.[0-9a-f]{16}\.tmp")
 
 
@@ -79,7 +80,8 @@ def try_lock(descriptor: int) -> bool:
 
 
 def holder(path: Path) -> str | None:
-    """Who holds the lock of that file, as its text says (a pid; "" when it says nothing); None: nobody does.
+    """Who holds the lock of that file, as its text says (a pid, alone or as the first of a JSON object; "" when it says
+    nothing); None: nobody does.
 
     Others may look at the same time, and do not take one another for a holder. Raises PermissionError where this user
     may not look.
@@ -92,6 +94,7 @@ def holder(path: Path) -> str | None:
         with contextlib.suppress(BlockingIOError):
             fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
             return None
-        return os.pread(descriptor, 20, 0).decode("ascii", "replace").strip()
+        text = os.pread(descriptor, 20, 0).decode("ascii", "replace").strip()
+        return found[1] if (found := _PID_FIRST.match(text)) else text
     finally:
         os.close(descriptor)

@@ -19,6 +19,7 @@ from absl import app, flags, logging
 from tfquiver import errors
 from tfquiver.background_logs import kept_short
 from tfquiver.grpc_plumbing import addresses
+from tfquiver.node_daemon_and_cache_directory import server_file
 from tfquiver.plain_text import plain
 from tfquiver.service.common_to_servers import log_lines, server_flags
 from tfquiver.service.common_to_servers.late_lines import LateLines
@@ -46,6 +47,14 @@ def announce(server: str, **fields: Any) -> None:
         os.write(sys.stdout.fileno(), line)
     except OSError as error:
         logging.warning("nobody reads the ready line (%s)", error.strerror)
+
+
+def tell_where(work_dir: Path, server: str, address: str, coordinator: str = "") -> None:
+    """So that commands find it by its directory; where the disk refuses, they do not."""
+    try:
+        server_file.write(work_dir, server, address, coordinator)
+    except errors.TfquiverError as error:
+        logging.warning("commands will not find this %s by its directory: %s", server, error)
 
 
 def check_exposure(host: str, token_flags: str, has_token: bool, allow_unauthenticated: bool) -> None:

@@ -9,6 +9,7 @@ from pathlib import Path
 from absl import flags, logging
 
 from tfquiver import errors, sizes
+from tfquiver.node_daemon_and_cache_directory import server_file
 from tfquiver.rare_lines import every_n_seconds
 from tfquiver.roles_and_tokens import own_token
 from tfquiver.roles_and_tokens.tokens import SharedToken, TokenFile
@@ -156,6 +157,7 @@ async def _serve() -> None:
                 return
         stack.enter_context(full_collections.now_and_then())
         where = where or stack.enter_context(_told(server))
+        serving.tell_where(Path(_WORK_DIR.value), "coordinator", server_file.reached_at(host, server.bound_port))
         serving.announce("coordinator", port=server.bound_port, work_dir=_WORK_DIR.value, metrics=where)
         server.coordinator.caretaker.on_replaced = stop.set
         await stop.wait()

@@ -111,6 +111,8 @@ def _sole_owner(work_dir: Path) -> Iterator[None]:
     try:
         if not durable.try_lock(descriptor):
             raise errors.AlreadyRunningError(f"--work_dir={work_dir}: another dispatcher uses it")
+        os.ftruncate(descriptor, 0)
+        os.pwrite(descriptor, f"{os.getpid()}\n".encode(), 0)
         yield
     finally:
         os.close(descriptor)
@@ -184,6 +186,7 @@ async def _dispatch(
         library.set_restoring(False)
     port.let_go()
     service.dispatcher_started(f"localhost:{port.number}")
+    serving.tell_where(work_dir, "dispatcher", f"localhost:{port.number}", coordinator)
     reports = WorkerReports(
         port.number, coordinator, token, lambda: reaper.awaited, lambda: reaper.left,
         work_dir_id=work_dir_id.read_or_make(work_dir), former=FLAGS.former_workers,

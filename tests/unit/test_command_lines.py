@@ -48,6 +48,7 @@ LINES = 400
 def nothing_runs(monkeypatch: pytest.MonkeyPatch) -> None:
     """What is drawn stops and clears what it finds: other tests' nodes are none of it."""
     monkeypatch.setattr(running_nodes, "directories", list)
+    monkeypatch.setattr(running_nodes, "work_dirs", list)
 
 
 def drawn(rng: random.Random) -> list[str]:
@@ -131,8 +132,11 @@ def test_a_name_longer_than_a_path_can_be(
         (["up", "x", "--quota", "much"], "'much' is not a size"),
         (["up", "x", "--port", "65536"], "'65536' is not a port"),
         (["up", "binary"], "binary: File exists"),
-        (["stop", "localhost:1"], "stop: 'localhost:1' is not a cache directory of this machine"),
-        (["stop"], "which cluster? "),
+        (
+            ["stop", "localhost:1"],
+            "stop: 'localhost:1' is not a cache directory of this machine, but an address: name ",
+        ),
+        (["stop"], "stop: which directory? "),
         (["clear"], "which cluster? "),
         (["warm", "x"], "which cluster? "),
         (["mount", "x", "y"], "which cluster? "),

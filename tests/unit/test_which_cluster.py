@@ -40,9 +40,9 @@ ASKS = [
     ["trace", "record", "x"],
 ]
 # They first start a node, serve a page, read files of the directory, or look for another package.
-OTHERWISE = [["dataset", "create"], ["warm"], ["mount"], ["dashboard"], ["logs"], ["stop"]]
-# A directory that may be none yet; what asks nobody without --service; what deletes.
-NAMED = [["up"], ["digest", "build"], ["clear"]]
+OTHERWISE = [["dataset", "create"], ["warm"], ["mount"], ["dashboard"], ["logs"]]
+# A directory that may be none yet; what asks nobody without --service; what deletes, or ends.
+NAMED = [["up"], ["digest", "build"], ["clear"], ["stop"]]
 
 
 def node(directory: Path, coordinator: str) -> Path:
@@ -58,6 +58,7 @@ def here(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[Path]:
     found: list[Path] = []
     monkeypatch.delenv("TFQUIVER_SERVICE", raising=False)
     monkeypatch.setattr(running_nodes, "directories", lambda: found)
+    monkeypatch.setattr(running_nodes, "work_dirs", list)
     monkeypatch.setattr(calls, "CALL_S", 0.05)
     monkeypatch.chdir(tmp_path)
     return found
@@ -77,16 +78,24 @@ def test_what_is_cleared_has_to_be_named(here: list[Path], tmp_path: Path, capsy
     assert "which cluster? " in capsys.readouterr().err
 
 
-def test_of_several_nodes_of_one_cluster_none_is_stopped_unnamed(
-    here: list[Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+def test_what_only_happens_to_run_here_is_not_stopped_unnamed(
+    here: list[Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    here.append(node(tmp_path / "a", NOBODY))
-    assert main(["stop"]) == 0
-    assert "a: nothing runs there" in capsys.readouterr().out.replace("\n", "")
-    here.append(node(tmp_path / "b", NOBODY))
+    """It may be a colleague's, of the same name on this machine."""
     assert main(["stop"]) == 1
-    told = capsys.readouterr()
-    assert f"which of this machine's 2 nodes? --service={here[0]}, or --service={here[1]}" in told.err
+    assert "stop: which directory? nothing of yours runs on this machine" in capsys.readouterr().err
+    here.append(node(tmp_path / "a", NOBODY))
+    assert main(["stop"]) == 1
+    said = f"stop: which of what runs here under your name? tfquiver stop {here[0]}; --yes stops the only node\n"
+    assert said in capsys.readouterr().err
+    assert main(["stop", "--yes"]) == 0
+    assert "a: nothing runs there" in capsys.readouterr().out.replace("\n", "")
+    monkeypatch.setenv("TFQUIVER_SERVICE", str(here[0]))
+    assert main(["stop"]) == 0
+    monkeypatch.delenv("TFQUIVER_SERVICE")
+    here.append(node(tmp_path / "b", NOBODY))
+    assert main(["stop", "--yes"]) == 1
+    assert f"? tfquiver stop {here[0]} or tfquiver stop {here[1]}\n" in capsys.readouterr().err
     assert main(["stop", str(here[1])]) == 0
 
 

@@ -12,7 +12,7 @@ from tfquiver import errors
 from tfquiver.cluster_address import service_name
 from tfquiver.draws_and_weights.drawn_shards import KEY_MARK
 from tfquiver.grpc_plumbing import addresses
-from tfquiver.node_daemon_and_cache_directory import up_file
+from tfquiver.node_daemon_and_cache_directory import server_file, up_file
 
 _MOST_OF_PROGRAM = 24
 _NOTEBOOKS = ("ipykernel_launcher", "colab_kernel_launcher")
@@ -23,7 +23,7 @@ def cluster(
 ) -> tuple[str | os.PathLike[str] | None, str | None]:
     """The arguments of these names; without either, what TFQUIVER_SERVICE names.
 
-    A directory as `service` is a cache_dir. Raises InvalidArgumentError.
+    A directory as `service` is a cache_dir, that in which a coordinator runs leads to it. Raises InvalidArgumentError.
     """
     if cache_dir is None and service is None:
         if not (named := service_name.chosen(None)):
@@ -35,7 +35,8 @@ def cluster(
     if service is None or (isinstance(service, str) and addresses.is_address(service)):
         return cache_dir, service
     if cache_dir is None and isinstance(service, str | os.PathLike) and _is_directory(service):
-        return service, None
+        server = server_file.running(Path(service).expanduser())
+        return (None, server.coordinator) if server else (service, None)
     if cache_dir is not None and isinstance(service, str | os.PathLike) and _is_directory(service):
         raise errors.InvalidArgumentError(
             f"service={service!r} names a cache directory, and so does cache_dir={os.fspath(cache_dir)!r}: give one "
@@ -58,6 +59,9 @@ def dispatcher(given: object) -> str:
             )
         return up_file.dispatcher_address(str(given))
     if isinstance(given, str | os.PathLike) and _is_directory(given):
+        server = server_file.running(Path(given).expanduser())
+        if server and server.server == "dispatcher":
+            return server.address
         return up_file.dispatcher_address(given)
     address = given.removeprefix("grpc://") if isinstance(given, str) else ""
     if not addresses.is_host_port(address):

@@ -13,6 +13,8 @@ from tfquiver.cluster_address import service_name
 from tfquiver.node_daemon_and_cache_directory import running_nodes
 from tfquiver.plain_text import plain
 
+_MOST_NAMED = 8
+
 
 def named_or_running(given: str | os.PathLike[str] | None) -> list[str]:
     """What is named, here or in TFQUIVER_SERVICE; else `found`. Raises InvalidArgumentError: that is nothing."""
@@ -38,13 +40,28 @@ def one_named_or_running(given: str | os.PathLike[str] | None, argument: str = "
     return several[0]
 
 
-def one_node_named_or_running(given: str | os.PathLike[str] | None) -> str:
-    """As `one_named_or_running`, for what is done to one node: of several of one cluster none is chosen either."""
-    nodes = [] if service_name.chosen(given) else running_nodes.directories()
-    if nodes[1:]:
-        known = ", or ".join(_as_typed("--service=", str(node)) for node in nodes)
-        raise errors.InvalidArgumentError(f"which of this machine's {many(len(nodes), 'node')}? {known}")
-    return one_named_or_running(given)
+def to_be_stopped(given: str | os.PathLike[str] | None, unnamed: bool) -> str:
+    """What is named, here or in TFQUIVER_SERVICE. Of what only happens to run here it is said what there is: it may be
+    somebody else's who works under the same name.
+
+    Args:
+      unnamed: where nothing is named, and one node runs here, that one is meant.
+    """
+    if named := service_name.chosen(given):
+        return named
+    nodes = running_nodes.directories()
+    if unnamed and len(nodes) == 1:
+        return str(nodes[0])
+    there = [*nodes, *running_nodes.work_dirs()]
+    if not there:
+        raise errors.InvalidArgumentError(
+            "stop: which directory? nothing of yours runs on this machine, as far as can be seen: name one, here or in "
+            f"{service_name.VARIABLE}"
+        )
+    known = " or ".join(f"tfquiver stop {shlex.quote(plain(str(one)))}" for one in there[:_MOST_NAMED])
+    more = f" ({many(len(there) - _MOST_NAMED, 'directory', 'directories')} more)" if there[_MOST_NAMED:] else ""
+    yes = "; --yes stops the only node" if len(nodes) == 1 else ""
+    raise errors.InvalidArgumentError(f"stop: which of what runs here under your name? {known}{more}{yes}")
 
 
 def found() -> list[str]:

@@ -11,6 +11,7 @@ from pathlib import Path
 
 from tfquiver import errors
 from tfquiver.grpc_plumbing import addresses
+from tfquiver.node_daemon_and_cache_directory import server_file
 from tfquiver.node_daemon_and_cache_directory.node_endpoint import read_endpoint
 from tfquiver.plain_text import shortened
 
@@ -57,7 +58,8 @@ def directory_to_use(where: str) -> Path | None:
 
 
 def coordinator_address(where: str) -> str:
-    """`where` itself when it is an address; else that of the node that runs in this directory.
+    """`where` itself when it is an address; else that of the node that runs in this directory, or of the coordinator or
+    the dispatcher whose --work_dir it is.
 
     Raises:
       InvalidArgumentError: it is neither.
@@ -71,6 +73,8 @@ def coordinator_address(where: str) -> str:
             f"{shortened(where)} is neither host:port nor a directory that is there: a cache directory is made by the "
             "first job or server that uses it"
         )
+    if server := server_file.running(directory):
+        return server.coordinator
     return read_endpoint(directory).coordinator
 
 

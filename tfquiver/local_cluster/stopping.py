@@ -1,4 +1,5 @@
-"""Ends what runs in a cache directory on this machine: `tfquiver up` with all its servers, or a node by itself."""
+"""Ends what runs in a directory on this machine: `tfquiver up` with all its servers, a node by itself, or the
+coordinator or dispatcher whose --work_dir it is."""
 
 from __future__ import annotations
 
@@ -11,7 +12,7 @@ from pathlib import Path
 
 from tfquiver import durable, errors
 from tfquiver.amounts import many
-from tfquiver.node_daemon_and_cache_directory import up_file
+from tfquiver.node_daemon_and_cache_directory import server_file, up_file
 
 NODE_LOCK = "node.lock"
 KEPT = "--die_with_parent"  # whoever started this node ends with it, and starts it again
@@ -45,6 +46,8 @@ def stop(directory: Path, readers: Callable[[], int], force: bool) -> str:
             )
         end(lock, pid, f"`tfquiver up` (pid {pid})", _UP_S)
         return f"`tfquiver up` (pid {pid}) and all its servers"
+    if server := server_file.running(directory):
+        return _stop_server(directory, server, readers, force)
     lock = directory / NODE_LOCK
     if (pid := holder(lock)) is None:
         return ""
@@ -60,6 +63,20 @@ def stop(directory: Path, readers: Callable[[], int], force: bool) -> str:
     end(lock, pid, f"the node (pid {pid})", NODE_S)
     again = "" if _stays_stopped(lock) else "; a process that has a data set there has started another one"
     return f"the node (pid {pid}){again}"
+
+
+def _stop_server(directory: Path, server: server_file.Server, readers: Callable[[], int], force: bool) -> str:
+    if KEPT in arguments_of(server.pid):
+        raise errors.InUseError(
+            f"{directory}: the {server.called} is kept running by what started it, as `tfquiver up` does: stop that"
+        )
+    if not force and (count := readers()):
+        raise errors.InUseError(
+            f"{directory}: {_readers(count)} in an epoch of the cluster of this {server.called}, and would wait until "
+            "it is started again; --force stops it anyway"
+        )
+    end(directory / server_file.LOCKS[server.server], server.pid, f"the {server.called}", _UP_S)
+    return f"the {server.called}"
 
 
 def _stays_stopped(lock: Path) -> bool:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tfquiver import errors
-from tfquiver.node_daemon_and_cache_directory import up_file
+from tfquiver.node_daemon_and_cache_directory import server_file, up_file
 
 NODE_FILE = "node.json"
 NODE_FILE_VERSION = 1
@@ -55,6 +55,8 @@ def read_endpoint(cache_dir: Path) -> NodeEndpoint:
 
 
 def _starts_one(cache_dir: Path) -> str:
+    if others := server_file.again(cache_dir):
+        return others
     if up_file.read(cache_dir).coordinator:
         return f"`tfquiver up {cache_dir}` starts again what ran there"
     return (

@@ -7,6 +7,7 @@ import json
 import time
 from collections.abc import Mapping
 from datetime import datetime
+from pathlib import Path
 from typing import Any
 
 from rich.console import Console
@@ -18,6 +19,8 @@ from tfquiver.cli.calls import cut, table
 from tfquiver.cli.status_asked_watched_explained import explained_names
 from tfquiver.cli.status_tables_and_warnings import words
 from tfquiver.cluster_address.service_name import coordinator_address
+from tfquiver.grpc_plumbing import addresses
+from tfquiver.node_daemon_and_cache_directory import server_file, up_file
 from tfquiver.plain_text import plain
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2, coordinator_pb2_grpc
 
@@ -42,11 +45,15 @@ _LEGEND_FINISHED = (
 )
 _LAST = 10  # decisions
 _FROM_0 = " (epochs count from 0)"
+_OF_CLUSTERS = ("node.lock", up_file.LOCK_FILE, server_file.FILE)  # a directory of a data set may be called as that is
 
 
 def add_parser(subparsers: Any) -> None:
     parser = subparsers.add_parser("explain", description=_ABOUT)
-    what = "a name that `tfquiver status` and `dataset list` show; none: lists those of which there is something to say"
+    what = (
+        "a name that `tfquiver status` and `dataset list` show; none, or WHERE alone (a coordinator's host:port, a "
+        "cache directory): lists those of which there is something to say"
+    )
     parser.add_argument("name", nargs="?", default="", metavar="JOB|DATASET", help=what)
     calls.add_where(parser)
     parser.add_argument("--json", action="store_true", help="one JSON object; sizes in bytes, rates in bytes/s")
@@ -54,6 +61,16 @@ def add_parser(subparsers: Any) -> None:
 
 
 def _run(arguments: argparse.Namespace) -> int:
+    name = arguments.name
+    if not arguments.service and _is_where(name):
+        try:
+            return _explained(arguments)
+        except (errors.NotFoundError, errors.InvalidArgumentError):  # nothing is called so: WHERE is meant
+            arguments.service, arguments.name = name, ""
+    return _explained(arguments)
+
+
+def _explained(arguments: argparse.Namespace) -> int:
     address = coordinator_address(calls.where(arguments))
     with calls.channel(address) as channel:
         stub: Any = coordinator_pb2_grpc.CoordinatorStub(channel)
@@ -73,6 +90,17 @@ def _run(arguments: argparse.Namespace) -> int:
     else:
         show(json.loads(told), calls.console())
     return 0
+
+
+def _is_where(name: str) -> bool:
+    """Whether what stands in the place of a name may be WHERE, which other commands take there."""
+    if not name or addresses.is_address(name):
+        return bool(name)
+    try:
+        directory = Path(name).expanduser()
+        return directory.is_dir() and any((directory / file).exists() for file in _OF_CLUSTERS)
+    except (OSError, ValueError, RuntimeError):
+        return False
 
 
 def _placement(placed: Mapping[str, Any]) -> str:

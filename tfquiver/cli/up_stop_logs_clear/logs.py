@@ -6,12 +6,15 @@ import argparse
 import sys
 import time
 from contextlib import ExitStack
+from pathlib import Path
 from typing import Any
 
 from tfquiver import errors
 from tfquiver.cli import calls
 from tfquiver.cli.up_stop_logs_clear.followed_log import FollowedLog
 from tfquiver.cluster_address import running, service_name
+from tfquiver.local_cluster import stopping
+from tfquiver.node_daemon_and_cache_directory import server_file
 from tfquiver.plain_text import plain, shortened
 
 _ABOUT = """Prints the last lines of the logs of the servers that run, or ran, in a cache directory of this machine:
@@ -37,6 +40,23 @@ def _count(text: str) -> int:
     return int(text)
 
 
+def _elsewhere(directory: Path) -> str:
+    """Of a server that runs there and logs elsewhere: where, as far as that is known."""
+    server = server_file.running(directory)
+    try:
+        pid = server.pid if server else stopping.holder(directory / stopping.NODE_LOCK)
+    except errors.TfquiverError:  # another user's
+        return ""
+    if pid is None:
+        return ""
+    try:
+        to = str(Path(f"/proc/{pid}/fd/2").readlink())
+    except OSError:
+        to = ""
+    file = f", which is {plain(to)}" if to.startswith("/") else ""
+    return f" (the {server.server if server else 'node'} there, pid {pid}, logs to its standard error{file})"
+
+
 def _run(arguments: argparse.Namespace) -> int:
     followed, silent = [], []
     for where in running.named_or_running(calls.given(arguments)):
@@ -50,7 +70,7 @@ def _run(arguments: argparse.Namespace) -> int:
         except (OSError, ValueError) as error:  # longer than a path can be, for one
             raise errors.InvalidArgumentError(f"logs: {shortened(where)}: {error.args[-1]}") from error
         if not any(path.name == _NODES for path in found):
-            silent.append(plain(str(directory)))
+            silent.append(f"{plain(str(directory))}{_elsewhere(directory)}")
         followed += [FollowedLog(path, f"{path.stem}: " if found[1:] else "") for path in found]
     if not followed:
         raise errors.NotFoundError(f"{', '.join(silent)}: nothing has been logged there ({_ELSEWHERE})")
