@@ -42,7 +42,7 @@ def stop(directory: Path, readers: Callable[[], int], force: bool) -> str:
         if not force and (count := readers()):
             raise errors.InUseError(
                 f"{directory}: {_readers(count)} in an epoch through `tfquiver up` (pid {pid}), and trainings behind "
-                "its tf.data service would wait until it is started again; --force stops it anyway{_KILLED}"
+                f"its tf.data service would wait until it is started again; --force stops it anyway{_KILLED}"
             )
         end(lock, pid, f"`tfquiver up` (pid {pid})", _UP_S)
         return f"`tfquiver up` (pid {pid}) and all its servers"
