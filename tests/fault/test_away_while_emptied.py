@@ -31,7 +31,7 @@ def test_what_a_node_brings_back_is_somebodys(tmp_path: Path) -> None:
             "each has a part of what either scans",
         )
         for number, called in enumerate(("stays", "goes")):
-            numbered.write(tmp_path / called, 4, 100, 20_000 + number)
+            numbered.write(tmp_path / called, 16, 25, 20_000 + number)  # nobody owns none of 16
             place.call("Create", pb.DatasetSpec(name=called, sources=[f"{tmp_path / called}/"]))
             whole = place.until(called, READY)
             assert whole.resident_bytes == whole.dataset.size_bytes
