@@ -96,7 +96,7 @@ async def test_a_job_that_has_finished_is_told_of_for_an_hour(tmp_path: Path) ->
         assert "waited for data for 50% of its time, and 25% of what it read came" in told.finished["next_run"]
         (said,) = told.reasons.values()
         assert said.startswith(
-            "left in epoch 0 with 0 of 300 shards confirmed, 4 minutes ago: had read 4 kB of first ("
+            "left in epoch 0 with 0 of 300 shards confirmed, 4 minutes ago: had read 4.0 kB of first ("
         )
         with pytest.raises(errors.NotFoundError, match=r"of the last 256 that ended .*known are 'sweep/1'$"):
             await planning.explain("nobody")

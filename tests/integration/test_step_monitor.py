@@ -177,7 +177,7 @@ def test_the_last_line_is_of_what_was_read() -> None:
     assert step_monitor.saved_line(reply) == ""
     reply.read_bytes, reply.store_bytes, reply.stall_share = 4 * 10**9, 10**9 + 1, 0.25
     assert step_monitor.saved_line(reply) == (
-        "tfquiver: of the 4 GB that this job has read 3 GB came from the cache (74 %), 1 GB from the object "
+        "tfquiver: of the 4.0 GB that this job has read 3.0 GB came from the cache (74 %), 1.0 GB from the object "
         "store; lately it waited for data for 25% of its time"
     )
 

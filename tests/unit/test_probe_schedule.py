@@ -158,7 +158,7 @@ def test_missing_waits_until_the_job_has_read_enough_to_pay_for_it() -> None:
     job = SimJob("a", expected_bytes=0)
     run = Run(job).until(30)
     assert not run.missed
-    assert "past the cache by now" in run.schedule.waits_for("a", "data")
+    assert "read from the store by now" in run.schedule.waits_for("a", "data")
     run.until(600)
     assert run.missed
     assert job.extra <= 0.02 * job.delivered
