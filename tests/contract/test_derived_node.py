@@ -217,6 +217,22 @@ async def test_shards_that_are_given_are_what_has_the_hash() -> None:
     assert await put(puts, first, pb.PutDerivedRequest(part=BODY[10:])), "the room of what was refused has come back"
 
 
+@on_loop
+async def test_who_sends_for_ever_keeps_the_room_from_nobody() -> None:
+    puts = Puts(lambda shard: True, all_s=0.3)
+
+    async def dribbles() -> AsyncIterator[pb.PutDerivedRequest]:
+        yield pb.PutDerivedRequest(hash=HASH, length_bytes=MOST_BYTES)
+        while True:
+            await asyncio.sleep(0.01)
+            yield pb.PutDerivedRequest()
+
+    first, second = asyncio.create_task(puts.put(dribbles())), asyncio.create_task(puts.put(dribbles()))
+    for one in (first, second):  # the second waits for the room of the first
+        with pytest.raises(errors.DeadlineError, match="the last one did not come"):
+            await asyncio.wait_for(one, 10)
+
+
 class Nodes:
     """Others that answer so, by name."""
 

@@ -135,3 +135,24 @@ def test_an_op_of_another_library_takes_a_version(tmp_path: Path) -> None:
         assert Function(one, "1.0", False).fingerprint != Function(one, "1.1", False).fingerprint
     made = [int.from_bytes(one, "little") for one in Function(fn, "1.0", False).apply(RECORDS, 0)]
     assert made == [2 * len(record) for record in RECORDS]
+
+
+@pytest.mark.parametrize("record", [b"abc", b"abcdef"])
+def test_a_shape_that_is_not_so_is_refused_by_the_record(record: bytes) -> None:
+    """Of fixed shapes the bytes are kept, and of such an element they were not its own, or not all of them."""
+
+    def fixed(record: tf.Tensor) -> tf.Tensor:
+        letters = tf.io.decode_raw(record, tf.uint8)
+        letters.set_shape([4])
+        return letters
+
+    def words(record: tf.Tensor) -> tf.Tensor:
+        letters = tf.strings.bytes_split(record)
+        letters.set_shape([4])
+        return letters
+
+    for fn in (fixed, words):
+        function = Function(fn, "", False)
+        assert len(list(function.apply([b"abcd"], 0))) == 1
+        with pytest.raises(errors.InvalidArgumentError, match=rf"(?s)fn {fn.__name__}: .*\[{len(record)}\].*\[4\]"):
+            list(function.apply([b"abcd", record], 0))

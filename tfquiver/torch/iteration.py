@@ -79,7 +79,7 @@ class Iteration(Iterator[Any]):
         if self._records.stream:
             raise errors.InvalidArgumentError("stream=: an epoch that others read, too, cannot be gone on with later")
         position = positions.read(state)
-        positions.check(position, self._reader, self._readers, self._records.digest_id.hex())
+        positions.check(position, self._reader, self._readers, self._records.digest_id.hex(), self._records.num_shards)
         if position.here:
             native.touched(position.here, self._records.digest_id)  # what is damaged is said now
         if self._readers > 1 and self._records.options.deterministic:

@@ -12,6 +12,7 @@ from tfquiver import errors
 from tfquiver.amounts import many
 
 _VERSION = 1
+_MOST_EPOCHS = (1 << 63) - 1  # the next one's number is a whole number of 64 bits, too
 _MOST_BITMAP_BYTES = 32 << 20
 
 
@@ -63,8 +64,8 @@ def read(state: object) -> Position:
     return Position(**{name: state[name] for name in kinds})
 
 
-def check(position: Position, reader: int, readers: int, digest: str) -> None:
-    """Raises InvalidArgumentError where it is somebody else's."""
+def check(position: Position, reader: int, readers: int, digest: str, shards: int) -> None:
+    """Raises InvalidArgumentError where it is somebody else's, or damaged. `shards`: of the data set."""
     if position.digest != digest:
         raise errors.InvalidArgumentError("the state_dict is of another data set: its files differ")
     if position.readers != readers:
@@ -76,6 +77,14 @@ def check(position: Position, reader: int, readers: int, digest: str) -> None:
     if position.reader != reader:
         raise errors.InvalidArgumentError(
             f"the state_dict is of reader {position.reader}, and this is {reader}: each rank needs its own"
+        )
+    if not 0 <= position.epoch < _MOST_EPOCHS:
+        raise errors.InvalidArgumentError(f"the state_dict is damaged: it is of epoch {position.epoch}")
+    bits = np.frombuffer(bitmap(position.before), np.uint8)
+    whole, rest = divmod(shards, 8)
+    if bits[whole + 1 :].any() or (bits[whole : whole + 1].any() and bits[whole] >> rest):
+        raise errors.InvalidArgumentError(
+            f"the state_dict is damaged: it has shards beyond the {shards} of the data set"
         )
 
 

@@ -13,13 +13,15 @@ from tfquiver.service.node.checked_shards_in_memory.verified import VerifiedShar
 MOST_BYTES = 1 << 30  # of one shard: one record, where it is more than a few MiB
 _ROOM_BYTES = MOST_BYTES + (64 << 20)
 _PART_S = 30.0
+ALL_S = 60.0  # trainers give a call half of it
 
 
 class Puts:
     """Lives on one loop. `place`: keeps a shard at its owner, and says whether it does; blocks."""
 
-    def __init__(self, place: Callable[[VerifiedShard], bool]) -> None:
-        self._place, self._room = place, BodyMemory(_ROOM_BYTES)
+    def __init__(self, place: Callable[[VerifiedShard], bool], all_s: float = ALL_S) -> None:
+        """`all_s`: within which all parts have to come: meanwhile their room is nobody else's."""
+        self._place, self._all_s, self._room = place, all_s, BodyMemory(_ROOM_BYTES)
 
     async def put(self, messages: AsyncIterator[pb.PutDerivedRequest]) -> bool:
         """Whether it is kept.
@@ -33,16 +35,26 @@ class Puts:
             raise errors.InvalidArgumentError(f"length_bytes: {first.length_bytes}; it is 1 to {MOST_BYTES}")
         await self._room.take(first.length_bytes)
         try:
-            body = bytearray()
-            message: pb.PutDerivedRequest | None = first
-            while message is not None:
-                body += message.part
-                if len(body) > first.length_bytes:
-                    raise errors.InvalidArgumentError(f"part: more than the {first.length_bytes} bytes of length_bytes")
-                message = await self._next(messages)
+            body = await self._all(first, messages)
             return await asyncio.to_thread(self._placed, first.hash, bytes(body))
         finally:
             await self._room.give_back(first.length_bytes)
+
+    async def _all(self, first: pb.PutDerivedRequest, messages: AsyncIterator[pb.PutDerivedRequest]) -> bytearray:
+        body = bytearray()
+        message: pb.PutDerivedRequest | None = first
+        try:
+            async with asyncio.timeout(self._all_s):
+                while message is not None:
+                    body += message.part
+                    if len(body) > first.length_bytes:
+                        raise errors.InvalidArgumentError(
+                            f"part: more than the {first.length_bytes} bytes of length_bytes"
+                        )
+                    message = await self._next(messages)
+        except TimeoutError:
+            raise errors.DeadlineError(f"part: the last one did not come within {self._all_s:g} s") from None
+        return body
 
     def _placed(self, hash: bytes, body: bytes) -> bool:
         return self._place(VerifiedShard.check(hash, body, f"derived shard {hash.hex()}, as it was sent"))

@@ -47,10 +47,12 @@ class ElementLayout:
         self.form = self._form()
 
     def encode(self, element: Any) -> tf.Tensor:
-        """The record, a string scalar."""
+        """The record, a string scalar. Fails where the element is not as its spec says, as `set_shape` in a function
+        may have it say what is not so: its bytes would be others' then."""
         import tensorflow as tf
 
-        parts = tf.nest.flatten(element, expand_composites=True)
+        given = zip(tf.nest.flatten(element, expand_composites=True), self._components, strict=True)
+        parts = [tf.ensure_shape(part, spec.shape) for part, spec in given]
         if self.form == STRING:
             return tf.reshape(parts[0], [])
         if self.form == FIXED:
