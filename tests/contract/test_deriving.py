@@ -15,6 +15,7 @@ from tfquiver import errors
 from tfquiver.clock import ManualClock
 from tfquiver.proto.tfquiver.v1 import derived_datasets_pb2 as pb
 from tfquiver.roles_and_tokens.identity import EVERYBODY, Identity, Role
+from tfquiver.service.coordinator.commit_log.log_file import LogFile
 from tfquiver.service.coordinator.coordinator import Coordinator
 from tfquiver.service.coordinator.derived_datasets.deriving import UNREAD_S
 from tfquiver.service.coordinator.sessions.lease import LeaseState
@@ -73,6 +74,22 @@ async def test_rows_that_were_reported_are_done_after_a_restart_and_claims_are_n
         assert (await opened(coordinator)).dataset == state.dataset
     async with started(tmp_path) as coordinator:
         assert (await opened(coordinator)).dataset == state.dataset
+
+
+@on_loop
+async def test_uses_that_are_counted_at_once_are_durable_together(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As of a thousand trainers that begin at once: the disk would be waited for by one after the other."""
+    async with started(tmp_path) as coordinator:
+        await opened(coordinator, uses=100, use_id="first")
+        syncs, append = list[int](), LogFile.append
+        monkeypatch.setattr(LogFile, "append", lambda self, data: (syncs.append(len(data)), append(self, data))[1])
+        await asyncio.gather(*(opened(coordinator, uses=100, use_id=str(number)) for number in range(30)))
+        assert len(syncs) <= 5
+        (recipe,) = coordinator.deriving.recipes.builds()
+        assert recipe.uses == 31
+        assert coordinator._log._durable == coordinator._log.appended
 
 
 @on_loop

@@ -15,6 +15,7 @@ from tfquiver.digests import digest_file, digest_ids
 from tfquiver.digests.digest_file import Parts
 from tfquiver.digests.digest_ids import Columns as Columns
 from tfquiver.digests.file_entry import FileEntry as FileEntry
+from tfquiver.digests.file_table import FileTable
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +80,7 @@ class Digest:
     def memory_bytes(self) -> int:
         """About what it takes while it is open."""
         columns = (self.hashes, self.file_index, self.offsets, self.lengths, self.records)
-        return sum(column.nbytes for column in columns) + 2 * len(self._parts.file_table)
+        return sum(column.nbytes for column in columns) + self._parts.files.memory_bytes
 
     def shard(self, index: int) -> ShardRef:
         if not 0 <= index < self.num_shards:
@@ -124,10 +125,10 @@ class Digest:
             np.array(lengths, np.uint64),
             np.array(records, np.uint32),
         )
-        table = digest_file.encode_file_table(files)
+        table = FileTable.of(files)
         root = digest_ids.content_root(columns)
-        own_id = digest_ids.digest_id(root, table, columns, format)
-        parts = Parts(name, root, own_id, table, tuple(files), columns, format)
+        own_id = digest_ids.digest_id(root, table.data, columns, format)
+        parts = Parts(name, root, own_id, table, columns, format)
         digest_file.check(parts, f"digest {name!r}")
         return cls(parts)
 
@@ -179,5 +180,5 @@ class Digest:
         root = digest_ids.content_root(columns)
         if root != self.content_root:
             raise errors.CorruptDigestError(f"digest {self.name!r}: the content root is not that of its shards")
-        if digest_ids.digest_id(root, self._parts.file_table, columns, self.format) != self.digest_id:
+        if digest_ids.digest_id(root, self._parts.files.data, columns, self.format) != self.digest_id:
             raise errors.CorruptDigestError(f"digest {self.name!r}: the digest id is not that of its locations")

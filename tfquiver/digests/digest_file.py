@@ -7,7 +7,6 @@ length is in the header.
 from __future__ import annotations
 
 import struct
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 import google_crc32c
@@ -15,9 +14,8 @@ import numpy as np
 import numpy.typing as npt
 
 from tfquiver import errors, formats
-from tfquiver.amounts import many
 from tfquiver.digests.digest_ids import Columns
-from tfquiver.digests.file_entry import COMPRESSIONS, FileEntry
+from tfquiver.digests.file_table import FileTable
 
 MAGIC = b"TFQD"
 VERSIONS = {formats.TFRECORD: 1, formats.BYTES: 2}
@@ -29,7 +27,6 @@ _SECTION = struct.Struct("<QQII")  # offset, length, CRC-32C, zero
 _CRC = struct.Struct("<I")
 _HEADER_CRC_AT = _HEADER.size + len(_SECTIONS) * _SECTION.size
 _HEADER_BYTES = _HEADER_CRC_AT + _CRC.size
-_FILE = struct.Struct("<QBII")  # size, compression, length of uri, length of generation
 _NAME_LIMIT = 1024
 
 Buffer = npt.NDArray[np.uint8]
@@ -42,23 +39,9 @@ class Parts:
     name: str
     content_root: bytes
     digest_id: bytes
-    file_table: bytes
-    files: tuple[FileEntry, ...]
+    files: FileTable
     columns: Columns
     format: str = formats.TFRECORD
-
-
-def encode_file_table(files: Sequence[FileEntry]) -> bytes:
-    table = bytearray(_CRC.pack(len(files)))
-    for file in files:
-        uri, generation = file.uri.encode(), file.generation.encode()
-        if file.compression not in COMPRESSIONS:
-            raise errors.InvalidArgumentError(
-                f"{file.uri}: compression {file.compression!r} is not one of {COMPRESSIONS}"
-            )
-        table += _FILE.pack(file.size_bytes, COMPRESSIONS.index(file.compression), len(uri), len(generation))
-        table += uri + generation
-    return bytes(table)
 
 
 def encode(parts: Parts) -> list[bytes]:
@@ -66,7 +49,7 @@ def encode(parts: Parts) -> list[bytes]:
     columns = parts.columns
     bodies = [
         parts.name.encode(),
-        parts.file_table,
+        parts.files.data,
         columns.hashes.astype("u1", copy=False).tobytes(),
         columns.file_index.astype("<u4", copy=False).tobytes(),
         columns.offsets.astype("<u8", copy=False).tobytes(),
@@ -103,11 +86,11 @@ def decode(buffer: Buffer, where: str) -> Parts:
         lengths.view("<u8"),
         records.view("<u4"),
     )
-    files = _decode_file_table(table.tobytes(), where)
-    parts = Parts(
-        _text(name.tobytes(), where, "name"), content_root, digest_id, table.tobytes(), files, columns,
-        _FORMATS[version],
-    )  # fmt: skip
+    try:
+        files = FileTable(table.tobytes())
+    except ValueError as error:
+        raise _corrupt(where, str(error)) from error
+    parts = Parts(_text(name.tobytes(), where, "name"), content_root, digest_id, files, columns, _FORMATS[version])
     check(parts, where)
     return parts
 
@@ -172,29 +155,6 @@ def _section(buffer: Buffer, header: bytes, index: int, where: str) -> Buffer:
     return buffer[offset : offset + length]
 
 
-def _decode_file_table(table: bytes, where: str) -> tuple[FileEntry, ...]:
-    if len(table) < _CRC.size:
-        raise _corrupt(where, "the file table is too short")
-    (count,), position = _CRC.unpack_from(table), _CRC.size
-    if count * _FILE.size > len(table):
-        raise _corrupt(where, f"the file table is too short for {many(count, 'file')}")
-    files: list[FileEntry] = []
-    for _ in range(count):
-        if position + _FILE.size > len(table):
-            raise _corrupt(where, "the file table is too short")
-        size, compression, uri_bytes, generation_bytes = _FILE.unpack_from(table, position)
-        uri_at = position + _FILE.size
-        position = uri_at + uri_bytes + generation_bytes
-        if position > len(table) or compression >= len(COMPRESSIONS):
-            raise _corrupt(where, f"entry {len(files)} of the file table is wrong")
-        uri = _text(table[uri_at : uri_at + uri_bytes], where, "file table")
-        generation = _text(table[uri_at + uri_bytes : position], where, "file table")
-        files.append(FileEntry(uri, size, generation, COMPRESSIONS[compression]))
-    if position != len(table):
-        raise _corrupt(where, "the file table is longer than its entries")
-    return tuple(files)
-
-
 def _text(data: bytes, where: str, what: str) -> str:
     try:
         return data.decode()
@@ -227,6 +187,5 @@ def _check_whole(parts: Parts, where: str) -> None:
     """The shards of each file are all of it, as it is stored."""
     columns = parts.columns
     sums = np.bincount(columns.file_index, columns.lengths.astype(np.float64), minlength=len(parts.files))
-    sizes = np.fromiter((file.size_bytes for file in parts.files), np.float64, len(parts.files))
-    if any(file.compression != "none" for file in parts.files) or not np.array_equal(sums, sizes):
+    if not parts.files.are_stored_as_they_are() or not np.array_equal(sums, parts.files.sizes().astype(np.float64)):
         raise _corrupt(where, "the shards of a file are not all of its bytes")

@@ -70,7 +70,7 @@ class Deriving:
             if request.uses_per_draw:
                 self.recipes.use(known, request.use_id)
             await self._drop_old(known)
-            await self._log.synced()
+        await self._log.synced()  # of a thousand that come at once together: one after the other they took seconds
         return await self._state(known, who)
 
     async def claim(self, who: Identity, request: pb2.ClaimDerivedRequest) -> pb2.DerivedState:

@@ -21,7 +21,7 @@ async def clear(disk: DiskCache, source: ShardSource, hot: HotSet) -> node_pb2.C
     with contextlib.suppress(errors.ResourceExhaustedError):  # who asked is told what is left
         await source.give_up(hashes)
     await asyncio.to_thread(hot.keep_only, lambda hash: False)
-    left = sum(hash in disk for hash in hashes)
+    left = await asyncio.to_thread(lambda: sum(hash in disk for hash in hashes))  # there may be a million
     logging.info("cleared on demand: %s; the disk keeps %d", many(len(hashes) - left, "entry", "entries"), left)
     return node_pb2.ClearReply(
         entries=len(hashes) - left, bytes=max(before_bytes - disk.used_bytes, 0), left=left

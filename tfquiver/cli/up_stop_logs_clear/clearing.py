@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import os
-import re
 import time
 from pathlib import Path
 
 from tfquiver import durable, errors
+from tfquiver.cli.status_asked_watched_explained import cold
 
-_ENTRY = re.compile(r"[0-9a-f]{64}")
 _LOCK_S = 0.3
 
 
@@ -40,11 +39,10 @@ def clear(directory: Path) -> tuple[int, int]:
 def _delete(directory: Path) -> tuple[int, int]:
     entries = size_bytes = 0
     try:
-        for path in (directory / "objects").glob("??/??/*"):
-            if _ENTRY.fullmatch(path.name):
-                its_bytes = path.lstat().st_size
-                path.unlink()
-                entries, size_bytes = entries + 1, size_bytes + its_bytes
+        for found in cold.entries_in(directory):
+            its_bytes = found.stat(follow_symlinks=False).st_size
+            os.unlink(found.path)  # noqa: PTH108 - of a million a path each takes longer than to delete them
+            entries, size_bytes = entries + 1, size_bytes + its_bytes
     except OSError as error:
         raise errors.PermissionError_(f"{error.filename or directory}: {error.strerror}") from error
     return entries, size_bytes
