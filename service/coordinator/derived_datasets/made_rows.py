@@ -1,6 +1,6 @@
 """What rows of a build have come to, in columns: 52 bytes a row of one shard, whatever else a process has.
 
-As objects they were 400, and ten million of them for a build of five million rows: each look for garbage went through
+As objects they were 320, and ten million of them for a build of five million rows: each look for garbage went through
 all. Pure.
 """
 

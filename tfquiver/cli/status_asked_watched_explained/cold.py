@@ -26,7 +26,7 @@ def is_cold(where: str) -> bool:
 
 
 def entries_in(root: Path) -> Iterator[os.DirEntry[str]]:
-    """Of a cache directory. Of a million files, as which pathlib takes five times as long. Raises OSError."""
+    """Of a cache directory. Of a million files, of which pathlib would make a path each. Raises OSError."""
     for first in _directories(root / "objects"):
         for second in _directories(first):
             for found in _all_in(second):
