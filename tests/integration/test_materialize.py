@@ -277,11 +277,14 @@ def _inner(record: tf.Tensor) -> tf.Tensor:
     return tf.cond(tf.strings.length(record) > 3, lambda: tf.random.normal([]), lambda: 0.0)
 
 
-VARIABLE = tf.Variable(3.0, name="weights")
+@functools.cache  # made when it is used: no thread of TensorFlow's starts while tests are imported
+def _variable() -> tf.Variable:
+    with tf.init_scope():
+        return tf.Variable(3.0, name="weights")
 
 
 def _captures(record: tf.Tensor) -> tf.Tensor:
-    return VARIABLE + 1.0
+    return _variable() + 1.0
 
 
 def _datasets(record: tf.Tensor) -> tf.data.Dataset:

@@ -204,7 +204,7 @@ def test_what_cannot_be_is_an_error_that_names_it() -> None:
         {"field_shapes": [[None]]},
         {"field_shapes": [[1 << 62]]},
         {"field_shapes": [[1] * 254]},
-        {"dense_keys": ["i"], "dense_shapes": [[]], "parse_defaults": [tf.constant([], tf.int64)]},
+        {"dense_keys": ["i"], "dense_shapes": [[]], "parse_defaults": [np.zeros(0, np.int64)]},
     ],
     ids=str,
 )

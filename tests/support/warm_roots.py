@@ -40,7 +40,8 @@ def begin(folder: Path) -> Callable[[], None]:
     with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as listener:
         listener.bind(str(folder / "warm"))
         listener.listen(64)
-        env = {**os.environ, "OPENBLAS_NUM_THREADS": "1"}  # no threads before a fork
+        # No threads before a fork: NumPy's, and those of the allocator that pyarrow, which Keras imports, brings.
+        env = {**os.environ, "OPENBLAS_NUM_THREADS": "1", "JE_ARROW_MALLOC_CONF": "background_thread:false"}
         process = subprocess.Popen(
             [sys.executable, "-m", "tests.support.warm_roots", str(listener.fileno()), ROOM], env=env,
             stdin=subprocess.DEVNULL, pass_fds=[listener.fileno()], preexec_fn=die_with_parent,
