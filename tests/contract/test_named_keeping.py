@@ -274,6 +274,7 @@ async def test_what_a_node_was_to_read_that_is_lost_others_read(tmp_path: Path) 
 
 
 @pytest.mark.slow
+@pytest.mark.long
 @on_loop
 async def test_many_data_sets_that_are_kept_alike_fit_the_orders_of_a_thousand_nodes(tmp_path: Path) -> None:
     async with started(tmp_path, clock=ManualClock()) as coordinator:  # none beats again

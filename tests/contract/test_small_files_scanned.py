@@ -151,6 +151,7 @@ def test_none_is_begun_of_a_scan_that_is_over(tmp_path: Path, placed: list[bytes
 
 
 @pytest.mark.slow
+@pytest.mark.long
 def test_small_files_take_few_threads_and_few_transactions(
     tmp_path: Path, placed: list[bytes], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -57,6 +57,7 @@ def test_what_tensorflow_refuses_is_an_error_and_not_the_end_of_the_process() ->
 
 
 @pytest.mark.slow
+@pytest.mark.long
 def test_one_that_has_plugins_is_imported_whole(tmp_path: Path) -> None:
     (tmp_path / "tensorflow-plugins").mkdir()
     before = f"import sys; sys.path.append({str(tmp_path)!r})"

@@ -7,6 +7,8 @@ import signal
 import threading
 from pathlib import Path
 
+import pytest
+
 from tests.support import node_calls, warm
 from tests.support.cluster import Server, wait_until
 from tests.support.disks import ext4
@@ -49,6 +51,7 @@ def test_heartbeats_go_on_and_it_ends_when_it_is_told_to(tmp_path: Path) -> None
     assert code in (0, -signal.SIGALRM), node.log_tail()
 
 
+@pytest.mark.long
 @needs_fuse
 @needs_disks
 def test_misses_are_served_though_the_log_is_on_that_disk(tmp_path: Path) -> None:

@@ -62,6 +62,7 @@ def reads(read: Callable[[Path], bytes], path: Path) -> bool:
         return False
 
 
+@pytest.mark.long
 @needs_fuse
 @pytest.mark.parametrize(
     ("read", "files", "limit_s", "all_at_once"),

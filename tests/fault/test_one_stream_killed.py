@@ -64,6 +64,7 @@ def test_a_killed_maker_and_a_killed_follower(trainer: Callable[..., Trainer]) -
     assert whole(rest(late))
 
 
+@pytest.mark.long
 def test_a_killed_node_takes_no_batch_along(trainer: Callable[..., Trainer], tmp_path: Path) -> None:
     both = [trainer(), trainer()]
     for one in both:

@@ -53,6 +53,7 @@ def pairs(dataset: tf.data.Dataset) -> list[tuple[int, int]]:
     return found
 
 
+@pytest.mark.long
 def test_four_readers_merged_by_position_are_what_one_reader_sees(paths: list[Path], cache_dir: Path) -> None:
     alone = pairs(source(paths, cache_dir))
     with service(4) as target:

@@ -52,6 +52,7 @@ def pair(tmp_path: Path) -> Iterator[Pair]:
     made.stop()
 
 
+@pytest.mark.long
 def test_the_second_goes_on_where_the_first_was_killed(pair: Pair, tmp_path: Path) -> None:
     numbered.write(tmp_path / "data", FILES, RECORDS, RECORD_BYTES)
     data = tfquiver.dataset(f"{tmp_path}/data/part-*", service=pair.address, cache_dir=pair.cache_dir, job="trial")

@@ -110,6 +110,7 @@ def test_resume_after_a_kill_is_the_exact_complement(cache_dir: Path, tmp_path: 
     numbered.assert_each_once(numbered.read(data_set(paths, tmp_path / "cache-link", symbolic=False)), TOTAL)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("kind", "emitted"), [("plain", 0), ("symbolic", 1), ("plain", 3333), ("symbolic", 3333), ("plain", 9999)]
 )

@@ -73,6 +73,7 @@ def decide_on_a_frozen_disk(world: World) -> None:
         waiting.result()
 
 
+@pytest.mark.long
 @pytest.mark.timeout(280)
 def test_alerts_fire_when_there_is_a_cause_and_end_with_it(world: World, tmp_path: Path) -> None:
     world.read(world.reads, "data")
@@ -98,6 +99,7 @@ def test_alerts_fire_when_there_is_a_cause_and_end_with_it(world: World, tmp_pat
         prometheus.close()
 
 
+@pytest.mark.long
 @pytest.mark.timeout(280)
 def test_a_server_that_gets_no_processor_time_is_told_of(tmp_path: Path) -> None:
     flags = ["--port=0", f"--work_dir={tmp_path / 'work'}", "--metrics_address=localhost:0"]

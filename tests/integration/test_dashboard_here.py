@@ -94,6 +94,7 @@ def test_a_cache_directory_is_shown(cache: Path, paths: list[Path]) -> None:
         assert [entry for entry in driver.get_log("browser") if entry["level"] == "SEVERE"] == []
 
 
+@pytest.mark.long
 def test_a_directory_whose_node_is_gone_is_said_and_readable(cache: Path) -> None:
     for dark in BACK:
         with browser(dark=dark) as driver, served(str(cache)) as link:

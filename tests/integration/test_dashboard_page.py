@@ -20,6 +20,7 @@ FILES = ["app.css", "app.js", "index.html", "licenses.txt"]
 _LEAST_NODE = 20
 
 
+@pytest.mark.long
 def test_the_committed_page_is_built_from_its_sources(tmp_path: Path) -> None:
     environment = {**os.environ, "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"}
 

@@ -108,6 +108,7 @@ def test_a_pipeline_goes_on_exactly_where_it_was(paths: list[Path], cache_dir: P
     end.close()
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("kind", KINDS)
 def test_epochs_are_repeated_before_the_workers(paths: list[Path], cache_dir: Path, kind: str) -> None:
     """Behind them a state of Grain's (0.2.18) loses records from the second epoch on, be they ours or its own."""

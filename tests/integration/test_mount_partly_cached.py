@@ -39,6 +39,7 @@ def place(tmp_path: Path) -> Iterator[Place]:
     made.stop()
 
 
+@pytest.mark.long
 # What was used last is what comes last, when the next pass has begun at the front.
 @pytest.mark.parametrize(("mode", "store_share"), [("uniform", 1 - SHARE), ("lru", 1)])
 def test_a_pass_takes_from_the_store_what_has_no_room(

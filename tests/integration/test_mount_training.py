@@ -53,6 +53,7 @@ def accuracy(root: Path, weights: np.ndarray) -> float:
     return float(np.mean(np.argmax(inputs @ weights, 1) == [label for _, label in samples]))
 
 
+@pytest.mark.long
 @needs_fuse
 def test_the_weights_are_equal_cold_and_warm(tmp_path: Path) -> None:
     source = tmp_path / "digits"

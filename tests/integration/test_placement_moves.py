@@ -112,6 +112,7 @@ def test_each_rack_is_a_cache_of_its_own(tmp_path: Path) -> None:
         assert sum(racked.entries().values()) == 2 * dataset.shards
 
 
+@pytest.mark.long
 def test_what_is_partly_kept_moves_before_its_smaller_part_is_enforced(tmp_path: Path) -> None:
     """On two nodes of three, three quarters kept: the third gets its part from them, and nothing goes by lot meanwhile.
     Where owners are drawn so that one has more than its share, what has no room there stays where it was."""

@@ -19,6 +19,7 @@ SHARDS = 400
 ENDS_S = 60.0  # a job that finds all of it cached needs less than a second, when it has found out that it may
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("rotation", ["relevance", "cyclic"])
 def test_where_one_keeps_all_of_it_the_others_job_reads_on(tmp_path: Path, rotation: str) -> None:
     """What the rotation told to go stayed, for the other data set, and its room was waited for to the end of time."""

@@ -126,6 +126,7 @@ def test_a_deterministic_iterator_is_restored_in_its_order(read: Source, warm: P
     assert found == whole
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("order", [SHUFFLED, replace(SHUFFLED, homogeneous=True)], ids=str)
 def test_what_a_symbolic_checkpoint_has_settled_comes_again(
     read: Source, warm: Path, tmp_path: Path, order: tfquiver.Shuffled

@@ -77,6 +77,7 @@ def test_the_policy_takes_a_data_set_from_uniform_over_cooperative_to_none(tmp_p
     assert [job.finish() for job in jobs] == [[made] * epochs] * 2
 
 
+@pytest.mark.long
 def test_settings_that_change_ten_times_an_epoch(tmp_path: Path, node: Server) -> None:
     """By hand: pins come and go faster than any policy would have it."""
     dataset, made = data(tmp_path, node)

@@ -20,6 +20,7 @@ def slow(cluster: Cluster) -> list[str]:
     return [one for one in tfquiver.status(cluster.coordinator.address)["problems"] if "object store" in one]
 
 
+@pytest.mark.long
 @pytest.mark.timeout(200)
 def test_who_waits_for_a_store_that_hangs_is_told_until_it_answers(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch

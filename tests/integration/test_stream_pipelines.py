@@ -167,6 +167,7 @@ print(graph.transformations().hex(), graph.all().hex())
 """
 
 
+@pytest.mark.long
 def test_every_process_of_one_script_finds_the_same() -> None:
     """Also where Python goes through a set in another order each time."""
     found = set()

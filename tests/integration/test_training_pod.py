@@ -56,6 +56,7 @@ def root() -> Iterator[Path]:
     shutil.rmtree(made)
 
 
+@pytest.mark.long
 def test_a_training_pod_reads_by_name(root: Path) -> None:
     rng = random.Random(3)
     (root / "train-0").write_bytes(records.stream([rng.randbytes(500) for _ in range(1000)]))

@@ -78,6 +78,7 @@ def test_so_is_one_whose_source_has_gone_before(
     assert max(took_s) < AT_ONCE_S, sorted(took_s)[-5:]
 
 
+@pytest.mark.long
 def test_so_is_one_of_what_workers_deliver() -> None:
     """The trainer's source is tf.data service's then."""
     loader.load()

@@ -33,6 +33,7 @@ def branching(record: tf.Tensor) -> Any:
     return {"total": total[1], "mapped": tf.map_fn(lambda one: one + 1, tf.range(3))}
 
 
+@pytest.mark.long
 def test_it_is_the_same_again_here_and_in_another_process() -> None:
     many = [lambda record, number=number: tf.strings.length(record) + number for number in range(5)]
     assert len({known(fn) for fn in many}) == 5  # and the process's counters have gone on

@@ -54,6 +54,7 @@ def empty(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path / "lib"
 
 
+@pytest.mark.long
 def test_compiled_once_for_all_processes(empty: Path, tmp_path: Path) -> None:
     (tmp_path / "compiler.py").write_text(COMPILER)
     words = f"{sys.executable} '{tmp_path}/compiler.py' {loader.load().path} {tmp_path}/log"

@@ -95,6 +95,7 @@ def test_cardinality(options: dict[str, object], expected: int) -> None:
     assert OpSource(1000, **options).cardinality().numpy() == expected
 
 
+@pytest.mark.long
 def test_a_record_of_300_megabytes(make_node: MakeNode) -> None:
     record = bytes(1000) + b"x" * (300 << 20)
     make_node([[b"before"], [record, b"after"]])

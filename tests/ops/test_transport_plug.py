@@ -42,6 +42,7 @@ def code(tmp_path: Path, symbols: dict[str, int], name: str, size: int) -> str:
     return said("objdump", "-D", "-b", "binary", "-m", "i386:x86-64", "--no-show-raw-insn", tmp_path / "code")
 
 
+@pytest.mark.long
 def test_the_client_has_these_virtual_functions_in_this_order(symbols: dict[str, int]) -> None:
     table = symbols["vtable for tensorflow::data::GrpcDataTransferClient"]
     listed = said("sh", "-c", f"readelf -rW '{CC}' | grep -E '^0*({'|'.join(_slots(table))}) ' | c++filt")

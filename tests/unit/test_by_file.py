@@ -29,6 +29,7 @@ def test_behind(): pass
 
 
 @pytest.mark.slow
+@pytest.mark.long
 def test_a_process_that_ends_when_the_others_leave_is_one_failure(tmp_path: Path) -> None:
     (tmp_path / "conftest.py").write_text(CONFTEST)
     (tmp_path / "test_a.py").write_text("def test_first(): pass\n")

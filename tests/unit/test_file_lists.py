@@ -25,6 +25,7 @@ async def sent(files: list[FileEntry], times: int = 1) -> AsyncIterator[node_pb2
 
 
 @pytest.mark.slow
+@pytest.mark.long
 @on_loop
 async def test_two_hundred_thousand_files_come_as_they_went_in_messages_that_fit() -> None:
     files = [FileEntry(f"gs://bucket/a/rather/long/folder/train-{at:07}", at, f"{at}") for at in range(200_000)]
@@ -35,6 +36,7 @@ async def test_two_hundred_thousand_files_come_as_they_went_in_messages_that_fit
 
 
 @pytest.mark.slow
+@pytest.mark.long
 @on_loop
 async def test_a_million_files_are_taken_and_not_one_more() -> None:
     files, told = [FileEntry(f"f{at}", 1, "1", "gzip") for at in range(10_000)], 0

@@ -219,6 +219,7 @@ def test_a_recording_in_which_nobody_read_says_so(tmp_path: Path, capsys: pytest
 
 
 @pytest.mark.slow
+@pytest.mark.long
 def test_a_trace_of_its_own_and_a_drawn_one(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     data = good()
     trace = tmp_path / "trace.json"

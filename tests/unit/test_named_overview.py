@@ -64,6 +64,7 @@ def test_one_that_changes_is_one_that_is_looked_at(table: NamedTable, monkeypatc
 
 
 @pytest.mark.slow
+@pytest.mark.long
 def test_it_says_what_looking_at_all_would(table: NamedTable) -> None:
     rng, overview = random.Random(1), Overview(table)
     for step in range(300):

@@ -153,6 +153,7 @@ def subsets_drawn(epochs: int) -> dict[tuple[int, ...], int]:
 
 
 @pytest.mark.slow
+@pytest.mark.long
 def test_without_replacement_subsets_are_those_of_one_draw_after_the_other() -> None:
     chances, found = successive(SMALL, 3), subsets_drawn(6000)
     shares, counts = np.array([*chances.values()]), np.array([found.get(subset, 0) for subset in chances], float)

@@ -53,6 +53,7 @@ def test_a_scheme_is_given_weights_of_records_and_what_they_come_to_of_shards(
 
 
 @pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize("copies", [1, 3])
 def test_records_are_picked_as_the_weights_say(copies: int) -> None:
     from scipy import stats

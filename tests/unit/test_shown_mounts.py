@@ -44,6 +44,7 @@ def test_what_is_mounted_is_read_while_its_node_is_started_again() -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.long
 def test_what_a_node_says_takes_bounded_memory() -> None:
     mounts = Mounts(ManualClock())
     mounts.take("n", shows(ID))

@@ -54,18 +54,21 @@ def test_jobs_in_step_load_what_is_not_cached_once(jobs: int) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize(("jobs", "drawn_with", "bar"), [(4, 1, 1.10), (8, HARD, 1.115)])
 def test_jobs_out_of_step_do_hardly_worse(jobs: int, drawn_with: int, bar: float) -> None:
     relevance(run(out_of_step(jobs, drawn_with), "relevance", drawn_with, epochs=3), bar)
 
 
 @pytest.mark.slow
+@pytest.mark.long
 def test_no_draw_of_jobs_out_of_step_does_much_worse(seed: int) -> None:
     """The bar of one draw: 174 of 175 draws of eight jobs held 1.10, all held 1.105; HARD came up later."""
     relevance(run(out_of_step(8, seed), "relevance", seed, epochs=3), 1.20)
 
 
 @pytest.mark.slow
+@pytest.mark.long
 def test_a_slow_one_does_not_cost_the_others(seed: int) -> None:
     relevance(run(one_slow(seed), "relevance", seed, epochs=3), 1.10)
 

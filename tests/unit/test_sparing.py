@@ -70,6 +70,7 @@ def test_a_node_that_has_just_come_has_given_out_nothing_yet() -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.long
 def test_of_few_all_are_asked_each_time_and_of_thousands_so_many_a_second() -> None:
     few = Cluster(sparing_module.FEW - 1)
     sparing = Sparing(few.status, Prices(), lambda: 0.0)
