@@ -56,8 +56,8 @@ from tfquiver.service.coordinator.planning.replanning import Replanning
 from tfquiver.service.coordinator.probing.probes import Probes
 from tfquiver.service.coordinator.resident_shards.residency import Table
 from tfquiver.service.coordinator.sampled_epochs.picking import Picking, weights_in_use
+from tfquiver.service.coordinator.sampled_epochs.record_weights_from_users.weight_files import WeightFiles
 from tfquiver.service.coordinator.sampled_epochs.samplings import Samplings
-from tfquiver.service.coordinator.sampled_epochs.weight_files import WeightFiles
 from tfquiver.service.coordinator.sessions.decisions import SessionLimits
 from tfquiver.service.coordinator.sessions.reading import Reading
 from tfquiver.service.coordinator.sessions.sessions import Sessions

@@ -21,7 +21,6 @@ from tfquiver.service.node.dataset_scans.scan import Scanner
 from tfquiver.service.node.dataset_scans.shared_scans import SharedScans
 from tfquiver.service.node.digests_and_named_datasets.digest_cache import DigestCache
 from tfquiver.service.node.disk.disk_cache import DiskCache
-from tfquiver.service.node.disk.placed_here import PlacedHere
 from tfquiver.service.node.evicting_emptying_removing_leftovers.came_meanwhile import CameMeanwhile
 from tfquiver.service.node.evicting_emptying_removing_leftovers.late_evictions import LateEvictions
 from tfquiver.service.node.evicting_emptying_removing_leftovers.leftovers import Leftovers
@@ -35,6 +34,7 @@ from tfquiver.service.node.object_store.named_access import NamedAccess
 from tfquiver.service.node.peers.incoming import Incoming
 from tfquiver.service.node.shards_from_disk_peers_or_store.fetcher import Fetcher
 from tfquiver.service.node.shards_from_disk_peers_or_store.shard_source import ShardSource
+from tfquiver.service.node.shards_written_in_time.placed_here import PlacedHere
 
 
 def wired(

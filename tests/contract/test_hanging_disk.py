@@ -21,10 +21,10 @@ from tfquiver.clock import ManualClock
 from tfquiver.service.node.checked_shards_in_memory.verified import VerifiedShard
 from tfquiver.service.node.disk import entry_file
 from tfquiver.service.node.disk.disk_cache import DiskCache
-from tfquiver.service.node.disk.placed_here import PlacedHere
 from tfquiver.service.node.hanging_disk.disk_threads import DiskThreads
 from tfquiver.service.node.hanging_disk.patient_thread import PatientThread
 from tfquiver.service.node.quota_and_eviction.rules import Why
+from tfquiver.service.node.shards_written_in_time.placed_here import PlacedHere
 
 
 def shard(number: int) -> VerifiedShard:

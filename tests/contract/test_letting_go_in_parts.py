@@ -11,7 +11,6 @@ from tests.support.aio import on_loop
 from tfquiver.service.node.checked_shards_in_memory.hot import HotSet
 from tfquiver.service.node.checked_shards_in_memory.verified import VerifiedShard
 from tfquiver.service.node.disk.disk_cache import DiskCache
-from tfquiver.service.node.disk.inserts import Inserts
 from tfquiver.service.node.evicting_emptying_removing_leftovers.given_up import GivenUp
 from tfquiver.service.node.evicting_emptying_removing_leftovers.letting_go import LettingGo
 from tfquiver.service.node.hanging_disk.disk_threads import DiskThreads
@@ -19,6 +18,7 @@ from tfquiver.service.node.object_store.client_stores import ClientStores
 from tfquiver.service.node.rate_limits.metered_store import Meter
 from tfquiver.service.node.shards_from_disk_peers_or_store.fetcher import Fetcher
 from tfquiver.service.node.shards_put_at_their_owners.handing_over import HandingOver
+from tfquiver.service.node.shards_written_in_time.inserts import Inserts
 
 T = TypeVar("T")
 

@@ -15,8 +15,8 @@ from tfquiver.draws_and_weights.drawn_shards import DrawnShards
 from tfquiver.draws_and_weights.record_picks import RecordPicks
 from tfquiver.draws_and_weights.record_weights import RecordWeights
 from tfquiver.service.coordinator.dataset_registry_sharing_removal.registry import Registry
+from tfquiver.service.coordinator.sampled_epochs.record_weights_from_users.weight_files import WeightFiles
 from tfquiver.service.coordinator.sampled_epochs.samplings import Samplings
-from tfquiver.service.coordinator.sampled_epochs.weight_files import WeightFiles
 from tfquiver.service.coordinator.sampling_schemes.picks_by_record_weight.draw_planes import planes
 from tfquiver.service.coordinator.sessions.sessions import Sessions
 

@@ -22,7 +22,7 @@ from tfquiver.proto.tfquiver.v1.commit_log_pb2 import CommitRecord, SamplingAske
 from tfquiver.service.coordinator.commit_log.commit_log import CommitLog
 from tfquiver.service.coordinator.dataset_registry_sharing_removal.registry import Registry
 from tfquiver.service.coordinator.sampled_epochs.asked import AskedSamplings, arguments_of
-from tfquiver.service.coordinator.sampled_epochs.weight_files import WeightFiles
+from tfquiver.service.coordinator.sampled_epochs.record_weights_from_users.weight_files import WeightFiles
 from tfquiver.service.coordinator.sampling_schemes import registry as schemes
 from tfquiver.service.coordinator.sampling_schemes.drawing import drawn
 from tfquiver.service.coordinator.sampling_schemes.interface import Population

@@ -23,7 +23,6 @@ from tfquiver.service.node.checked_shards_in_memory.verified import VerifiedShar
 from tfquiver.service.node.counters.stats import Stats
 from tfquiver.service.node.disk import entry
 from tfquiver.service.node.disk.disk_cache import DiskCache
-from tfquiver.service.node.disk.inserts import Inserts
 from tfquiver.service.node.disk.stored_body import StoredBody
 from tfquiver.service.node.evicting_emptying_removing_leftovers.given_up import Getting, GivenUp
 from tfquiver.service.node.evicting_emptying_removing_leftovers.letting_go import LettingGo
@@ -36,6 +35,7 @@ from tfquiver.service.node.shards_from_disk_peers_or_store.other_nodes import Ot
 from tfquiver.service.node.shards_from_disk_peers_or_store.reach import ON_DISK
 from tfquiver.service.node.shards_from_disk_peers_or_store.resident import bitmap
 from tfquiver.service.node.shards_put_at_their_owners.handing_over import HandingOver, StandIns
+from tfquiver.service.node.shards_written_in_time.inserts import Inserts
 
 _ITSELF = b"itself"
 

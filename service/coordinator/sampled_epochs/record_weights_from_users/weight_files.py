@@ -26,7 +26,7 @@ from tfquiver.digests.digest import Digest
 from tfquiver.draws_and_weights import record_weights
 from tfquiver.draws_and_weights.record_weights import HEADER_BYTES, RecordWeights
 from tfquiver.rare_lines import every_n_seconds
-from tfquiver.service.coordinator.sampled_epochs.coming_weights import ComingWeights
+from tfquiver.service.coordinator.sampled_epochs.record_weights_from_users.coming_weights import ComingWeights
 
 MOST_KEPT_BYTES = 4 << 30
 MOST_FILES = 10_000  # as many keys are known to be drawn by some

@@ -1,0 +1,7 @@
+"""Shards on their way onto this node's disk, in threads of their own, with patience that ends: those that were fetched
+(`inserts`), those that a scan or a pass over a compressed file comes by (`placed_here`). A disk that hangs stops no
+reader and no scan. (What other nodes put here: `peers`.)
+
+Called by `shards_from_disk_peers_or_store` and `shards_put_at_their_owners`. Never decides what may stay
+(`quota_and_eviction`), and never waits on the loop.
+"""
