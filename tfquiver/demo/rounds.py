@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Coroutine
+from collections.abc import AsyncIterator, Callable, Coroutine
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -29,6 +30,7 @@ _ENV = {"TF_CPP_MIN_LOG_LEVEL": "2", "CUDA_VISIBLE_DEVICES": "-1", "PYTHONWARNIN
 _STARTING = 4 + len(WORKERS) + len(LEARNING_RATES)  # digits, store, coordinator, dispatcher
 _ROUND_S = 600.0
 _LOOK_S = 0.2
+_TELL_S = 5.0  # where there are no bars
 
 
 @dataclass(frozen=True)
@@ -53,7 +55,10 @@ async def demo(scale: Scale, scratch: Path, show: Show) -> DemoResult:
             if not op.is_brought():
                 show.step("looking for tfquiver's op; at the first use it is compiled: a few minutes, once")
                 compiling = await servers.start("op", "tfquiver.demo.op", with_children=True)
-                await compiling.ready(op.COMPILING_S)
+                bar = show.bar("compiling", None)
+                async with _told(show, lambda: "still being compiled"):
+                    await compiling.ready(op.COMPILING_S)
+                bar.at(1, "done", of=1)
             show.step("preparing digits and a slow store")
             starting = _Starting(show)
             preparing = await servers.start(
@@ -68,14 +73,15 @@ async def demo(scale: Scale, scratch: Path, show: Show) -> DemoResult:
                 show.step("starting coordinator, dispatcher, two workers and three trials")
                 trials = [await _trial(jobs, number, scale, scratch) for number in range(len(LEARNING_RATES))]
                 addresses: dict[str, str] = {}
-                await _all(
-                    [
-                        _upload(preparing, starting, store, scratch / "digits"),
-                        _cluster(cluster, starting, scratch, addresses),
-                        *(_ready(trial, starting) for trial in trials),
-                    ],
-                    _ROUND_S,
-                )
+                async with _told(show, lambda: f"{starting.far}; to import TensorFlow takes a while"):
+                    await _all(
+                        [
+                            _upload(preparing, starting, store, scratch / "digits"),
+                            _cluster(cluster, starting, scratch, addresses),
+                            *(_ready(trial, starting) for trial in trials),
+                        ],
+                        _ROUND_S,
+                    )
                 dataset_bytes = sum(path.stat().st_size for path in (scratch / "digits").glob("train-*"))
                 run = _Run(scale, dataset_bytes, trials, store, show)
                 cached = await run.round("cached", addresses)
@@ -90,6 +96,10 @@ class _Starting:
     def __init__(self, show: Show) -> None:
         self._bar = show.bar("starting", _STARTING, f"0 of {_STARTING}")
         self._done = 0
+
+    @property
+    def far(self) -> str:
+        return f"{self._done} of {_STARTING} are ready"
 
     def one_more(self) -> None:
         self._done += 1
@@ -188,7 +198,11 @@ class _Run:
             made.traffic = traffic - before
             left = made.traffic.payload_bytes
             made.left_store.append((time.monotonic() - started, left))
-            egress.at(left, f"{left / 1e6:5.2f} MB, {left / self.dataset_bytes:.2f} x the data")
+            egress.at(left, far())
+
+        def far() -> str:
+            left = made.traffic.payload_bytes
+            return f"{left / 1e6:5.2f} MB, {left / self.dataset_bytes:.2f} x the data"
 
         async def watch() -> None:
             while True:
@@ -200,7 +214,8 @@ class _Run:
         watching = asyncio.create_task(watch())
         try:
             following = [self._follow(*one) for one in zip(self.trials, results, bars, strict=True)]
-            await _all(following, _ROUND_S)
+            async with _told(self.show, lambda: f"left the store: {far().lstrip()}"):
+                await _all(following, _ROUND_S)
         finally:
             watching.cancel()
             egress.stop()
@@ -227,6 +242,22 @@ class _Run:
 
     def _note(self, bar: Bar, records: int, epoch: int) -> None:
         bar.at(records, f"epoch {epoch} of {self.scale.epochs}")
+
+
+@asynccontextmanager
+async def _told(show: Show, what: Callable[[], str]) -> AsyncIterator[None]:
+    """Meanwhile those who see no bars are told `what`, again and again."""
+
+    async def tell() -> None:
+        while True:
+            await asyncio.sleep(_TELL_S)
+            show.without_bars(what())
+
+    telling = asyncio.create_task(tell())
+    try:
+        yield
+    finally:
+        telling.cancel()
 
 
 async def _all(work: list[Coroutine[Any, Any, None]], limit_s: float) -> None:

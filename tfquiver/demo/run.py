@@ -14,7 +14,7 @@ from rich.console import Console
 
 from tfquiver import errors
 from tfquiver.amounts import many
-from tfquiver.demo import picture, rounds, sample_files
+from tfquiver.demo import needs, picture, rounds, sample_files
 from tfquiver.demo.report import DemoResult, bars, table, verdict
 from tfquiver.demo.show import Show
 from tfquiver.plain_text import plain
@@ -22,6 +22,7 @@ from tfquiver.png_pictures import png
 
 _INTERRUPTED = 130
 _PNG = Path("tfquiver-demo.png")
+_NO_PICTURE = "no picture: pip install matplotlib"
 
 
 def add_parser(subparsers: Any) -> None:
@@ -42,7 +43,10 @@ def _run(arguments: argparse.Namespace) -> int:
         records = many(len(made) * sample_files.RECORDS, "record")
         print(f"{plain(arguments.data)}: {many(len(made), 'file')}, {plain(made[0].name)} and so on, of {records}")
         return 0
+    needs.check()
     console, meanwhile = Console(), Console(stderr=True)
+    if not png.can_draw():
+        meanwhile.print(_NO_PICTURE, highlight=False)
     scale = rounds.QUICK if arguments.quick else rounds.FULL
     try:
         with tempfile.TemporaryDirectory(prefix="tfquiver-demo-") as scratch:
@@ -65,7 +69,7 @@ def _run(arguments: argparse.Namespace) -> int:
 def _draw(result: DemoResult, path: Path, console: Console) -> None:
     """The figures are out by now: a picture that cannot be made is no failure of the demo."""
     if not png.can_draw():
-        console.print("no picture: pip install matplotlib", highlight=False)
+        console.print(_NO_PICTURE, highlight=False)
         return
     try:
         picture.draw(result, path)

@@ -11,14 +11,15 @@ from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedCo
 
 
 class Bar:
-    """One row: something that goes on until `total`, and a note beside it."""
+    """One row: something that goes on until its total, and a note beside it."""
 
     def __init__(self, progress: Progress | None, task: TaskID) -> None:
         self._progress, self._task = progress, task
 
-    def at(self, done: float, note: str) -> None:
+    def at(self, done: float, note: str, of: float | None = None) -> None:
+        """`of`: its total, where that was not known before."""
         if self._progress is not None:
-            self._progress.update(self._task, completed=done, note=note)
+            self._progress.update(self._task, completed=done, note=note, total=of)
 
     def stop(self) -> None:
         """It goes on no more, wherever it is: its time stands still."""
@@ -49,6 +50,7 @@ class Show:
         if self._progress is None:
             self._console.print(f"{time.monotonic() - self._started:6.1f} s  {text}", highlight=False)
 
-    def bar(self, name: str, total: float, note: str = "") -> Bar:
+    def bar(self, name: str, total: float | None, note: str = "") -> Bar:
+        """`total` None: how long it takes is not known, and the bar only moves."""
         task = TaskID(0) if self._progress is None else self._progress.add_task(name, total=total, note=note)
         return Bar(self._progress, task)
