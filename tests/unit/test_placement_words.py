@@ -26,7 +26,7 @@ def test_what_dataset_place_says() -> None:
 
 
 def test_what_status_says() -> None:
-    one = {"name": "x", "moving_shards": 3, "moving_bytes": 3000, "unmoved_shards": 1}
+    one = {"name": "x", "digest_id": "ab" * 32, "moving_shards": 3, "moving_bytes": 3000, "unmoved_shards": 1}
     assert "3 shards (3.0 kB) are still to come" in "".join(nodes_view.moves([one]))
     assert "; 1 finds no room there" in "".join(nodes_view.moves([one]))
     (told,) = nodes_view.moves([one | {"unmoved_shards": 3}])

@@ -118,7 +118,7 @@ def test_what_is_going_on_is_said_before_the_tables() -> None:
     status, out = at_work(), io.StringIO()
     assert [one["kind"] for one in status["going_on"]] == ["scan", "warm", "move", "probe"]
     status_view.show(status, calls.console(file=out, width=80))
-    printed = out.getvalue()
+    printed = out.getvalue().replace("\n  ", " ")
     for line in (
         "node 01234567 reads for the first time new\\x1b[2J: 25% of 4.0 GB\n",
         "node 01234567 warms run[/1]: 25% of 4.0 GB; 503\n",
@@ -144,7 +144,7 @@ def test_a_watched_status_is_a_line_and_an_outage_too() -> None:
 def test_names_of_sessions_have_the_room_that_figures_leave(width: int) -> None:
     (info,) = told("sweep-lr0.0003-bs256-seed17")["sessions"]
     whole, out = info | {"shortfall": 0, "reread": 0, "dataset": "imagenet"}, io.StringIO()
-    calls.console(file=out, width=width).print(sessions_view.sessions([whole], width))
+    calls.console(file=out, width=width).print(sessions_view.sessions([whole], width, {}))
     heads, _, row = out.getvalue().splitlines()
     assert len(row.rstrip()) <= max(width, 60) and "unread" not in heads and "imagenet" in row
     assert ("sweep-lr0.0003-bs256-seed17" in row) == (width > 60)
@@ -209,7 +209,7 @@ def test_sessions_of_one_job_stand_together() -> None:
     (info,) = told("one")["sessions"]
     newest_first = [info | {"job": job, "epoch": epoch} for job, epoch in (("a", 7), ("b", 3), ("a", 6), ("b", 2))]
     out = io.StringIO()
-    calls.console(file=out, width=80).print(sessions_view.sessions(newest_first, 80))
+    calls.console(file=out, width=80).print(sessions_view.sessions(newest_first, 80, {}))
     rows = [line.split() for line in out.getvalue().splitlines()[2:]]
     assert [(row[0], row[2]) for row in rows] == [("a", "7"), ("a", "6"), ("b", "3"), ("b", "2")]
 

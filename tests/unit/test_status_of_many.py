@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from tests.unit.test_status_tables import told, worker
+from tests.unit.test_status_problems import worker
+from tests.unit.test_status_tables import told
 from tfquiver.cli.status_tables_and_warnings import alike, status_view
 
 NODES = 1000

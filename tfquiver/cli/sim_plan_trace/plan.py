@@ -129,10 +129,11 @@ def _run(arguments: argparse.Namespace) -> int:
         print(json.dumps(told | {"points": [asdict(point) for point in points]}))
     else:
         drawn = f", drawn with seed {seed}" if seed is not None else ""
-        print(f"{sim_view.number_of(workload.jobs)}, policy {policy}{drawn}")
+        console = calls.console()
+        console.print(f"{sim_view.number_of(workload.jobs)}, policy {policy}{drawn}")
         if assumed:
-            print(assumed)
-        plan_view.show(points, cold_bytes, calls.console())
+            console.print(assumed)
+        plan_view.show(points, cold_bytes, console)
     return 0
 
 

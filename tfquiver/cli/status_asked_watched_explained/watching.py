@@ -27,6 +27,7 @@ from tfquiver.cli.status_tables_and_warnings import fitting, status_view
 
 Ask = Callable[[], Mapping[str, Any] | None]  # None: it is what it was
 _KEY_READ_BYTES = 64
+_OF_PROBLEMS = 3  # one in so many lines, where there is no room for everything
 
 
 def watch(ask: Ask, every_s: float, console: Console | None = None) -> int:
@@ -96,12 +97,13 @@ def _now() -> str:
 
 
 class Pages:
-    """A terminal's page: as many lines as there is room for; what stands first is what matters most."""
+    """A terminal's page: as many lines as there is room for. Where that is not all: problems, in a third of it, and
+    jobs, then the others."""
 
     def __init__(self, ask: Ask, has_keyboard: bool) -> None:
         self._ask, self._how = ask, "any key ends" if has_keyboard else "Ctrl-C ends"
         self._status: Mapping[str, Any] | None = None
-        self._lines, self._left_out = list[str](), 0
+        self._lines, self._in_all = list[str](), 0
         self._width = self._height = 0
 
     def page(self, width: int, height: int) -> Text:
@@ -109,27 +111,35 @@ class Pages:
         room = max(height - 1, 1)
         try:
             status = self._ask()
-            if status is not None or width != self._width or height > self._height:
+            if status is not None or width != self._width or height != self._height:
                 self._status = status or self._status
                 self._lay_out(width, room)
                 self._width, self._height = width, height
         except errors.TfquiverError as error:
             self._lay_out(width, room, error)
             self._width = 0
-        more = max(len(self._lines) - room, 0) + self._left_out
+        more = max(self._in_all - room, 0)
         cut = f"; {many(more, 'line')} more than there is room for" if more else ""
         return Text.from_ansi("\n".join([*self._lines[:room], f"{_now()}  {self._how}{cut}"]))
 
     def _lay_out(self, width: int, room: int, error: errors.TfquiverError | None = None) -> None:
-        out = io.StringIO()
-        drawn = calls.console(file=out, width=width, force_terminal=True, color_system="standard")
-        self._left_out = 0
         if error is not None:
-            drawn.print(Text(f"! {plain_text.of_error(error)}", style="red"))
-        elif self._status is not None:
-            some, self._left_out = fitting.cut(self._status, room)
-            status_view.show(some, drawn)
-        self._lines = out.getvalue().splitlines()
+            problem = fitting.of_problems([plain_text.of_error(error)], width)
+            self._lines = _drawn(width, lambda drawn: drawn.print(Text("\n".join(problem), style="red")))
+            self._in_all = len(self._lines)
+        elif (status := self._status) is not None:
+            some, left_out = fitting.cut(status, room)
+            self._lines = _drawn(width, lambda drawn: status_view.show(some, drawn))
+            self._in_all = len(self._lines) + left_out
+            if self._in_all > room:
+                most = max(room // _OF_PROBLEMS, 1)
+                self._lines = _drawn(width, lambda drawn: status_view.show(some, drawn, False, None, most, True))
+
+
+def _drawn(width: int, draw: Callable[[Console], None]) -> list[str]:
+    out = io.StringIO()
+    draw(calls.console(file=out, width=width, force_terminal=True, color_system="standard"))
+    return out.getvalue().splitlines()
 
 
 @contextlib.contextmanager

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from tfquiver.amounts import of_bytes
-from tfquiver.cli.status_tables_and_warnings import nodes_view, words
+from tfquiver.cli.status_tables_and_warnings import names, nodes_view, words
 from tfquiver.plain_text import plain
 
 _KINDS = {"WORK_KIND_SCAN": "scan", "WORK_KIND_WARM": "warm"}
@@ -16,28 +16,32 @@ def going_on(
     nodes: Sequence[Mapping[str, Any]], datasets: Sequence[Mapping[str, Any]], sessions: Sequence[Mapping[str, Any]]
 ) -> list[dict[str, Any]]:
     """By kind (scan, warm, move, probe), each with the data set's name; of a scan or a warm-up the node and how far."""
-    names = {one["digest_id"]: one["name"] for one in datasets}
+    known = {one["digest_id"]: one["name"] for one in datasets}
     found: list[dict[str, Any]] = []
     for node in nodes:
         for work in node.get("works", ()):
             if kind := _KINDS.get(work["kind"]):
-                name = work["name"] or names.get(work["digest_id"], work["digest_id"][:8])
+                name = work["name"] or known.get(work["digest_id"], work["digest_id"][:8])
                 done = {key: work[key] for key in ("done_bytes", "total_bytes", "trouble")}
-                found.append({"kind": kind, "dataset": name, "node_id": node["node_id"], **done})
+                found.append(
+                    {"kind": kind, "dataset": name, "digest_id": work["digest_id"], "node_id": node["node_id"], **done}
+                )
     for one in datasets:
         if one.get("moving_shards"):
             moving = {key: one[key] for key in ("moving_shards", "moving_bytes", "unmoved_shards")}
-            found.append({"kind": "move", "dataset": one["name"], **moving})
+            found.append({"kind": "move", "dataset": one["name"], "digest_id": one["digest_id"], **moving})
     probed = {(info["job"], info["digest_id"]): info for info in sessions if info.get("probed")}
     for info in probed.values():
-        found.append({"kind": "probe", "dataset": info["dataset"] or info["digest_id"][:8], "job": words.job(info)})
+        its = {"dataset": info["dataset"] or info["digest_id"][:8], "digest_id": info["digest_id"]}
+        found.append({"kind": "probe", **its, "job": words.job(info)})
     return found
 
 
 def lines(found: Sequence[Mapping[str, Any]], datasets: Sequence[Mapping[str, Any]]) -> Iterator[str]:
     """A sentence each."""
+    called = names.called(datasets)
     for one in found:
-        dataset = plain(one["dataset"])
+        dataset = plain(called.get(one.get("digest_id", ""), one["dataset"]))
         if one["kind"] in ("scan", "warm"):
             far = f"{words.share(one['done_bytes'], one['total_bytes'])} of {of_bytes(one['total_bytes'])}"
             what = "reads for the first time" if one["kind"] == "scan" else "warms"

@@ -9,7 +9,7 @@ from rich.table import Table
 
 from tfquiver.amounts import many, of_bytes
 from tfquiver.cli.calls import cut, table
-from tfquiver.cli.status_tables_and_warnings import alike
+from tfquiver.cli.status_tables_and_warnings import alike, names
 from tfquiver.cli.status_tables_and_warnings.words import short
 from tfquiver.grpc_plumbing import addresses
 from tfquiver.node_labels_shard_owners_chunks.labels import is_spot
@@ -128,21 +128,24 @@ def places(nodes: Sequence[Mapping[str, Any]]) -> Table:
 
 def moves(datasets: Sequence[Mapping[str, Any]]) -> Iterator[str]:
     """A line for each data set of which something is on its way to where its placement has it."""
+    called = names.called(datasets)
     for one in datasets:
         shards, unmoved = one.get("moving_shards", 0), one.get("unmoved_shards", 0)
-        more = f"(tfquiver dataset place {plain(one['name'])})"
+        shown = plain(called[one["digest_id"]])
+        meant = shown if shown == plain(one["name"]) else one["digest_id"][: names.DIGITS]
+        more = f"(`tfquiver dataset place {meant}`)"
         if shards and shards == unmoved:
             size, where = of_bytes(one["moving_bytes"]), "room on the nodes that its placement gives"
             what = many(
                 shards, f"shard ({size}) finds no {where} it, and stays where it is",
                 f"shards ({size}) find no {where} them, and stay where they are",
             )  # fmt: skip
-            yield f"data set {plain(one['name'])}: {what} {more}"
+            yield f"data set {shown}: {what} {more}"
         elif shards:
             size, where = of_bytes(one["moving_bytes"]), "still to come to the nodes that its placement gives"
             what = many(shards, f"shard ({size}) is {where} it", f"shards ({size}) are {where} them")
             stays = f"; {many(unmoved, 'finds', 'find')} no room there" if unmoved else ""
-            yield f"data set {plain(one['name'])} moves: {what}{stays} {more}"
+            yield f"data set {shown} moves: {what}{stays} {more}"
 
 
 def _leads_elsewhere(node: Mapping[str, Any]) -> bool:

@@ -9,8 +9,8 @@ from rich.table import Table
 
 from tfquiver.amounts import many
 from tfquiver.cli.calls import cut
-from tfquiver.cli.status_tables_and_warnings import words
-from tfquiver.cli.status_tables_and_warnings.names import named_rows
+from tfquiver.cli.status_tables_and_warnings import names, words
+from tfquiver.plain_text import plain
 
 LEGEND = (
     "A session is one epoch of one job; epochs count from 0. idle: it has not ended, and for so long nobody "
@@ -44,20 +44,20 @@ def left_out(told: Sequence[Mapping[str, Any]]) -> str:
     )
 
 
-def sessions(told: Sequence[Mapping[str, Any]], width: int) -> Table:
+def sessions(told: Sequence[Mapping[str, Any]], width: int, called: Mapping[str, str]) -> Table:
     """Those of one job stand together, in the order in which they come here. Names have the room that the figures
-    leave; columns of failures are there where something failed."""
+    leave; columns of failures are there where something failed. `called`: data sets, by digest id."""
     jobs = {words.job(info): at for at, info in reversed(list(enumerate(told)))}
     told = sorted(worth_a_row(told), key=lambda info: jobs[words.job(info)])
     failures = {"unread": "shortfall", "again": "reread"}
     shown = [head for head, key in failures.items() if any(info[key] for info in told)]
     heads = ("epoch", "state", "read", "sure", "readers", "disk", *shown)
-    rows, names = [], []
+    rows, whose = [], []
     for info in told:
         leases = info["resident_leases"] + info["missing_leases"]
         hits = f"{info['resident_leases'] / leases:.0%}" if leases else "-"
         done = (words.share(shards, info["shards"]) for shards in (info.get("read", info["acked"]), info["acked"]))
         counts = (str(info[failures[head]]) for head in shown)
         rows.append((str(info["epoch"]), words.standing(info), *done, str(info["readers"]), hits, *counts))
-        names.append((cut(words.job(info), width), cut(info["dataset"], width) or info["digest_id"][:8]))
-    return named_rows(heads, names, rows, width)
+        whose.append((cut(words.job(info), width), plain(names.of_session(info, called))))
+    return names.named_rows(heads, whose, rows, width)

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import contextlib
 import datetime
-from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set, Sized
+from dataclasses import dataclass
 from typing import Any
 
 from rich.console import Console
+from rich.table import Table
 from rich.text import Text
 
 from tfquiver import plain_text
@@ -19,14 +20,15 @@ from tfquiver.cli.dataset_commands.states import OLD_LEGEND
 from tfquiver.cli.status_tables_and_warnings import (  # fmt: skip
     activity,
     alike,
+    fitting,
     mounts_view,
+    names,
     nodes_view,
     sessions_view,
     store_view,
     words,
     workers_view,
 )
-from tfquiver.cli.status_tables_and_warnings.names import named_rows
 from tfquiver.cli.status_tables_and_warnings.words import count, job, short, size
 
 _MORE = (
@@ -114,9 +116,9 @@ def problems(status: Mapping[str, Any]) -> list[str]:
     found += alike.some(workers_view.lost(status["lost_dispatchers"]), "dispatcher")
     found += alike.some(workers_view.problems(status["dispatchers"]), "worker")
     found += mounts_view.problems(status.get("mounts", ()), status["datasets"])
-    read = {info["digest_id"] for info in status["sessions"] if info["readers"]}
-    found += alike.some(_too_large(status["datasets"], read, quota, most), "data set")
-    found += alike.some((_shortfall(info) for info in status["sessions"] if info["shortfall"]), "epoch")
+    found += alike.some(_too_large(status["datasets"], _left_unset(status["sessions"]), quota, most), "data set")
+    called = names.called(status["datasets"])
+    found += alike.some((_shortfall(info, called) for info in status["sessions"] if info["shortfall"]), "epoch")
     return found
 
 
@@ -153,20 +155,26 @@ def _counted(nodes: Iterable[Mapping[str, Any]], is_limited: bool) -> dict[str, 
     return found
 
 
+def _left_unset(sessions: Sequence[Mapping[str, Any]]) -> Set[str]:
+    """Digest ids of what is read and has been read through: a policy, where one decides, has decided by now."""
+    read = {info["digest_id"] for info in sessions if info["readers"]}
+    return read & {info["digest_id"] for info in sessions if info["ended"]}
+
+
 def _too_large(
-    datasets: Sequence[Mapping[str, Any]], read: Set[str], quota_bytes: int, most_bytes: int
+    datasets: Sequence[Mapping[str, Any]], left_unset: Set[str], quota_bytes: int, most_bytes: int
 ) -> Iterator[str]:
-    """A sentence for each that a person has said, or nobody, is to be kept whole, and that does not fit. `read`: the
-    digest ids of those that somebody reads; `most_bytes`: that all nodes have room for."""
-    called = Counter(one["name"] for one in datasets)
+    """A sentence for each that a person has said, or nobody, is to be kept whole, and that does not fit. `left_unset`:
+    the digest ids of those of which nobody will say it; `most_bytes`: that all nodes have room for."""
+    called = names.called(datasets)
     for one in datasets:
         cache = one["cache"]
-        kept = cache["mode"] == "uniform" or (cache["mode"] == "unset" and one["digest_id"] in read)
-        if quota_bytes and one["size_bytes"] > most_bytes and kept and "decided_by" not in cache:
+        is_set = cache["mode"] == "uniform" and "decided_by" not in cache
+        kept = is_set or (cache["mode"] == "unset" and one["digest_id"] in left_unset)
+        if quota_bytes and one["size_bytes"] > most_bytes and kept:
+            shown = called[one["digest_id"]]
             # Of several of one name the command takes the digits.
-            name, digits = one["name"], one["digest_id"][:12]
-            shown, meant = (name, name) if called[name] == 1 else (f"{name} ({digits})", digits)
-            is_set = cache["mode"] == "uniform"
+            meant = one["name"] if shown == one["name"] else one["digest_id"][: names.DIGITS]
             first = f" (first `tfquiver dataset unpin {meant}`, where it is pinned)" if is_set else ""
             there = "all quotas" if most_bytes == quota_bytes else "what the nodes' quotas and disks have room for"
             yield (
@@ -176,8 +184,8 @@ def _too_large(
             )
 
 
-def _shortfall(info: Mapping[str, Any]) -> str:
-    what = info["dataset"] or info["digest_id"][:8]
+def _shortfall(info: Mapping[str, Any], called: Mapping[str, str]) -> str:
+    what = names.of_session(info, called)
     return (
         f"job {job(info)}, data set {what}, epoch {info['epoch']}: "
         f"{many(info['shortfall'], 'shard is', 'shards are')} perhaps not delivered: the reader was lost after the end"
@@ -205,21 +213,53 @@ def show_all(found: Sequence[str], told: Sequence[Mapping[str, Any]], console: C
         else:
             console.print(cold(one), soft_wrap=True)
     if not legends and any(one.get("nodes") for one in told):
-        console.print(f"\n{_MORE}", soft_wrap=True)
+        console.print()
+        _say(console, _MORE)
 
 
-def show(status: Mapping[str, Any], console: Console, legends: bool = False, explained: set[str] | None = None) -> None:
-    """As tables. Every name in them was chosen by somebody else. `explained`: legends that are not to be repeated;
-    those that are shown are added."""
+def show(
+    status: Mapping[str, Any], console: Console, legends: bool = False, explained: set[str] | None = None,
+    most_problem_lines: int | None = None, jobs_first: bool = False,
+) -> None:  # fmt: skip
+    """As tables. Every name in them was chosen by somebody else.
+
+    Args:
+      explained: legends that are not to be repeated; those that are shown are added.
+      most_problem_lines, jobs_first: where there is no room for everything, and what comes last is not seen.
+    """
     known = set() if explained is None else explained
+    problems = [plain_text.plain(problem) for problem in status["problems"]]
+    for line in fitting.of_problems(problems, console.width, most_problem_lines):
+        console.print(Text(line, style="red"), soft_wrap=True)
+    _summary(status, console)
+    of_nodes, of_datasets, of_jobs = _of_nodes(status), _of_datasets(status), _of_jobs(status, console.width)
+    tables = [*of_jobs, *of_nodes, *of_datasets] if jobs_first else [*of_nodes, *of_datasets, *of_jobs]
+    for one in [*tables, _remote_io(status)]:
+        if not one.rows:  # an empty table only raises questions
+            continue
+        console.print()
+        console.print(one.shown)
+        if legends and one.legend not in known:
+            console.print(one.legend)
+        known.add(one.legend)
+        if one.below:
+            console.print(one.below)
 
-    def tell(shown: Any, legend: str, rows: Sized) -> None:
-        _print(console, shown, legend if legends and legend not in known else "", rows)
-        if rows:
-            known.add(legend)
 
-    for line in status["problems"]:
-        console.print(Text(f"! {plain_text.plain(line)}", style="red"), soft_wrap=True)
+@dataclass(frozen=True, slots=True)
+class _Table:
+    shown: Table
+    legend: str
+    rows: Sized  # what it has rows of
+    below: str = ""
+
+
+def _say(console: Console, text: str) -> None:
+    for line in fitting.wrapped(plain_text.plain(text), console.width):
+        console.print(line, soft_wrap=True)
+
+
+def _summary(status: Mapping[str, Any], console: Console) -> None:
     ratio = "-" if status["hit_ratio"] is None else f"{status['hit_ratio']:.1%}"
     started = words.just_started(status.get("coordinator_up_ms", 0))
     is_its_own = status["coordinator"].startswith("unix:")  # the coordinator of one node, in that node's process
@@ -229,15 +269,17 @@ def show(status: Mapping[str, Any], console: Console, legends: bool = False, exp
     for dispatcher in status["dispatchers"]:
         console.print(workers_view.line(dispatcher), soft_wrap=True)
     for line in nodes_view.gone_spot(status["lost_nodes"]):
-        console.print(plain_text.plain(line), soft_wrap=True)
+        _say(console, line)
     for line in mounts_view.lines(status.get("mounts", ()), status["datasets"]):
-        console.print(plain_text.plain(line), soft_wrap=True)
-    silent = sum("error" in node for node in status["nodes"]) + len(status["lost_nodes"])
-    console.print(_saved(status["saved"], silent))
+        _say(console, line)
+    _say(console, _saved_of(status))
     if store := words.store(status.get("store") or {}):
-        console.print(store)
+        _say(console, store)
     for line in activity.lines(status.get("going_on", ()), status["datasets"]):
-        console.print(line, soft_wrap=True)
+        _say(console, line)
+
+
+def _of_nodes(status: Mapping[str, Any]) -> Iterator[_Table]:
     nodes = table("node", "host", "used", "quota", "readers", "hits", "peers", "misses", "store")
     nodes.columns[1].no_wrap = False  # the others are never narrower than what is in them
     nodes.columns[1].overflow, nodes.columns[1].justify = "fold", "left"
@@ -250,30 +292,40 @@ def show(status: Mapping[str, Any], console: Console, legends: bool = False, exp
         figures = (short(node["node_id"]), cut(nodes_view.host(node), 40), size(node["used_bytes"]))
         nodes.add_row(*figures, quota, *counts, read)
     keeps_none = any(not node["quota_bytes"] for node in status["nodes"] if "error" not in node)
-    tell(nodes, _NODES_LEGEND + (_NO_QUOTA_LEGEND if keeps_none else ""), status["nodes"])
-    tell(nodes_view.places(status["nodes"]), nodes_view.PLACES_LEGEND, nodes_view.placed(status["nodes"]))
+    yield _Table(nodes, _NODES_LEGEND + (_NO_QUOTA_LEGEND if keeps_none else ""), status["nodes"])
+    yield _Table(nodes_view.places(status["nodes"]), nodes_view.PLACES_LEGEND, nodes_view.placed(status["nodes"]))
+
+
+def _of_datasets(status: Mapping[str, Any]) -> Iterator[_Table]:
     old = f" {OLD_LEGEND}" if any(one.get("old") for one in status["datasets"]) else ""
-    tell(calls.datasets_table(status["datasets"]), _DATASETS_LEGEND + old, status["datasets"])
+    yield _Table(calls.datasets_table(status["datasets"]), _DATASETS_LEGEND + old, status["datasets"])
+
+
+def _of_jobs(status: Mapping[str, Any], width: int) -> Iterator[_Table]:
+    called = names.called(status["datasets"])
     measured = [info for info in status["sessions"] if "bytes_per_s" in info]
     jobs = {(info["job"], info["session_key"], info["digest_id"]): info for info in measured}
     steps = any("step_ms" in info for info in jobs.values())
     heads = ("reads", "waits", "hits", *(("step", "between", "acc.") if steps else ()))
-    rows, names = [], []
+    rows, whose = [], []
     for info in jobs.values():
         speed, waits = f"{info['bytes_per_s'] / 1e6:.1f} MB/s", f"{info['stall_share']:.0%}"
         hits = f"{info['hit_share']:.0%}" if "hit_share" in info else "-"
         rows.append((speed, waits, hits, *(_steps(info) if steps else ())))
-        names.append((cut(job(info), 28), cut(info["dataset"], 28) or info["digest_id"][:8]))
-    reading = named_rows(heads, names, rows, console.width)
-    tell(reading, _JOBS_LEGEND + (_STEPS_LEGEND if steps else ""), jobs)
-    tell(sessions_view.sessions(status["sessions"], console.width), sessions_view.LEGEND, status["sessions"])
-    if said := sessions_view.left_out(status["sessions"]):
-        console.print(said)
+        whose.append((cut(job(info), 28), names.cut_called(names.of_session(info, called), 28)))
+    reading = names.named_rows(heads, whose, rows, width)
+    yield _Table(reading, _JOBS_LEGEND + (_STEPS_LEGEND if steps else ""), jobs)
+    sessions = sessions_view.sessions(status["sessions"], width, called)
+    below = sessions_view.left_out(status["sessions"])
+    yield _Table(sessions, sessions_view.LEGEND, status["sessions"], below)
+
+
+def _remote_io(status: Mapping[str, Any]) -> _Table:
     remote_io = table("job", "from store", "now", "used", "set by")
     for one in status["remote_io"]:
         rates = (f"{size(round(one[f'{name}_bytes_per_s']))}/s" for name in ("allocated", "effective", "used"))
         remote_io.add_row(cut(one["job"], 28), *rates, "a person" if one["pinned"] else "a policy")
-    tell(remote_io, _REMOTE_IO_LEGEND, status["remote_io"])
+    return _Table(remote_io, _REMOTE_IO_LEGEND, status["remote_io"])
 
 
 def _steps(info: Mapping[str, Any]) -> tuple[str, ...]:
@@ -281,24 +333,26 @@ def _steps(info: Mapping[str, Any]) -> tuple[str, ...]:
     return (*times, str(info.get("accelerators") or "-"))
 
 
-def _print(console: Console, shown: Any, legend: str, rows: Sized) -> None:
-    """Nothing where there is nothing: an empty table only raises questions."""
-    if rows:
-        console.print()
-        console.print(shown)
-        if legend:
-            console.print(legend)
+def _saved_of(status: Mapping[str, Any]) -> str:
+    silent = sum("error" in node for node in status["nodes"]) + len(status["lost_nodes"])
+    answering = sum("error" not in node for node in status["nodes"])
+    was_read = any(info.get("read", info["acked"]) for info in status["sessions"])
+    return _saved(status["saved"], silent, answering, was_read)
 
 
-def _saved(its: Mapping[str, Any], silent: int = 0) -> str:
-    """`silent`: nodes whose part nobody can tell."""
+def _saved(its: Mapping[str, Any], silent: int = 0, answering: int = 0, was_read: bool = False) -> str:
+    """`silent`: nodes whose part nobody can tell. `was_read`: whatever nodes have counted."""
     since = ""
     with contextlib.suppress(ValueError, OverflowError, OSError):  # no date: of a clock that was wrong, or of a liar
         since = f" since {datetime.date.fromtimestamp(its['since_s'])}" if its["since_s"] else ""
     money = f"{its['money']:,.2f}: " if its.get("money") is not None else ""
     without = f" (not counted: {many(silent, 'node')} that cannot be asked)" if silent else ""
     if not any(its[key] for key in ("served_bytes", "store_bytes", "bytes", "requests")):
-        return f"nothing has been read yet{without}"
+        if silent and not answering:
+            return f"what has been read and saved is not known: {many(silent, 'node')} that would tell cannot be asked"
+        if silent:
+            return f"nothing has been read yet from the nodes that answer{without}"
+        return "the nodes that are here have given out nothing yet" if was_read else "nothing has been read yet"
     requests = f"{its['requests']:,} request{'s' * (its['requests'] != 1)}" if its["requests"] else ""
     spared = " and ".join(part for part in (of_bytes(its["bytes"]) if its["bytes"] else "", requests) if part)
     said = f"saved {money}{spared}" if spared else "nothing saved yet"
