@@ -13,6 +13,12 @@ def of_bytes(amount: float) -> str:
     return f"{amount:.{int(at > 0 and amount < 99.95)}f} {_UNITS[at]}"
 
 
+def apart(*amounts: int) -> list[str]:
+    """Each as `of_bytes` says it; all of them to the byte where two that differ would be called the same."""
+    said = list(map(of_bytes, amounts))
+    return said if len(set(said)) == len(set(amounts)) else [f"{amount} bytes" for amount in amounts]
+
+
 def many(count: float, one: str, several: str = "") -> str:
     """`1 shard`, `2 shards`; with more words than one they are given: `many(n, "node is", "nodes are")`."""
     return f"{count} {one if count == 1 else several or one + 's'}"

@@ -15,6 +15,7 @@ from pathlib import Path
 from absl import logging
 
 from tfquiver import errors
+from tfquiver.amounts import of_bytes
 from tfquiver.service.dispatcher import journal_reader
 
 CUT_DIR = "journal_cuts"
@@ -45,7 +46,7 @@ def repair(work_dir: Path) -> list[Cut]:
     cuts = []
     for path in journal_reader.journal_files(work_dir / journal_reader.JOURNAL_DIR):
         if (size := path.stat().st_size) > _MAX_JOURNAL_BYTES:
-            raise errors.DataLossError(f"{path}: a journal of {size} bytes is larger than any dispatcher writes")
+            raise errors.DataLossError(f"{path}: a journal of {of_bytes(size)} is larger than any dispatcher writes")
         data = path.read_bytes()
         end = 0
         for end, _ in journal_reader.whole_records(data):  # noqa: B007 - the last offset counts

@@ -7,6 +7,7 @@ from pathlib import Path
 from absl import logging
 
 from tfquiver import errors, sizes
+from tfquiver.amounts import of_bytes
 from tfquiver.node_daemon_and_cache_directory import quota_file
 
 
@@ -22,7 +23,7 @@ def chosen(directory: Path, flag: str, is_given: bool) -> int | None:
         quota_bytes = sizes.parse_bytes(flag) if flag else None
         _remember(directory, quota_bytes)
         if quota_bytes is not None:
-            logging.info("quota: %d bytes (--quota=%s)", quota_bytes, flag)
+            logging.info("quota: %s (--quota=%s)", of_bytes(quota_bytes), flag)
         return quota_bytes
     try:
         quota_bytes = quota_file.read(directory)
@@ -31,8 +32,8 @@ def chosen(directory: Path, flag: str, is_given: bool) -> int | None:
         return None
     if quota_bytes is not None:
         logging.info(
-            "quota: %d bytes, as the last node here that was given one (%s); --quota=SIZE gives another, --quota= "
-            "80 %% of what is free", quota_bytes, quota_file.FILE,
+            "quota: %s, as the last node here that was given one (%s); --quota=SIZE gives another, --quota= "
+            "80 %% of what is free", of_bytes(quota_bytes), quota_file.FILE,
         )  # fmt: skip
     return quota_bytes
 

@@ -44,7 +44,7 @@ async def test_each_copy_has_its_room(tmp_path: Path) -> None:
         await coordinator.catalogue.unset_cache(DIGEST.digest_id)
         for node in "nm":
             beat(coordinator, node, quota_bytes=WHOLE - 1)
-        refused = rf"{2 * WHOLE} bytes \(2 of each shard\) are more than the {2 * WHOLE - 2} that are left"
+        refused = rf"{2 * WHOLE} bytes \(2 of each shard\) are more than the {2 * WHOLE - 2} bytes that are left"
         with pytest.raises(errors.ResourceExhaustedError, match=refused):
             await coordinator.named.pin(EVERYBODY, "train", True)
         await coordinator.catalogue.set_placement(DIGEST.digest_id, None)

@@ -64,7 +64,7 @@ def test_what_came_first_stays_and_a_reduction_takes_any(tmp_path: Path, store: 
     assert put(store, made) == 10
     assert [shard.hash in store for shard in made] == [True] * 10 + [False] * 5
     assert (store.refusals.inserts, store.evictions) == (5, 0)
-    with pytest.raises(errors.ResourceExhaustedError, match="data set a has 122880 of its 122880 bytes"):
+    with pytest.raises(errors.ResourceExhaustedError, match="data set a has 123 kB of its 123 kB"):
         store.insert(made[-1])
     left = Counter[int]()
     for seed in range(60):

@@ -269,7 +269,7 @@ def test_a_full_disk_refuses_inserts_and_nothing_else(small_disk: Path) -> None:
     store = DiskCache(small_disk, 1 << 30, mode="raw", clock=clock)
     assert store.refusals.ms_ago() == {}
     kept = []
-    with pytest.raises(errors.ResourceExhaustedError, match="bytes of the disk are free, of which entries leave 52428"):
+    with pytest.raises(errors.ResourceExhaustedError, match=r"of the disk are free, of which entries leave 52\.4 kB"):
         while True:
             shard = noise(200_000)
             store.insert(shard)
@@ -279,7 +279,7 @@ def test_a_full_disk_refuses_inserts_and_nothing_else(small_disk: Path) -> None:
     assert store.used_bytes == disk_bytes(small_disk)
     assert all(raw_of(store, shard.hash) == shard.raw for shard in kept)
     assert not store.has_room(kept[0].hash, 200_000), "nothing is to be fetched that could not be kept"
-    assert "bytes of the disk are free" in store.lacking(kept[0].hash, 200_000), "and it is known why"
+    assert " of the disk are free" in store.lacking(kept[0].hash, 200_000), "and it is known why"
     (small_disk / "digest").write_bytes(bytes(40_000))  # there is room for what is no entry
     store.delete(kept.pop().hash)
     store.insert(noise(150_000))
@@ -345,7 +345,7 @@ def test_a_store_whose_directory_is_gone_does_not_make_it_again(root: Path) -> N
 
 def test_a_quota_that_there_is_no_room_for_is_said(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     DiskCache(tmp_path / "much", 1 << 60)
-    assert f"{tmp_path}/much: a quota of {1 << 60} bytes, and room for " in caplog.text
+    assert f"{tmp_path}/much: a quota of 1.2 EB, and room for " in caplog.text
     caplog.clear()
     DiskCache(tmp_path / "little", 1 << 20)
     DiskCache(tmp_path / "as it comes", None)

@@ -48,7 +48,7 @@ def files(tmp_path: Path) -> list[FileEntry]:
             {},
             {"files": [types_pb2.FileInfo(uri="SAME/part-1", size_bytes=1 << 63, generation="1")] * 2},
             errors.InvalidArgumentError,
-            "18446744073709551616 bytes",
+            "18.4 EB",
         ),
         (
             {},

@@ -20,6 +20,7 @@ from tests.support.planning import (
     reads,
 )
 from tfquiver import errors
+from tfquiver.amounts import of_bytes
 from tfquiver.proto.tfquiver.v1 import types_pb2
 
 
@@ -60,5 +61,7 @@ async def test_by_chunks_and_lru_nobody_takes_more_than_all_of_it(tmp_path: Path
         assert (await set_cache(SECOND.digest_id, setting)).allocation_bytes == SECOND_BYTES
         setting.allocation_bytes = 101 * FIRST_BYTES
         left = 100 * FIRST_BYTES - SECOND_BYTES
-        with pytest.raises(errors.ResourceExhaustedError, match=f"are more than the {left} that are left: the live no"):
+        with pytest.raises(
+            errors.ResourceExhaustedError, match=f"are more than the {of_bytes(left)} that are left: the"
+        ):
             await set_cache(FIRST.digest_id, setting)

@@ -84,7 +84,7 @@ async def test_figures_that_change_with_each_heartbeat_are_not_journaled_each_ti
     async with started(tmp_path, node_timeout_s=1e9, clock=clock) as coordinator:
         beat_with_disk(coordinator, "n", 1 << 40, disk_room_bytes=1000)
         await coordinator.named.create(EVERYBODY, of("train", pin=True))
-        assert "disks have room for 1000 " in (await until_done(coordinator, "train")).reason
+        assert "disks have room for 1.0 kB " in (await until_done(coordinator, "train")).reason
         before = coordinator._log.appended
         for tried in range(20):
             clock.advance(11.0)
@@ -94,4 +94,4 @@ async def test_figures_that_change_with_each_heartbeat_are_not_journaled_each_ti
         beat_with_disk(coordinator, "n", 1)
         clock.advance(301.0)  # where there is less room than before a pin is asked for again after five minutes only
         await coordinator.named.look()
-        assert "the live nodes' quotas are 1," in (await until_done(coordinator, "train")).reason, "another reason"
+        assert "the live nodes' quotas are 1 B," in (await until_done(coordinator, "train")).reason, "another reason"

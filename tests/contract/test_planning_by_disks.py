@@ -20,6 +20,7 @@ from tests.support.planning import (
     reads,
 )
 from tfquiver import errors
+from tfquiver.amounts import of_bytes
 from tfquiver.clock import ManualClock
 from tfquiver.proto.tfquiver.v1 import types_pb2
 from tfquiver.service.coordinator.policies import registry
@@ -89,7 +90,7 @@ async def test_what_a_person_gives_no_size_gets_what_the_disks_have_room_for(tmp
         asked = types_pb2.CacheSetting(mode=COOPERATIVE)
         assert (await coordinator.catalogue.set_cache(FIRST.digest_id, asked)).allocation_bytes == FIRST_BYTES // 2
         beat(coordinator, "a", QUOTA, disk_room_bytes=0)
-        with pytest.raises(errors.ResourceExhaustedError, match="quotas and disks have room for 0: make room there"):
+        with pytest.raises(errors.ResourceExhaustedError, match="quotas and disks have room for 0 B: make room there"):
             await coordinator.catalogue.set_cache(FIRST.digest_id, types_pb2.CacheSetting(mode=COOPERATIVE))
 
 
@@ -103,12 +104,13 @@ async def test_a_size_that_the_disks_have_no_room_for_is_refused_as_by_quotas(tm
         asked = types_pb2.CacheSetting(mode=UNIFORM, allocation_bytes=FIRST_BYTES)
         with pytest.raises(errors.ResourceExhaustedError) as refused:
             await coordinator.catalogue.set_cache(FIRST.digest_id, asked)
-        assert f"more than the {half} that are left: the live nodes' disks have room for {half} (their quotas" in str(
+        room = of_bytes(half)
+        assert f"more than the {room} that are left: the live nodes' disks have room for {room} (their quotas" in str(
             refused.value
         )
         too_much = types_pb2.CacheSetting(mode=UNIFORM, allocation_bytes=QUOTA + 1)
         beat(coordinator, "a", QUOTA, disk_room_bytes=2 * QUOTA)
-        with pytest.raises(errors.ResourceExhaustedError, match=f"left: the live nodes' quotas are {QUOTA}, of which"):
+        with pytest.raises(errors.ResourceExhaustedError, match=f"nodes' quotas are {of_bytes(QUOTA)}, of which"):
             await coordinator.catalogue.set_cache(FIRST.digest_id, too_much)
         assert (await coordinator.catalogue.set_cache(FIRST.digest_id, asked)).allocation_bytes == FIRST_BYTES
         beat(coordinator, "a", QUOTA, disk_room_bytes=half)

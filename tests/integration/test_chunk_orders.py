@@ -146,7 +146,7 @@ async def test_settings_are_checked_and_survive(tmp_path: Path) -> None:
         with pytest.raises(errors.NotFoundError, match="no data set"):
             await client.call("SetCache", cooperative())
         await client.upload([DIGEST.to_bytes()])
-        with pytest.raises(errors.ResourceExhaustedError, match="0 bytes"):
+        with pytest.raises(errors.ResourceExhaustedError, match="have room for 0 B"):
             await client.call("SetCache", cooperative())
         await Node(client).beat()
         for wrong, error in (

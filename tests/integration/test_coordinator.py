@@ -14,6 +14,7 @@ from tests.support.aio import on_loop
 from tests.support.coordinator_client import NODE, CoordinatorClient, Reader
 from tests.support.digests import numbered_digest
 from tfquiver import errors
+from tfquiver.amounts import of_bytes
 from tfquiver.digests.file_entry import FileEntry
 from tfquiver.disk_space_of_shards.entry_size import most_disk_bytes
 from tfquiver.listing.listing_terms import ListingTerms
@@ -120,7 +121,7 @@ def _flipped(data: bytes, at: int) -> bytes:
 async def test_an_upload_over_the_limit_is_refused_before_it_is_all_there(
     client: CoordinatorClient, base: Path
 ) -> None:
-    with pytest.raises(errors.ResourceExhaustedError, match=f"{MAX_DIGEST_BYTES} bytes: see --max_digest_size"):
+    with pytest.raises(errors.ResourceExhaustedError, match=f"{of_bytes(MAX_DIGEST_BYTES)}: see --max_digest_size"):
         await client.upload([bytes(60_000)] * 2)
     assert left(base) == []
     with pytest.raises(errors.ResourceExhaustedError, match=r"[Mm]essage"):

@@ -357,7 +357,7 @@ def test_what_a_running_daemon_cannot_do_is_said(source: Any, paths: list[Path],
         tfquiver.dataset(
             paths, cache_dir=shared_dir, quota="2GiB", first_use=tfquiver.FirstUse(name="another", cut=CUT)
         )
-    assert any("runs already, with 1073741824 bytes" in line for line in said)
+    assert any("runs already, with 1.1 GB" in line for line in said)
     assert any("name='another': the data set has been known as 'part" in line for line in said)
 
 

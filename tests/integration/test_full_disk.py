@@ -98,7 +98,7 @@ def test_a_clusters_node_starts_on_a_disk_that_is_full(
         assert main([*made, "--service", coordinator.address]) == 3
         assert "tfquiver: train may not be kept whole: node " in capsys.readouterr().err, "it said yes, and no more"
         assert main(["dataset", "pin", "train", "--service", coordinator.address]) == 1
-        assert "disks have room for 0 " in capsys.readouterr().err
+        assert "disks have room for 0 B " in capsys.readouterr().err
     finally:
         node.kill()
         coordinator.stop()

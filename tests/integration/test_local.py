@@ -59,7 +59,7 @@ def test_the_next_daemon_has_the_quota_that_the_last_one_was_given(cache_dir: Pa
     end_daemons(cache_dir)
     endpoint = daemon.find_or_start(cache_dir, idle_exit_s=5)
     assert node_calls.status(endpoint.local_control).node.quota_bytes == 3 << 20
-    assert "quota: 3145728 bytes, as the last node here" in (cache_dir / "log" / "node.log").read_text()
+    assert "quota: 3.1 MB, as the last node here" in (cache_dir / "log" / "node.log").read_text()
 
 
 def test_the_log_of_a_daemon_that_runs_is_put_aside_when_it_is_long(cache_dir: Path) -> None:

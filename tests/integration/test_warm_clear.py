@@ -110,7 +110,7 @@ def test_what_does_not_fit_is_not_fetched_and_the_exit_code_says_so(
     assert main(["warm", f"{data}/part-*", "--service", str(cache_dir)]) == 3
     said = capsys.readouterr().out
     assert "of 4.0 MB are resident" in said and "there is no more room" in said
-    assert " bytes of the quota are free; the node's quota is 2.0 MB" in said, "not what else it might have been"
+    assert " of the quota are free; the node's quota is 2.0 MB" in said, "not what else it might have been"
     before = node_calls.status(endpoint.control).store_bytes
     assert main(["warm", f"{data}/part-*", "--service", str(cache_dir)]) == 3
     assert node_calls.status(endpoint.control).store_bytes == before

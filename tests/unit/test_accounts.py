@@ -36,15 +36,15 @@ def test_a_full_account_refuses_and_says_whose_it_is() -> None:
     accounts = filled(AccountTerms("data set mnist", 100), 9)
     assert accounts.choose([A], 10, QUOTA) == A
     accounts.reserve(A, 10)
-    with pytest.raises(errors.ResourceExhaustedError, match="data set mnist has 100 of its 100 bytes"):
+    with pytest.raises(errors.ResourceExhaustedError, match="data set mnist has 100 B of its 100 B"):
         accounts.choose([A], 1, QUOTA)
     accounts.release(A, 10)
     assert accounts.choose([A], 10, QUOTA) == A
-    with pytest.raises(errors.ResourceExhaustedError, match="5 bytes of the quota are free"):
+    with pytest.raises(errors.ResourceExhaustedError, match="5 B of the quota are free"):
         accounts.choose([A], 10, 5)
     assert accounts.lacking([A], 10, QUOTA) == ""
-    assert accounts.lacking([A], 11, QUOTA) == "data set mnist has 90 of its 100 bytes on this node in use"
-    assert accounts.lacking([UNSET, A], 10, 5) == "5 bytes of the quota are free"
+    assert accounts.lacking([A], 11, QUOTA) == "data set mnist has 90 B of its 100 B on this node in use"
+    assert accounts.lacking([UNSET, A], 10, 5) == "5 B of the quota are free"
 
 
 def test_lru_evicts_what_was_used_least_recently() -> None:

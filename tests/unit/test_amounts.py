@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from tests.unit.test_status_tables import told
-from tfquiver.amounts import many
+from tfquiver.amounts import apart, many
 from tfquiver.cli.status_tables_and_warnings import nodes_view, status_view
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -35,6 +35,12 @@ BY_HAND = re.compile(
 )
 def test_one_is_one(count: int, words: tuple[str, ...], said: str) -> None:
     assert many(count, *words) == said
+
+
+def test_two_sizes_that_differ_are_never_called_the_same() -> None:
+    assert apart(2_000_000_000, 1_500_000) == ["2.0 GB", "1.5 MB"]
+    assert apart(10_000_001, 10_000_000) == ["10000001 bytes", "10000000 bytes"], "10.0 MB are more than 10.0 MB"
+    assert apart(5, 5) == ["5 B", "5 B"]
 
 
 @pytest.mark.parametrize("count", [1, 2])

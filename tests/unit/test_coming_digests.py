@@ -15,7 +15,7 @@ def test_who_announces_much_leaves_room_for_others() -> None:
     coming = ComingDigests(100)
     with ExitStack() as held:
         held.enter_context(coming.upload("job eve"))(100)
-        with pytest.raises(errors.UnavailableError, match=r"100 bytes of other digests .* same sender, which has 100"):
+        with pytest.raises(errors.UnavailableError, match=r"100 B of other digests .* same sender, which has 100 B"):
             held.enter_context(coming.upload("job eve"))(1)
         held.enter_context(coming.upload("job ann"))(100)
         with pytest.raises(errors.UnavailableError, match="too many large digests"):
@@ -34,5 +34,5 @@ def test_several_of_one_sender_fit_while_they_are_small() -> None:
         first(50)  # of the same digest: more of it has come
         with pytest.raises(errors.UnavailableError):
             second(51)
-    with coming.upload("a") as take, pytest.raises(errors.ResourceExhaustedError, match="larger than 100 bytes"):
+    with coming.upload("a") as take, pytest.raises(errors.ResourceExhaustedError, match="larger than 100 B"):
         take(101)

@@ -57,7 +57,7 @@ BAD = [
     (("trace", "jobs", 0, "epochs"), None, "trace.jobs[0].epochs: missing"),
     (("trace", "jobs", 0, "epochs"), 0, "trace.jobs[0].epochs"),
     (("trace", "jobs", 0, "epochs"), float("nan"), "trace.jobs[0].epochs"),
-    (("trace", "jobs", 0, "epochs"), 1e-10, "trace.jobs[0].epochs: of 2147483648 bytes that is less than one"),
+    (("trace", "jobs", 0, "epochs"), 1e-10, "trace.jobs[0].epochs: of 2.1 GB that is less than one"),
     (("trace", "jobs", 0, "reads_per_s"), "-1MB", "trace.jobs[0].reads_per_s"),
     (("trace", "jobs", 1, "name"), "a", "trace.jobs[1].name: 'a' is there twice"),
     (("trace", "jobs", 1, "accelerators"), 3, "trace.jobs[1].accelerators"),
@@ -240,7 +240,7 @@ def test_a_file_that_is_none(tmp_path: Path, capsys: pytest.CaptureFixture[str],
 @pytest.mark.parametrize(
     ("path", "value", "said"),
     [
-        (("cluster", "store_per_s"), "1", "cluster.store_per_s: at 1 bytes/s the first reads alone take"),
+        (("cluster", "store_per_s"), "1", "cluster.store_per_s: at 1 B/s the first reads alone take"),
         (("trace", "jobs", 0, "epochs"), 1e8, "job 'a': epochs and reads_per_s: at its best it takes"),
         (("trace", "jobs", 1, "submit_s"), 9e9, "jobs: from the first submission to the last end it is 285 years"),
     ],

@@ -14,10 +14,10 @@ from tfquiver.service.node.quota_and_eviction.ledger import Ledger
 
 def test_never_fits_is_not_the_same_as_not_now() -> None:
     ledger = Ledger(100)
-    with pytest.raises(errors.NeverFitsError, match="101 bytes exceeds the quota of 100"):
+    with pytest.raises(errors.NeverFitsError, match="101 B exceeds the quota of 100 B"):
         ledger.reserve(101)
     ledger.reserve(60)
-    with pytest.raises(errors.ResourceExhaustedError, match="40 of 100 bytes are free") as caught:
+    with pytest.raises(errors.ResourceExhaustedError, match="40 B of 100 B are free") as caught:
         ledger.reserve(41)
     assert type(caught.value) is errors.ResourceExhaustedError
 
@@ -31,7 +31,7 @@ def test_what_was_found_may_exceed_the_quota_and_then_nothing_fits() -> None:
     ledger = Ledger(100)
     ledger.found(130)
     assert ledger.excess_bytes == 30
-    with pytest.raises(errors.ResourceExhaustedError, match="0 of 100"):
+    with pytest.raises(errors.ResourceExhaustedError, match="0 B of 100 B"):
         ledger.reserve(1)
     ledger.remove(130)
     ledger.reserve(100)

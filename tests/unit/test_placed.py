@@ -184,8 +184,8 @@ def test_a_job_goes_to_the_node_then_to_the_rack_then_elsewhere() -> None:
     assert [one.machine.name for one in scores] == ["c", "d", "bare", "far", "b", "host-a"]
     assert [round(one.score, 2) for one in scores] == [1.0, 0.9, 0.9, 0.7, 0.7, 0.7]
     assert [one.machine.node_id for one in scores] == ["c", "d", "", "", "b", "a"]
-    assert "100 bytes on the node itself" in scores[0].reason
-    assert "100 bytes in its rack r2" in scores[1].reason
+    assert "100 B on the node itself" in scores[0].reason
+    assert "100 B in its rack r2" in scores[1].reason
 
 
 def test_what_is_cached_nowhere_counts_where_it_is_to_be_kept() -> None:

@@ -74,12 +74,12 @@ def _plan(name: str, mode: Any, cache_bytes: Any) -> Plan:
         (_plan("d0", "uniform", -1), errors.InvalidArgumentError, r"allocations\['d0'\].cache_bytes: -1"),
         (_plan("d0", "uniform", NAN), errors.InvalidArgumentError, r"allocations\['d0'\].cache_bytes: nan"),
         (_plan("d0", "none", 5), errors.InvalidArgumentError, r"allocations\['d0'\].cache_bytes: 5, but"),
-        (_plan("d0", "cooperative", 4 * GB), errors.InvalidArgumentError, "but two chunks need 5000000000"),
+        (_plan("d0", "cooperative", 4 * GB), errors.InvalidArgumentError, "but two chunks need 5.0 GB"),
         (_plan("d0", "best", 4 * GB), errors.InvalidArgumentError, r"allocations\['d0'\]: .*is none of none, coop"),
         (
             Plan({"d0": Allocation("uniform", 80 * GB), "d1": Allocation("lru", 41 * GB)}),
             errors.ResourceExhaustedError,
-            "allocations: 121000000000 bytes, but pins leave 120000000000",
+            "allocations: 121 GB, but pins leave 120 GB",
         ),
         (Plan({}, {"j0": NAN}), errors.InvalidArgumentError, r"remote_bytes_per_s\['j0'\]: nan is not a rate"),
         (Plan({}, {"j0": 6e7, "j1": 6e7}), errors.ResourceExhaustedError, "remote_bytes_per_s: 1.2e.08 in all"),
@@ -99,9 +99,9 @@ def test_pins_are_kept_and_may_be_more_than_there_is() -> None:
     datasets = (replace(VIEW.datasets[0], pin=pin), VIEW.datasets[1])
     view = ClusterView(60 * GB, 1e8, datasets, (replace(VIEW.jobs[0], remote_pin_bytes_per_s=rate), VIEW.jobs[1]))
     check_plan(Plan({"d0": pin}, {"j0": rate}), view)
-    with pytest.raises(errors.ResourceExhaustedError, match="allocations: 1 bytes, but pins leave 0"):
+    with pytest.raises(errors.ResourceExhaustedError, match="allocations: 1 B, but pins leave 0 B"):
         check_plan(Plan({"d0": pin, "d1": Allocation("uniform", 1)}, {"j0": rate}), view)
-    with pytest.raises(errors.InvalidArgumentError, match=r"allocations\['d0'\]: none with 0 bytes where uniform"):
+    with pytest.raises(errors.InvalidArgumentError, match=r"allocations\['d0'\]: none with 0 B where uniform"):
         check_plan(Plan({}, {"j0": rate}), view)
     with pytest.raises(errors.InvalidArgumentError, match=r"remote_bytes_per_s\['j0'\]: no limit where 30000000.0"):
         check_plan(Plan({"d0": pin}), view)

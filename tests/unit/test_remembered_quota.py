@@ -22,7 +22,7 @@ def test_what_is_given_holds_until_something_else_is(tmp_path: Path, caplog: pyt
     caplog.set_level(logging.INFO, "absl")
     assert chosen(tmp_path, None) is None, "by what is free"
     assert [chosen(tmp_path, quota) for quota in ("1MiB", None, None)] == [1 << 20] * 3
-    assert "quota: 1048576 bytes, as the last node here that was given one (quota.json)" in caplog.text
+    assert "quota: 1.0 MB, as the last node here that was given one (quota.json)" in caplog.text
     assert [chosen(tmp_path, quota) for quota in ("0", None)] == [0, 0], "a gateway"
     assert [chosen(tmp_path, quota) for quota in ("", None)] == [None, None], "--quota= takes it back"
     assert not list(tmp_path.iterdir())

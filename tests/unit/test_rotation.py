@@ -172,7 +172,7 @@ def test_relevance_loads_what_most_need_and_evicts_what_nobody_does() -> None:
 
 @pytest.mark.parametrize("kind", [Cyclic, Relevance])
 def test_refuses_an_allocation_without_room_for_two_chunks(kind: type[Cyclic] | type[Relevance]) -> None:
-    with pytest.raises(errors.InvalidArgumentError, match="19 bytes have no room for two chunks of 20"):
+    with pytest.raises(errors.InvalidArgumentError, match="19 B have no room for two chunks of 20 B"):
         kind(Board([10, 10, 5], 19), TIMEOUT_S)
 
 

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from tfquiver import errors
-from tfquiver.amounts import many
+from tfquiver.amounts import many, of_bytes
 from tfquiver.draws_and_weights import record_weights
 from tfquiver.draws_and_weights.record_weights import RecordWeights, Values
 
@@ -87,7 +87,9 @@ def _read(name: str, where: str) -> bytes:
     try:
         size_bytes = Path(where).stat().st_size
         if size_bytes > _MOST_FILE_BYTES:
-            raise errors.InvalidArgumentError(f"{name}: {size_bytes} bytes; the limit is {_MOST_FILE_BYTES}")
+            raise errors.InvalidArgumentError(
+                f"{name}: {of_bytes(size_bytes)}; the limit is {of_bytes(_MOST_FILE_BYTES)}"
+            )
         return Path(where).read_bytes()
     except OSError as error:
         raise errors.from_os_error(error, where) from error

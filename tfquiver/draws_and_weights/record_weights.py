@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tfquiver import errors
-from tfquiver.amounts import many
+from tfquiver.amounts import many, of_bytes
 
 MAGIC, VERSION = b"TFQW", 1
 MOST_RECORDS = 1 << 28  # 1 GiB
@@ -85,7 +85,7 @@ def opened(path: Path, weights_id: bytes = b"") -> RecordWeights:
     try:
         size_bytes = path.stat().st_size
         if size_bytes > MOST_BYTES:
-            raise _damaged(str(path), f"{size_bytes} bytes; the limit is {MOST_BYTES}")
+            raise _damaged(str(path), f"{of_bytes(size_bytes)}; the limit is {of_bytes(MOST_BYTES)}")
         data = path.read_bytes()
     except OSError as error:
         raise errors.from_os_error(error, str(path)) from error

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from absl import logging
 
+from tfquiver.amounts import apart
 from tfquiver.cluster_address import naming
 from tfquiver.dataset_arguments.dataset_options import SourceOptions
 from tfquiver.dataset_arguments.option_groups import Progress
@@ -158,7 +159,8 @@ def opened(
 def _warn_of_quota(registrar: Registrar, quota_bytes: int, where: str) -> None:
     running = registrar.node_quota_bytes()
     if running != quota_bytes:
-        logging.warning("quota=%d: the node of %s runs already, with %d bytes", quota_bytes, where, running)
+        given, its = apart(quota_bytes, running)
+        logging.warning("quota=%s: the node of %s runs already, with %s", given, where, its)
 
 
 def _starter(directory: Path, quota_bytes: int | None) -> endpoints.Locate:

@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tfquiver import errors
+from tfquiver.amounts import apart
 from tfquiver.service.coordinator.chunk_rotation.board import Board
 from tfquiver.service.coordinator.chunk_rotation.stay import Stay
 
@@ -174,7 +175,8 @@ def check_room(sizes_bytes: Sequence[int], allocation_bytes: int) -> None:
     """Raises InvalidArgumentError when the allocation has no room for any two chunks."""
     two_bytes = sum(sorted(sizes_bytes)[-2:])
     if two_bytes > allocation_bytes:
+        allocation, two = apart(allocation_bytes, two_bytes)
         raise errors.InvalidArgumentError(
-            f"allocation: {allocation_bytes} bytes have no room for two chunks of {two_bytes} bytes together: "
+            f"allocation: {allocation} have no room for two chunks of {two} together: "
             "make it larger, or the chunks smaller by making more of them"
         )

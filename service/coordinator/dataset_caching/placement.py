@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 
 from tfquiver import errors, formats
+from tfquiver.amounts import apart, of_bytes
 from tfquiver.digests.digest import Digest
 from tfquiver.disk_space_of_shards.entry_size import most_disk_bytes
 from tfquiver.node_labels_shard_owners_chunks import striping
@@ -143,19 +144,21 @@ class Placement:
             fixed.allocation_bytes = int(free_bytes * (1 - UNEVEN_SHARE if several else 1))
             if not fixed.allocation_bytes:
                 raise errors.ResourceExhaustedError(
-                    f"setting.allocation_bytes: other data sets have {taken_bytes} bytes, and the live nodes' quotas "
-                    f"and disks have room for {there_bytes}: make room there, or give a size"
+                    f"setting.allocation_bytes: other data sets have {of_bytes(taken_bytes)}, and the live nodes' "
+                    f"quotas and disks have room for {of_bytes(there_bytes)}: make room there, or give a size"
                 )
         own = self.settings.get(digest_id)
         has_bytes = own.allocation_bytes if own is not None and not own.decided_by else 0
         if fixed.allocation_bytes > max(free_bytes, has_bytes):  # what it has it keeps, though a disk is full by now
-            there = f"the live nodes' quotas are {there_bytes}"
+            asked, left = apart(fixed.allocation_bytes, free_bytes)
+            there = f"the live nodes' quotas are {of_bytes(there_bytes)}"
             if there_bytes < by_quotas_bytes:
-                there = f"the live nodes' disks have room for {there_bytes} (their quotas are {by_quotas_bytes})"
+                quotas = of_bytes(by_quotas_bytes)
+                there = f"the live nodes' disks have room for {of_bytes(there_bytes)} (their quotas are {quotas})"
             each = f" ({copies} of each shard)" if copies > 1 else ""
             raise errors.ResourceExhaustedError(
-                f"setting.allocation_bytes: {fixed.allocation_bytes} bytes{each} are more than the {free_bytes} that "
-                f"are left: {there}, of which other data sets have {taken_bytes}"
+                f"setting.allocation_bytes: {asked}{each} are more than the {left} that are left: {there}, of which "
+                f"other data sets have {of_bytes(taken_bytes)}"
             )
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
+from tfquiver.amounts import of_bytes
 from tfquiver.node_labels_shard_owners_chunks import labels
 from tfquiver.node_labels_shard_owners_chunks.places import Places
 
@@ -56,7 +57,7 @@ class Score:
     def reason(self) -> str:
         where = f"rack {self.machine.rack}" if self.machine.rack else "no rack that is known"
         parts = [
-            f"{size_bytes} bytes {what}"
+            f"{of_bytes(size_bytes)} {what}"
             for size_bytes, what in (
                 (self.node_bytes, "on the node itself"),
                 (self.rack_bytes, f"in its {where}"),
@@ -66,7 +67,7 @@ class Score:
             if size_bytes
         ]
         told = "; ".join(parts) or "the data set is empty"
-        return f"{told}; {self.planned_bytes} of them are to be kept near it" if self.planned_bytes else told
+        return f"{told}; {of_bytes(self.planned_bytes)} of them are to be kept near it" if self.planned_bytes else told
 
 
 def machines(

@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 
 from tfquiver import errors
+from tfquiver.amounts import of_bytes
 
 UPLOADS = 2  # of the largest size, at one time; one sender's together are one
 
@@ -39,14 +40,14 @@ class ComingDigests:
             nonlocal taken_bytes
             if size_bytes > self._most_bytes:
                 raise errors.ResourceExhaustedError(
-                    f"a digest larger than {self._most_bytes} bytes: see --max_digest_size"
+                    f"a digest larger than {of_bytes(self._most_bytes)}: see --max_digest_size"
                 )
             more_bytes = max(0, size_bytes - taken_bytes)
             others_bytes = self._by_sender[sender] - taken_bytes
             if others_bytes and self._by_sender[sender] + more_bytes > self._most_bytes:
                 raise errors.UnavailableError(
-                    f"{others_bytes} bytes of other digests are coming from the same sender, which has "
-                    f"{self._most_bytes} for all at once (--max_digest_size): try again later"
+                    f"{of_bytes(others_bytes)} of other digests are coming from the same sender, which has "
+                    f"{of_bytes(self._most_bytes)} for all at once (--max_digest_size): try again later"
                 )
             if self.size_bytes + more_bytes > UPLOADS * self._most_bytes:
                 raise errors.UnavailableError("too many large digests are being registered: try again later")

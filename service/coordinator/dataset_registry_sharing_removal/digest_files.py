@@ -15,6 +15,7 @@ from pathlib import Path
 from absl import logging
 
 from tfquiver import durable, errors
+from tfquiver.amounts import of_bytes
 from tfquiver.digests.digest import Digest
 from tfquiver.logs import about
 from tfquiver.rare_lines import every_n_seconds
@@ -110,7 +111,7 @@ class DigestFiles:
             unsaved_bytes = sum(its.memory_bytes for its in self._unsaved.values()) + digest.memory_bytes
             if unsaved_bytes > _UNSAVED_BYTES:
                 raise errors.ResourceExhaustedError(
-                    f"{error}; digests of {unsaved_bytes} bytes wait for the disk in memory already"
+                    f"{error}; digests of {of_bytes(unsaved_bytes)} wait for the disk in memory already"
                 ) from error
             logging.error(
                 "%s: the digest is kept in memory until the disk takes it", error, extra=about(digest=digest_id)

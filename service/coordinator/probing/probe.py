@@ -10,6 +10,7 @@ import enum
 import math
 from dataclasses import dataclass
 
+from tfquiver.amounts import of_rate
 from tfquiver.service.coordinator.measuring import estimates
 from tfquiver.service.coordinator.measuring.counters import Counters
 from tfquiver.service.coordinator.measuring.estimates import Ratio, TimePerByte
@@ -85,7 +86,7 @@ class Probe:
         since = seen.totals.since(self._phase_began)
         too_slow = since.bytes_per_s < seen.floor_bytes_per_s and waits(since.stall_share)
         if self.missing and since.elapsed_s >= _FLOOR_S and too_slow:
-            self.abandon(f"missing took it below its floor of {seen.floor_bytes_per_s:.0f} bytes/s")
+            self.abandon(f"missing took it below its floor of {of_rate(seen.floor_bytes_per_s)}")
         elif self._first_half and self._loaded_ahead and not seen.loaded_ahead:
             self.abandon("its data set was given room while it was measured without")
         elif now >= self._deadline:

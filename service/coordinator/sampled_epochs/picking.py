@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tfquiver import errors
+from tfquiver.amounts import of_bytes
 from tfquiver.draws_and_weights.drawn_shards import DrawnShards
 from tfquiver.draws_and_weights.record_picks import RecordPicks
 from tfquiver.draws_and_weights.record_weights import RecordWeights
@@ -59,7 +60,7 @@ class Picking:
         records = before[numbers + 1] - before[numbers]
         size_bytes = sum(drawn.picks.pick_bytes(int(count)) for count in records)
         if size_bytes > MOST_REPLY_BYTES:
-            raise errors.InvalidArgumentError(f"draws: their picks take {size_bytes} bytes; ask for fewer")
+            raise errors.InvalidArgumentError(f"draws: their picks take {of_bytes(size_bytes)}; ask for fewer")
         try:
             weights = await self._weights.get(drawn.picks.weights_id)
         except (errors.NotFoundError, errors.DataLossError) as error:

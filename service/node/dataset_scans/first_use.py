@@ -9,6 +9,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from absl import logging
 
 from tfquiver import errors
+from tfquiver.amounts import apart
 from tfquiver.digests.digest import Digest
 from tfquiver.digests.file_entry import FileEntry
 from tfquiver.listing.listing_terms import ListingTerms
@@ -243,7 +244,9 @@ def total_bytes(files: Sequence[FileEntry]) -> int:
     """Raises InvalidArgumentError: what people and the coordinator are told has no room for it."""
     found = sum(file.size_bytes for file in files)
     if found > MAX_TOTAL_BYTES:
-        raise errors.InvalidArgumentError(f"files: {found} bytes; at most {MAX_TOTAL_BYTES} make a data set")
+        raise errors.InvalidArgumentError(
+            "files: {}; at most {} make a data set".format(*apart(found, MAX_TOTAL_BYTES))
+        )
     return found
 
 

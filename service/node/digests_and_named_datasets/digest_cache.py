@@ -19,6 +19,7 @@ from typing import TypeVar
 from absl import logging
 
 from tfquiver import durable, errors
+from tfquiver.amounts import of_bytes
 from tfquiver.digests.digest import Digest
 from tfquiver.logs import about
 from tfquiver.rare_lines import every_n_seconds
@@ -169,7 +170,7 @@ class DigestCache:
         data = bytearray()
         async for part in self._fetch(digest_id):
             if len(data) + len(part) > MAX_DIGEST_BYTES:
-                raise errors.ResourceExhaustedError(f"digest {digest_id.hex()}: more than {MAX_DIGEST_BYTES} bytes")
+                raise errors.ResourceExhaustedError(f"digest {digest_id.hex()}: more than {of_bytes(MAX_DIGEST_BYTES)}")
             data += part
         return await asyncio.to_thread(_checked, data, digest_id)
 

@@ -12,6 +12,7 @@ import google_crc32c
 from absl import logging
 
 from tfquiver import errors
+from tfquiver.amounts import apart, of_bytes
 from tfquiver.clock import Clock, SystemClock
 from tfquiver.service.node.checked_shards_in_memory.sealed_memory import NoMemoryError
 from tfquiver.service.node.checked_shards_in_memory.verified import VerifiedShard
@@ -256,11 +257,11 @@ class DiskCache(LeavingEntries):
             room_bytes = free_room.look(self._root)[0] + self.used_bytes
             if quota_bytes is None:
                 self._books.ledger.resize(int(_DEFAULT_SHARE * room_bytes))
-                logging.info("quota: %d bytes, 80 %% of what is free or ours: none was given", self.quota_bytes)
+                logging.info("quota: %s, 80 %% of what is free or ours: none was given", of_bytes(self.quota_bytes))
             elif quota_bytes > room_bytes:
                 logging.warning(
-                    "%s: a quota of %d bytes, and room for %d: what is more will be read from the store; give less "
-                    "(--quota), or make room", self._root, quota_bytes, room_bytes,
+                    "%s: a quota of %s, and room for %s: what is more will be read from the store; give less "
+                    "(--quota), or make room", self._root, *apart(quota_bytes, room_bytes),
                 )  # fmt: skip
             self._shrink()
         except OSError as error:

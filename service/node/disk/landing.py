@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from tfquiver import errors
+from tfquiver.amounts import of_bytes
 from tfquiver.clock import Clock
 from tfquiver.service.node.disk import entry, entry_file, free_room
 from tfquiver.service.node.disk.layout import Layout
@@ -97,7 +98,8 @@ class Landing:
             coming_bytes = self._books.ledger.reserved_bytes - claim.held_bytes  # of others, written in part
             left_bytes = free_bytes + claim.victim_bytes - claim.size_bytes - coming_bytes
             if left_bytes < kept_bytes:
-                why = f"{self._root}: {free_bytes} bytes of the disk are free, of which entries leave {kept_bytes}"
+                free, kept = of_bytes(free_bytes), of_bytes(kept_bytes)
+                why = f"{self._root}: {free} of the disk are free, of which entries leave {kept}"
                 self._lacking.failed(why, self._clock.now())
                 raise errors.ResourceExhaustedError(f"{why}: the shard is not kept")
 

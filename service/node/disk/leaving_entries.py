@@ -8,6 +8,7 @@ from pathlib import Path
 
 from absl import logging
 
+from tfquiver.amounts import of_bytes
 from tfquiver.clock import Clock
 from tfquiver.logs import about
 from tfquiver.service.node.disk import entry_file
@@ -151,7 +152,7 @@ class LeavingEntries:
         if not self._books.ledger.excess_bytes:
             return
         with self._lock:
-            logging.warning("%d bytes over the quota: deleting entries at random", self._books.ledger.excess_bytes)
+            logging.warning("%s over the quota: deleting entries at random", of_bytes(self._books.ledger.excess_bytes))
             victims = self._books.any_order()
         stay = 0
         for victim in victims:

@@ -15,6 +15,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from tfquiver import errors
+from tfquiver.amounts import of_bytes
 
 UNSET = b""
 
@@ -75,7 +76,7 @@ class Accounts:
             if self._trouble(key, size_bytes, free_bytes) is None:
                 return key
         lacks = self.lacking(keys, size_bytes, free_bytes)
-        raise errors.ResourceExhaustedError(f"an entry of {size_bytes} bytes does not fit: {lacks}")
+        raise errors.ResourceExhaustedError(f"an entry of {of_bytes(size_bytes)} does not fit: {lacks}")
 
     def lacking(self, keys: Sequence[bytes], size_bytes: int, free_bytes: int) -> str:
         """What the last of them lacks for such an entry, for people; empty: one of them takes it."""
@@ -175,10 +176,11 @@ class Accounts:
         own_bytes = account.entry_bytes if account.terms.lru else 0
         limit = account.terms.limit_bytes
         if limit is not None and self.used_bytes(key) - own_bytes + size_bytes > limit:
-            return f"{account.terms.name} has {self.used_bytes(key)} of its {limit} bytes on this node in use"
+            used = f"{of_bytes(self.used_bytes(key))} of its {of_bytes(limit)}"
+            return f"{account.terms.name} has {used} on this node in use"
         unset_bytes = self._accounts[UNSET].entry_bytes if key != UNSET else 0
         if size_bytes > free_bytes + unset_bytes + own_bytes:
-            return f"{max(free_bytes, 0)} bytes of the quota are free"
+            return f"{of_bytes(max(free_bytes, 0))} of the quota are free"
         return None
 
 

@@ -8,6 +8,7 @@ locks.
 from __future__ import annotations
 
 from tfquiver import errors
+from tfquiver.amounts import apart, of_bytes
 
 
 class Ledger:
@@ -71,11 +72,13 @@ class Ledger:
         if size_bytes <= 0:
             raise ValueError(f"an entry has bytes: {size_bytes=}")
         if size_bytes > self._quota_bytes:
-            raise errors.NeverFitsError(f"an entry of {size_bytes} bytes exceeds the quota of {self._quota_bytes}")
+            raise errors.NeverFitsError(
+                "an entry of {} exceeds the quota of {}".format(*apart(size_bytes, self._quota_bytes))
+            )
         if size_bytes > self.free_bytes:
+            size, free = apart(size_bytes, max(self.free_bytes, 0))
             raise errors.ResourceExhaustedError(
-                f"an entry of {size_bytes} bytes does not fit: "
-                f"{max(self.free_bytes, 0)} of {self._quota_bytes} bytes are free"
+                f"an entry of {size} does not fit: {free} of {of_bytes(self._quota_bytes)} are free"
             )
 
     def commit(self, size_bytes: int) -> None:

@@ -9,6 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 from absl import logging
 
 from tfquiver import errors
+from tfquiver.amounts import of_bytes
 from tfquiver.logs import about
 from tfquiver.rare_lines import every_n_seconds
 from tfquiver.service.node.checked_shards_in_memory.verified import VerifiedShard
@@ -71,7 +72,7 @@ class Inserts:
         if self._closed:
             raise errors.ResourceExhaustedError("the node is stopping")
         if shard.hash in self._under_way or self._size_bytes + len(shard.raw) > self._most_bytes:
-            raise errors.ResourceExhaustedError(f"{self._size_bytes} bytes wait for the disk already")
+            raise errors.ResourceExhaustedError(f"{of_bytes(self._size_bytes)} wait for the disk already")
         running = asyncio.get_running_loop().run_in_executor(self._pool, self._insert, shard)
         self._under_way[shard.hash], self._running[shard.hash] = shard, running
         self._size_bytes += len(shard.raw)

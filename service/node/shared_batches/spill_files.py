@@ -12,6 +12,7 @@ from pathlib import Path
 
 from absl import logging
 
+from tfquiver.amounts import of_bytes
 from tfquiver.service.node.disk import free_room
 
 _PIECE_BYTES = 8 << 20
@@ -44,7 +45,8 @@ class SpillFiles:
         self.settle(in_use)
         free_bytes, kept_bytes = free_room.look(self._directory)
         if free_bytes - size_bytes < kept_bytes:
-            raise OSError(errno.ENOSPC, f"{free_bytes} bytes of the disk are free, of which {kept_bytes} stay so")
+            free, kept = of_bytes(free_bytes), of_bytes(kept_bytes)
+            raise OSError(errno.ENOSPC, f"{free} of the disk are free, of which {kept} stay so")
         fd = self._unnamed()
         try:
             written = 0

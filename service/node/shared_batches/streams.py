@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from absl import logging
 
 from tfquiver import errors
-from tfquiver.amounts import many
+from tfquiver.amounts import many, of_bytes
 from tfquiver.service.node.hanging_disk.disk_threads import OnDisk
 from tfquiver.service.node.shared_batches.member import Member
 from tfquiver.service.node.shared_batches.one_pass import Answer, OnePass, Sum
@@ -137,9 +137,9 @@ class Stream:
         state = self.passes[number].state
         try:
             if not self.window.fits(sum.length_bytes):
+                batch, window = of_bytes(sum.length_bytes), of_bytes(self.window.memory_bytes)
                 raise errors.NeverFitsError(
-                    f"a batch of {sum.length_bytes} bytes in a window of {self.window.memory_bytes}: window_bytes= "
-                    "must be four times a batch"
+                    f"a batch of {batch} in a window of {window}: window_bytes= must be four times a batch"
                 )
             if descriptor < 0 and index >= state.head:
                 raise errors.ProtocolError("a new batch without its memory")
@@ -345,7 +345,8 @@ class Streams:
             )
         disk_bytes = min(spill_bytes, max(0, self._files.limit_bytes - self._disk_bytes) // 2)
         window = Window(memory_bytes, disk_bytes, min(MOST_SEGMENTS, (MOST_ON_DISK - self._segments) // 2))
-        logging.info("stream %r: a window of %d bytes in memory, %d on the disk", name, memory_bytes, disk_bytes)
+        sizes = of_bytes(memory_bytes), of_bytes(disk_bytes)
+        logging.info("stream %r: a window of %s in memory, %s on the disk", name, *sizes)
         self._memory_bytes += memory_bytes
         self._disk_bytes += disk_bytes
         self._segments += window.most_segments

@@ -6,6 +6,7 @@ import enum
 from dataclasses import dataclass
 from typing import Any
 
+from tfquiver.amounts import apart
 from tfquiver.service.operator.checked_specs.dataset_wish import DatasetWish, Rule
 from tfquiver.service.operator.reconciling.conditions import Condition, merged
 
@@ -137,5 +138,6 @@ def _resident(observed: Observed | None) -> Condition:
     if observed is None or not observed.version or observed.resident_bytes is None:
         return Condition("Resident", None, "NotKnown")
     whole = observed.resident_bytes >= observed.size_bytes
-    said = f"{observed.resident_bytes} of {observed.size_bytes} bytes"
+    there, size = apart(observed.resident_bytes, observed.size_bytes)
+    said = f"{there} of {size}"
     return Condition("Resident", whole, "Whole" if whole else "Partly" if observed.resident_bytes else "Nothing", said)

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from statistics import fmean
 
 from tfquiver import errors
+from tfquiver.amounts import of_rate
 from tfquiver.plain_text import shortened
 from tfquiver.service.sim.job_queue_rates_store_bandwidth.samples import Sample
 from tfquiver.service.sim.workloads_and_recordings.workload import Cluster, Workload
@@ -71,7 +72,7 @@ def check_end(workload: Workload, cluster: Cluster) -> None:
         return
     if least.store_bytes / cluster.remote_bytes_per_s > MOST_YEARS * YEAR_S:
         years = least.store_bytes / cluster.remote_bytes_per_s / YEAR_S
-        what = f"cluster.store_per_s: at {cluster.remote_bytes_per_s:g} bytes/s the first reads alone take"
+        what = f"cluster.store_per_s: at {of_rate(cluster.remote_bytes_per_s)} the first reads alone take"
     elif alone_s > MOST_YEARS * YEAR_S:
         years, what = alone_s / YEAR_S, f"job {shortened(job.name)}: epochs and reads_per_s: at its best it takes"
     else:

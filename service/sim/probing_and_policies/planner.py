@@ -7,6 +7,7 @@ from collections.abc import Callable
 import numpy as np
 
 from tfquiver import errors
+from tfquiver.amounts import apart
 from tfquiver.service.coordinator.policies.views_and_plans.columns import AllocationColumns, RateColumns
 from tfquiver.service.coordinator.policies.views_and_plans.interface import MODES, ClusterView, Plan, Policy
 from tfquiver.service.coordinator.speed_model_and_weighted_shares.filling import whole_sum
@@ -81,8 +82,8 @@ class Planner:
             raise errors.InvalidArgumentError(f"{whose}[{name!r}].cache_bytes is negative")
         total = whole_sum(given)
         if total > self._cluster.cache_bytes:
-            there = f"the {self._cluster.cache_bytes} of the cache"
-            raise errors.InvalidArgumentError(f"{whose}: {total} bytes are more than {there}")
+            asked, there = apart(total, self._cluster.cache_bytes)
+            raise errors.InvalidArgumentError(f"{whose}: {asked} are more than the {there} of the cache")
         return datasets, modes, given
 
     def _limited(self, plan: Plan, shown: Shown) -> tuple[Ints, Floats]:

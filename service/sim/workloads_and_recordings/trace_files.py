@@ -7,7 +7,7 @@ from dataclasses import asdict, fields
 from typing import Any
 
 from tfquiver import errors
-from tfquiver.amounts import many
+from tfquiver.amounts import many, of_bytes
 from tfquiver.plain_text import shortened
 from tfquiver.service.sim.workloads_and_recordings.fields import LONGEST_NAME, Fields, is_name
 from tfquiver.service.sim.workloads_and_recordings.traces import TraceShape, expected_jobs, generate
@@ -78,7 +78,7 @@ def _job(data: object, where: str, datasets: Mapping[str, int], accelerators: in
     size = datasets[dataset]
     total_bytes = size * asked.number("epochs", 0.0, _MOST_EPOCHS, above=True)
     if total_bytes < _LEAST_BYTES:
-        raise errors.InvalidArgumentError(f"{asked.path('epochs')}: of {size} bytes that is less than one")
+        raise errors.InvalidArgumentError(f"{asked.path('epochs')}: of {of_bytes(size)} that is less than one")
     return SimJob(
         asked.text("name"),
         dataset,

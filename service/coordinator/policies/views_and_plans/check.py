@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping
 from typing import TypeGuard
 
 from tfquiver import errors
+from tfquiver.amounts import apart, of_bytes
 from tfquiver.plain_text import shortened
 from tfquiver.service.coordinator.policies.pins import free_bytes, remote_pins, two_chunks_bytes
 from tfquiver.service.coordinator.policies.views_and_plans.interface import (
@@ -117,20 +118,20 @@ def _fits(field: str, allocation: Allocation, dataset: DatasetView) -> None:
             raise errors.InvalidArgumentError(f"{field}: {_said(allocation)} where {_said(dataset.pin)} is pinned")
     elif allocation.cache_bytes > dataset.size_bytes:
         raise errors.InvalidArgumentError(
-            f"{field}.cache_bytes: {allocation.cache_bytes} for a data set of {dataset.size_bytes}"
+            "{}.cache_bytes: {} for a data set of {}".format(field, *apart(allocation.cache_bytes, dataset.size_bytes))
         )
     elif allocation.mode == "cooperative" and allocation.cache_bytes < two_chunks_bytes(dataset):
-        raise errors.InvalidArgumentError(
-            f"{field}.cache_bytes: {allocation.cache_bytes}, but two chunks need {two_chunks_bytes(dataset)}"
-        )
+        given, needed = apart(allocation.cache_bytes, two_chunks_bytes(dataset))
+        raise errors.InvalidArgumentError(f"{field}.cache_bytes: {given}, but two chunks need {needed}")
 
 
 def _has_room(plan: Plan, view: ClusterView) -> None:
     pins = {dataset.name for dataset in view.datasets if dataset.pin is not None}
     asked = sum(given.cache_bytes for name, given in plan.allocations.items() if name not in pins)
     if asked > free_bytes(view):
+        said, left = apart(asked, free_bytes(view))
         raise errors.ResourceExhaustedError(
-            f"allocations: {asked} bytes, but pins leave {free_bytes(view)} of the cache's {view.cache_bytes}"
+            f"allocations: {said}, but pins leave {left} of the cache's {of_bytes(view.cache_bytes)}"
         )
 
 
@@ -195,4 +196,4 @@ def _named(field: str, name: str) -> str:
 
 
 def _said(allocation: Allocation) -> str:
-    return f"{allocation.mode} with {allocation.cache_bytes} bytes"
+    return f"{allocation.mode} with {of_bytes(allocation.cache_bytes)}"

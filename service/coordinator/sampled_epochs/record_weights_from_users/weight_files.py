@@ -21,7 +21,7 @@ from pathlib import Path
 from absl import logging
 
 from tfquiver import durable, errors
-from tfquiver.amounts import many
+from tfquiver.amounts import many, of_bytes
 from tfquiver.digests.digest import Digest
 from tfquiver.draws_and_weights import record_weights
 from tfquiver.draws_and_weights.record_weights import HEADER_BYTES, RecordWeights
@@ -149,8 +149,8 @@ class WeightFiles:
         used_bytes = sum(self._files[one].size_bytes for one in in_use)
         if used_bytes + size_bytes > self._most_bytes or len(in_use) >= self._most_files:
             raise errors.ResourceExhaustedError(
-                f"{many(len(in_use), 'file')} of weights, {used_bytes} bytes, are in use by sessions and by jobs "
-                f"between two epochs, and {size_bytes} more do not fit into {self._most_bytes} and "
+                f"{many(len(in_use), 'file')} of weights, {of_bytes(used_bytes)}, are in use by sessions and by jobs "
+                f"between two epochs, and {of_bytes(size_bytes)} more do not fit into {of_bytes(self._most_bytes)} and "
                 f"{many(self._most_files, 'file')}: try again when one of these has ended"
             )
         return in_use
