@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import inspect
 import math
 import os
@@ -22,6 +23,7 @@ _VERSION = ("--version", "-version")
 _WIDTH = 100
 _PROGRAMS = {"extender": "tfquiver-scheduler-extender"}  # of other names than their folders
 _LONGEST = 400
+_EXAMPLES = {"cache_dir": "/ssd/tfquiver", "work_dir": "/var/lib/tfquiver", "dispatcher": "host:5050"}
 _MOST = 1 << 53  # as many milliseconds are told apart as seconds in a float
 _NUMBERS: dict[str, Callable[[Any], bool]] = {
     "float": lambda value: value is None or math.isfinite(value),
@@ -32,7 +34,7 @@ _NUMBERS: dict[str, Callable[[Any], bool]] = {
 def parser(about: str) -> Callable[[Sequence[str]], list[str]]:
     """For absl's `app.run(flags_parser=)`. `about`: what the server is, for `--help`.
 
-    What it returns are the arguments that are no flags. Exits with code 0 after `--help` and `--version`, and with 1
+    What it returns are the arguments that are no flags. Exits with code 0 after `--help` and `--version`, and with 2
     after one line that names the flag.
     """
     for flag in own():
@@ -50,8 +52,12 @@ def parser(about: str) -> Callable[[Sequence[str]], list[str]]:
             raise SystemExit(0)
         try:
             rest: list[str] = flags.FLAGS(list(argv))
+        except flags.UnrecognizedFlagError as error:
+            near = difflib.get_close_matches(error.flagname, [flag.name for flag in own()], n=1)
+            raise _refused(name, f"{error}{f': did you mean --{near[0]}?' if near else ''}", argv) from error
         except flags.Error as error:
-            raise _refused(name, str(error), argv) from error
+            is_missing = "must have a value other than None" in str(error)
+            raise _refused(name, _missing(name) if is_missing else str(error), argv) from error
         except UnicodeDecodeError as error:
             raise _refused(name, f"--flagfile: not a text file (UTF-8): {error.reason}", argv) from error
         except (OSError, ValueError, RecursionError) as error:
@@ -61,6 +67,13 @@ def parser(about: str) -> Callable[[Sequence[str]], list[str]]:
         return rest
 
     return parse
+
+
+def _missing(program: str) -> str:
+    """What is required and has not been given, with an example."""
+    missing = [flag.name for flag in own() if is_required(flag)]
+    example = " ".join([program, *(f"--{name}={_EXAMPLES.get(name, name.upper())}" for name in missing)])
+    return f"{' and '.join(f'--{name}' for name in missing)} must be given: for example {example}"
 
 
 def own() -> list[Any]:
@@ -117,7 +130,7 @@ def _say(text: str) -> None:
 def _refused(program: str, what: str, argv: Sequence[str]) -> SystemExit:
     line = f"{plain_text.plain(' '.join(what.split()), _LONGEST)} (--help lists the flags)"
     print(log_lines.last(plain_text.plain(program), line, log_lines.is_json(argv)), file=sys.stderr)
-    return SystemExit(1)
+    return SystemExit(2)
 
 
 def _help(program: str, about: str) -> str:

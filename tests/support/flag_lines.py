@@ -64,11 +64,11 @@ def main() -> None:
         except SystemExit as stopped:
             code = int(stopped.code or 0)
         lines = err.getvalue().splitlines()
-        assert code in (0, 1), arguments
+        assert code in (0, 2), arguments
         if code:
             assert len(lines) == 1 and lines[0].startswith(f"tfquiver-{server}: "), (arguments, lines)
         if number < len(sure):
-            assert code == 1 and arguments[0].partition("=")[0][2:] in lines[0], (arguments, lines)
+            assert code == 2 and arguments[0].partition("=")[0][2:] in lines[0], (arguments, lines)
         codes[code] += 1
     print(json.dumps(codes))
 

@@ -239,6 +239,8 @@ def test_the_usage_of_the_command_is_shown_that_got_too_much(
             ["dataset", "create", "mine", "/data/x-*"],
             "unrecognized arguments: /data/x-*; sources are given as --source",
         ),
+        (["up", "d", "--quta=1GiB"], "unrecognized arguments: --quta=1GiB; did you mean --quota?"),
+        (["status", "--xyzzy"], "unrecognized arguments: --xyzzy\n"),
         (
             ["status", "/etc/hosts", "/etc/group"],
             "unrecognized arguments: /etc/group; the shell has put files in the place of a pattern, perhaps: quote it",

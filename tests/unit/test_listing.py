@@ -44,6 +44,11 @@ def test_a_scheme_without_a_store_says_what_to_install() -> None:
         stores.for_uri("quux://bucket/file")
 
 
+def test_a_scheme_as_other_programs_call_it_is_told_what_to_write() -> None:
+    with pytest.raises(errors.InvalidArgumentError, match=r"no store for gcs:// here: write gs://"):
+        stores.for_uri("gcs://bucket/file")
+
+
 def test_the_key_depends_on_everything_that_matters() -> None:
     one = FileEntry("a", 1, "g")
     keys = [

@@ -36,6 +36,11 @@ def test_the_dispatcher_of_a_cluster(tmp_path: Path, monkeypatch: pytest.MonkeyP
     monkeypatch.setenv("TFQUIVER_SERVICE", str(tmp_path))
     with pytest.raises(errors.NotFoundError, match="no `tfquiver up` runs there"):
         naming.dispatcher(None)
+    for missing in (tmp_path / "cahce", f"{tmp_path}/cahce"):
+        with pytest.raises(errors.NotFoundError, match="cahce': no such directory; `tfquiver up` makes it"):
+            naming.dispatcher(missing)
+    with pytest.raises(errors.InvalidArgumentError, match="dispatcher='head': must be host:port"):
+        naming.dispatcher("head")
     up_file.write(tmp_path, Ports(5040, 5050))
     with os.fdopen(durable.lock_file(tmp_path / up_file.LOCK_FILE)) as lock:
         assert durable.try_lock(lock.fileno())

@@ -102,6 +102,9 @@ class _Parser(argparse.ArgumentParser):
     def _hint(self, left: list[str]) -> str:
         if self._takes_sources() and not left[0].startswith("-"):
             return "; sources are given as --source URI"
+        if left[0].startswith("--"):
+            near = difflib.get_close_matches(left[0].partition("=")[0], self._option_string_actions, n=1)
+            return f"; did you mean {near[0]}?" if near else ""
         if all(map(os.path.lexists, left)):
             return "; the shell has put files in the place of a pattern, perhaps: quote it, as in 'train-*'"
         return ""

@@ -48,7 +48,7 @@ def cluster(
 def dispatcher(given: object) -> str:
     """host:port of the dispatcher: as given; of the `tfquiver up` of a cache directory, given or in TFQUIVER_SERVICE.
 
-    Raises InvalidArgumentError; NotFoundError: `up` does not run there.
+    Raises InvalidArgumentError; NotFoundError: `up` does not run there, or there is no such directory.
     """
     if given is None:
         given = service_name.chosen(None)
@@ -64,6 +64,10 @@ def dispatcher(given: object) -> str:
             return server.address
         return up_file.dispatcher_address(given)
     address = given.removeprefix("grpc://") if isinstance(given, str) else ""
+    if isinstance(given, os.PathLike) or (os.sep in address and address == given):
+        raise errors.NotFoundError(
+            f"dispatcher={str(given)!r}: no such directory; `tfquiver up` makes it, and runs a dispatcher there"
+        )
     if not addresses.is_host_port(address):
         raise errors.InvalidArgumentError(
             f"dispatcher={given!r}: must be host:port, [IPv6 address]:port, or a cache directory of `tfquiver up`"

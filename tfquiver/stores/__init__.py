@@ -18,6 +18,7 @@ from tfquiver.stores.object_store import scheme_of as scheme_of
 
 _lock = threading.Lock()
 _stores: dict[str, ObjectStore] = {}
+_WRITTEN_SO = {"gcs": "gs"}  # as other programs call it, and which is meant
 
 
 def for_uri(uri: str) -> ObjectStore:
@@ -64,6 +65,8 @@ def _open(scheme: str, options: dict[str, Any] | None) -> ObjectStore:
         store = attempt(scheme, options)
         if store is not None:
             return store
+    if scheme in _WRITTEN_SO:
+        raise errors.InvalidArgumentError(f"no store for {scheme}:// here: write {_WRITTEN_SO[scheme]}://")
     raise errors.InvalidArgumentError(
         f"no store for {scheme}:// here: pip install '.[fsspec]' in a clone of tfquiver and, where it is not part of "
         f"that, the fsspec package that serves {scheme}://"
