@@ -206,6 +206,17 @@ def test_a_shard_that_is_always_bad_is_given_up_by_name() -> None:
     assert not told.fatal
 
 
+def test_of_a_file_that_has_changed_a_reader_is_told_once() -> None:
+    """It was told for each of its shards."""
+    reader = opened()
+    reader.leased(LEASED, [(shard, "") for shard in range(3)], 0.0)
+    told = []
+    for shard, file in enumerate(("b/f", "b/f", "b/g")):
+        out = reader.fetch_failed(shard, errors.StaleDigestError(f"gs://{file}: the object has changed"), 0.0)
+        told += [str(one.error) for one in out if isinstance(one, Tell) and not one.fatal]
+    assert told == ["gs://b/f: the object has changed", "gs://b/g: the object has changed"]
+
+
 def test_a_failed_shard_leaves_the_others_going_and_ends_the_reader_when_only_it_is_left() -> None:
     reader = opened()
     stale = errors.StaleDigestError("gs://b/f: it changed")

@@ -12,7 +12,7 @@ from absl import logging
 from tfquiver import errors
 from tfquiver.grpc_plumbing import rpc
 from tfquiver.server_reachability import unreached
-from tfquiver.server_reachability.reminders import Reminders
+from tfquiver.server_reachability.reminders import UNTIL_SAID_S, Reminders
 
 T = TypeVar("T")
 _PAUSE_S = 0.1
@@ -20,7 +20,8 @@ _LONGEST_PAUSE_S = 5.0
 
 
 def until_answered(start: Callable[[], grpc.Future[T]], what: str, address: str, deadline_s: float) -> T:
-    """The reply. A warning says after two seconds, and then ever more rarely, what is waited for, why and how long.
+    """The reply. A warning says after two seconds, and a minute later and then ever more rarely, what is waited for,
+    why and how long.
 
     Args:
       start: makes the call, which can be repeated, as a future.
@@ -31,7 +32,7 @@ def until_answered(start: Callable[[], grpc.Future[T]], what: str, address: str,
     Raises the typed exception of the last failure.
     """
     began_s = time.monotonic()
-    reminders = Reminders(began_s)
+    reminders = Reminders(began_s, then_s=UNTIL_SAID_S)
 
     def remind(reason: str) -> None:
         now_s = time.monotonic()

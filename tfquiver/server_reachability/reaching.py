@@ -12,7 +12,7 @@ from absl import logging
 from tfquiver import errors
 from tfquiver.grpc_plumbing import addresses, rpc
 from tfquiver.server_reachability import unreached
-from tfquiver.server_reachability.reminders import FIRST_S, Reminders
+from tfquiver.server_reachability.reminders import FIRST_S, UNTIL_SAID_S, Reminders
 
 _LEAST_S = 0.05
 _NOBODYS_METHOD = "/tfquiver.v1.Nobody/IsThere"
@@ -41,7 +41,8 @@ def check_answers(address: str, timeout_s: float, what: str) -> None:
 
 
 def await_ready(channel: grpc.Channel, address: str, timeout_s: float, what: str, say: Callable[[str], object]) -> None:
-    """Returns when a server answers there. `say` is told after two seconds, and then ever more rarely, that it waits.
+    """Returns when a server answers there. `say` is told after two seconds, and a minute later and then ever more
+    rarely, that it waits.
 
     Args:
       channel: to `address`.
@@ -50,7 +51,7 @@ def await_ready(channel: grpc.Channel, address: str, timeout_s: float, what: str
     Raises UnavailableError: nobody answers within `timeout_s`.
     """
     began_s = time.monotonic()
-    reminders = Reminders(began_s)
+    reminders = Reminders(began_s, then_s=UNTIL_SAID_S)
     silent = _silent(address)
     # Whatever it answers to a method that nobody has, it is there. To watch the channel's state takes a thread of gRPC
     # that fails where the channel is closed just then.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 FIRST_S = 2.0
+UNTIL_SAID_S = 60.0
 _LONGEST_S = 1800.0
 
 
@@ -11,10 +12,11 @@ class Reminders:
 
     Args:
       began_s: of the same clock as every `now_s`.
+      then_s: the least pause after the first one; for those whose line says until when something is waited for.
     """
 
-    def __init__(self, began_s: float, first_s: float = FIRST_S) -> None:
-        self._next_s, self._pause_s = began_s + first_s, first_s
+    def __init__(self, began_s: float, first_s: float = FIRST_S, then_s: float = 0.0) -> None:
+        self._next_s, self._pause_s = began_s + first_s, max(first_s, then_s / 2)
 
     def left_s(self, now_s: float) -> float:
         """Until the next one is due."""

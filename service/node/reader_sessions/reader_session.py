@@ -38,7 +38,7 @@ from tfquiver.service.node.reader_sessions.instructions import (
     SendEnd,
     Tell,
 )
-from tfquiver.service.node.reader_sessions.wanted_shard import WantedShard
+from tfquiver.service.node.reader_sessions.wanted_shard import FailedShards, WantedShard
 
 MAX_LEASE_SHARDS = 1024
 MAX_CREDIT_BYTES = 1 << 62  # at one time: what one frame may give
@@ -83,7 +83,7 @@ class ReaderSession:
     _free: set[int] = field(default_factory=set)  # sent again after BAD: already paid for
     _sent: dict[int, str] = field(default_factory=dict)  # shard -> owner
     _bad: dict[int, int] = field(default_factory=dict)
-    _failed: dict[int, TfquiverError] = field(default_factory=dict)
+    _failed: FailedShards = field(default_factory=FailedShards)
     _acks: Acknowledgements = field(default_factory=Acknowledgements)
     _unsent_bytes: int = 0
     _ahead_bytes: int = 0
@@ -360,9 +360,9 @@ class ReaderSession:
         if self._waiting.pop(shard, None) is not None:
             self._unsent_bytes -= int(self.lengths_bytes[shard])
         self._free.discard(shard)
-        self._failed[shard] = error
         self._finished = self._finished or self.ordered  # what comes after it must not come before it
-        self._out.append(Tell(error, fatal=self.ordered))
+        if self._failed.first_so(shard, error) or self.ordered:
+            self._out.append(Tell(error, fatal=self.ordered))
 
     def _give_up(self, error: TfquiverError) -> list[Instruction]:
         self._finished = True

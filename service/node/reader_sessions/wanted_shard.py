@@ -1,4 +1,5 @@
-"""A shard that a reader has been leased and that is not here yet: for how long it is tried. Pure."""
+"""A shard that a reader has been leased and that is not here yet: for how long it is tried; and those that it cannot
+have. Pure."""
 
 from __future__ import annotations
 
@@ -36,3 +37,18 @@ class WantedShard:
             return None
         pause_s, self._pause_s = self._pause_s, min(self._pause_s * 2, MAX_PAUSE_S)
         return pause_s
+
+
+class FailedShards(dict[int, errors.TfquiverError]):
+    """Those that their reader cannot have, each with its error."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._said = set[str]()
+
+    def first_so(self, shard: int, error: errors.TfquiverError) -> bool:
+        """It has failed; whether as the first in these words, which of a file that has changed all its shards do."""
+        self[shard] = error
+        is_new = str(error) not in self._said
+        self._said.add(str(error))
+        return is_new
