@@ -158,6 +158,8 @@ class TestOnOneMachine:
     ) -> None:
         code, told = command("create", "nothing", "--source", str(tmp_path / "no-*"), "--wait")
         assert (code, told["state"]) == (1, "failed") and "no match for" in told["reason"]
+        code, told = command("create", "nothing-yet", "--source", str(tmp_path / "no-*"))
+        assert (code, told["state"]) == (1, "failed") and "no match for" in told["reason"], "also without --wait"
         code, said = command("prefetch", "nothing")
         assert code == 1 and "refresh it first" in said
         assert main(["dataset", "create", "nowhere", "--source", f"{tmp_path}/no-directory/", "--wait"]) == 1

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 from collections.abc import Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -113,8 +114,18 @@ def _findings(
 
 def _of_cluster(where: str, token: str) -> Iterator[Finding]:
     directory = service_name.directory_of(where)
-    if directory is not None:
-        yield from disk.findings(directory, *_quota(directory, token))
+    if directory is None:
+        yield from _of_servers(where, None, token)
+        return
+    with ThreadPoolExecutor(1) as pool:  # who does not answer is waited for at the same time as others
+        servers = pool.submit(lambda: list(_of_servers(where, directory, token)))
+        quota = _quota(directory, token)
+        found = servers.result()  # a disk's speed is not measured meanwhile
+    yield from disk.findings(directory, *quota)
+    yield from found
+
+
+def _of_servers(where: str, directory: Path | None, token: str) -> Iterator[Finding]:
     try:
         address = coordinator_address(where)
     except errors.TfquiverError as error:
@@ -123,8 +134,12 @@ def _of_cluster(where: str, token: str) -> Iterator[Finding]:
         else:
             yield fail("cluster", of_error(error), "start a node there, or name a coordinator's host:port")
     else:
-        yield from cluster.findings(address, token)
-        yield from as_status_says.findings(address, token)
+        answers = False
+        for one in cluster.findings(address, token):
+            answers |= one.verdict is Verdict.OK and one.what == f"coordinator {address}"
+            yield one
+        if answers:  # else it would be waited for once more
+            yield from as_status_says.findings(address, token)
 
 
 def _quota(directory: Path, token: str) -> tuple[int, int]:
