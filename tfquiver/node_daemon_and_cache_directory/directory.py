@@ -21,6 +21,7 @@ from typing import Any
 from absl import logging
 
 from tfquiver import durable, errors
+from tfquiver.background_logs import logged_to
 
 NODE_FILE = "node.json"
 NODE_FILE_VERSION = 1
@@ -123,6 +124,7 @@ class CacheDirectory:
             os.pwrite(lock, f"{os.getpid()}\n".encode(), 0)
             # A node that was killed left these; nobody may find it any more.
             (self.path / NODE_FILE).unlink(missing_ok=True)
+            logged_to.write(self.path)
         except BaseException:
             os.close(lock)
             raise

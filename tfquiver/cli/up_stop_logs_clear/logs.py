@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from tfquiver import errors
+from tfquiver.background_logs import logged_to
 from tfquiver.cli import calls
 from tfquiver.cli.up_stop_logs_clear.followed_log import FollowedLog
 from tfquiver.cluster_address import running, service_name
@@ -18,7 +19,8 @@ from tfquiver.node_daemon_and_cache_directory import server_file
 from tfquiver.plain_text import plain, shortened
 
 _ABOUT = """Prints the last lines of the logs of the servers that run, or ran, in a cache directory of this machine:
-node, and with `tfquiver up` coordinator, dispatcher and workers. Logs of other machines are there."""
+node, and with `tfquiver up` coordinator, dispatcher and workers. Of a node that was started by hand it is the file that
+its standard error goes to, where that is one. Logs of other machines are there."""
 _NODES = "node.log"
 _ELSEWHERE = "servers that were started by hand, by a unit or in a container log to their standard error"
 _LINES, _MOST_LINES = 40, 1_000_000
@@ -69,7 +71,10 @@ def _run(arguments: argparse.Namespace) -> int:
             found = sorted((directory / "log").glob("*.log"))[:_MOST_FILES]
         except (OSError, ValueError) as error:  # longer than a path can be, for one
             raise errors.InvalidArgumentError(f"logs: {shortened(where)}: {error.args[-1]}") from error
-        if not any(path.name == _NODES for path in found):
+        by_hand = None if any(path.name == _NODES for path in found) else logged_to.read(directory)
+        if by_hand is not None:
+            followed.append(FollowedLog(by_hand, "node: " if found else ""))
+        elif not any(path.name == _NODES for path in found):
             silent.append(f"{plain(str(directory))}{_elsewhere(directory)}")
         followed += [FollowedLog(path, f"{path.stem}: " if found[1:] else "") for path in found]
     if not followed:
