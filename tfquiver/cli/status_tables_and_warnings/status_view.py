@@ -347,7 +347,7 @@ def _saved(its: Mapping[str, Any], silent: int = 0, answering: int = 0, was_read
         since = f" since {datetime.date.fromtimestamp(its['since_s'])}" if its["since_s"] else ""
     money = f"{its['money']:,.2f}: " if its.get("money") is not None else ""
     without = f" (not counted: {many(silent, 'node')} that cannot be asked)" if silent else ""
-    if not any(its[key] for key in ("served_bytes", "store_bytes", "bytes", "requests")):
+    if not _is_counted(its):
         if silent and not answering:
             return f"what has been read and saved is not known: {many(silent, 'node')} that would tell cannot be asked"
         if silent:
@@ -362,7 +362,14 @@ def _saved(its: Mapping[str, Any], silent: int = 0, answering: int = 0, was_read
     )
 
 
+def _is_counted(its: Mapping[str, Any]) -> bool:
+    return any(its[key] for key in ("served_bytes", "store_bytes", "bytes", "requests"))
+
+
 def cold(told: Mapping[str, Any]) -> str:
     """No node, no counters but those that stay: what is on the disk."""
+    said = _saved(told["saved"])
+    if told["entries"] and not _is_counted(told["saved"]):
+        said = "what was read is not known: its node ended, or was killed, before it had written that down"
     holds = f"{many(told['entries'], 'shard')}, {of_bytes(told['used_bytes'])}; digests: {told['digests']}"
-    return f"no node runs in {plain_text.plain(told['cache_dir'])}; it holds {holds}\n{_saved(told['saved'])}"
+    return f"no node runs in {plain_text.plain(told['cache_dir'])}; it holds {holds}\n{said}"
