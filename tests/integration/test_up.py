@@ -259,5 +259,5 @@ def test_the_servers_take_the_flags_that_up_gives_them(kind: str, tmp_path: Path
     (server,) = (one for step in plan.servers(wish) for one in step if one.kind == kind)
     command = [sys.executable, "-m", server.module, *plan.arguments(server, wish, Ports(1, 2, [3]))]
     done = subprocess.run(command, capture_output=True, text=True, timeout=60, env=os.environ)
-    assert done.returncode == 1
+    assert done.returncode == 2
     assert "no_such_flag" in done.stderr and done.stderr.count("\n") == 1
