@@ -32,9 +32,34 @@ class GivesUp:
         raise asyncio.CancelledError
 
 
+class _Trap:
+    """No array: an exception for who makes one of it. A future takes no StopIteration."""
+
+    def __init__(self, kind: type[Exception]) -> None:
+        self._kind = kind
+
+    def __array__(self, *_: object, **__: object) -> object:
+        raise self._kind("no array")
+
+
+class TrapsWhoLooks:
+    def draw(self, population: Population, epoch: int, chance: Chance) -> Draws:
+        return Draws(_Trap(StopIteration))
+
+
+class TrapsInItsStages:
+    def draw(self, population: Population, epoch: int, chance: Chance) -> Draws:
+        return Draws([1, 2], _Trap(RuntimeError))
+
+
 @pytest.mark.parametrize(
     ("scheme", "said"),
-    [(Exits, "sampling scheme theirs: SystemExit: 3"), (GivesUp, "sampling scheme theirs: CancelledError: ")],
+    [
+        (Exits, "sampling scheme theirs: SystemExit: 3"),
+        (GivesUp, "sampling scheme theirs: CancelledError: "),
+        (TrapsWhoLooks, "sampling scheme theirs: StopIteration: no array"),
+        (TrapsInItsStages, "sampling scheme theirs: RuntimeError: no array"),
+    ],
 )
 @on_loop
 async def test_one_that_ends_what_it_runs_in_is_refused(

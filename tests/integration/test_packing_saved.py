@@ -13,6 +13,7 @@ import pytest
 
 from tests.support.packs import images, packed
 from tfquiver import errors
+from tfquiver.cli.main import main
 from tfquiver.packing import sources
 
 
@@ -127,3 +128,12 @@ def test_files_of_others_are_not_taken_for_made(tmp_path: Path, name: str) -> No
     assert [path.name for path in theirs.parent.iterdir()] == [name]
     theirs.unlink()
     assert len(packed(source, tmp_path / "out")) == 9
+
+
+def test_a_name_with_a_slash_is_no_beginning_of_a_files_name(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    source = str(images(tmp_path / "in"))
+    assert main(["pack", source, "-o", str(tmp_path / "out"), "--name", "../x"]) != 0
+    assert "--name=../x: is how files' names begin" in capsys.readouterr().err
+    assert not (tmp_path / "out").exists()

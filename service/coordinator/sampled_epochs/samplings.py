@@ -176,9 +176,11 @@ class Samplings:
             failed: Exception | None = None
             try:
                 made = draw()
-            except Exception as error:  # noqa: BLE001 - whoever waits hears of it
+            except errors.TfquiverError as error:
                 failed = error
-            except BaseException as error:  # noqa: BLE001 - that would end the loop, or seem to be whoever waits
+            # Any may come out of what others wrote, also of what it gave when that is looked at; some of them would end
+            # the loop, or seem to be whoever waits, or cannot be told to a future.
+            except BaseException as error:  # noqa: BLE001 - whoever waits hears of it
                 said = f"sampling scheme {scheme}: {type(error).__name__}: {plain(error)}"
                 failed = errors.InvalidArgumentError(said)
             with contextlib.suppress(RuntimeError):  # the loop has ended meanwhile: nobody waits

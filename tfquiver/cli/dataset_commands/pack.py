@@ -10,7 +10,7 @@ from typing import Any
 
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-from tfquiver import plain_text, sizes
+from tfquiver import errors, plain_text, sizes
 from tfquiver.amounts import many
 from tfquiver.cli import calls
 from tfquiver.dataset_arguments.checks import check_integer, check_name
@@ -36,6 +36,10 @@ def add_parser(subparsers: Any) -> None:
 
 def _run(arguments: argparse.Namespace) -> int:
     check_name("--name", arguments.name)
+    if "/" in arguments.name:
+        raise errors.InvalidArgumentError(
+            f"--name={arguments.name}: is how files' names begin, without /: it is -o that says where they go"
+        )
     check_integer("--workers", arguments.workers, 1, _MOST_WORKERS)
     left_out: list[Path] = []
     passed_over: list[Path] = []
