@@ -13,7 +13,7 @@ from absl import logging
 from tfquiver import errors
 from tfquiver.digests.digest import Digest, ShardRef
 from tfquiver.logs import about
-from tfquiver.materializing.derived_uris import is_derived
+from tfquiver.materializing.derived_uris import depth, is_derived
 from tfquiver.rare_lines import every_n_seconds
 from tfquiver.service.metrics.instruments import FETCH
 from tfquiver.service.node.checked_shards_in_memory.hot import HotSet
@@ -113,10 +113,7 @@ class ShardSource:
             return await self._past_the_cache(digest, ref)
         ready = self._hot.get(ref.hash)
         if ready is None:
-            key = ref.hash
-            if is_derived(ref.file.uri) and not ask_others:
-                # A node that this one waits for asks back what this one can compute itself: it must not wait for that.
-                key += _ITSELF
+            key = _flight_of(ref, ask_others)
             joined = key in self._flights
             with self._unkept.until_here(ref.hash):  # from now on, not from the turn in which its flight begins
                 ready = await self._flights.join(key, lambda: self._obtain(digest, ref, owner, ask_others=ask_others))
@@ -150,10 +147,9 @@ class ShardSource:
     async def _load(self, digest: Digest, ref: ShardRef, getting: Getting) -> None:
         ready, fetched = self._hot.get(ref.hash), False
         if ready is None:
-            fetched = ref.hash not in self._flights
-            ready = await self._flights.join(
-                ref.hash, lambda: self._obtain(digest, ref, self._node_id, for_reader=False)
-            )
+            key = _flight_of(ref)
+            fetched = key not in self._flights
+            ready = await self._flights.join(key, lambda: self._obtain(digest, ref, self._node_id, for_reader=False))
         try:
             if fetched and ready.source == "store":
                 self._stats.loads += 1
@@ -381,3 +377,13 @@ class ShardSource:
 def _is_a_range(ref: ShardRef) -> bool:
     """Whether the store gives it without all that stands before it, and nobody computes it."""
     return ref.file.compression == "none" and not is_derived(ref.file.uri)
+
+
+def _flight_of(ref: ShardRef, ask_others: bool = True) -> bytes:
+    """Those of one flight wait for the same bytes, and for nobody who waits for that flight."""
+    key, far = ref.hash, depth(ref.file.uri)
+    if far:  # a function may leave a shard as it was: who computes it reads the very bytes, of what it is made of
+        key += b"%d" % far
+        if not ask_others:  # a node that this one waits for asks back what this one can compute itself
+            key += _ITSELF
+    return key
