@@ -16,14 +16,14 @@ from pathlib import Path
 import psutil
 import pytest
 
-from tests.support import warm
+from tests.support import node_calls, warm
 from tests.support.cluster import Server, wait_until
 from tests.support.daemons import daemons, end_daemons
 from tests.support.reader_client import Connection
 from tfquiver import errors
 from tfquiver.node_daemon_and_cache_directory import daemon
 from tfquiver.node_daemon_and_cache_directory.directory import CacheDirectory
-from tfquiver.node_daemon_and_cache_directory.node_endpoint import NodeEndpoint
+from tfquiver.node_daemon_and_cache_directory.node_endpoint import NodeEndpoint, read_endpoint
 
 NODE = "tfquiver.service.node.main"
 
@@ -92,6 +92,23 @@ def test_a_link_where_a_daemon_is_started_is_named_and_not_followed(tmp_path: Pa
     with pytest.raises(errors.InvalidArgumentError, match=f"cache_dir {cache_dir}: {file}: .*symbolic link"):
         daemon.find_or_start(cache_dir, idle_exit_s=2)
     assert not list(target.iterdir()) if target.is_dir() else target.read_text() == "precious\n"
+
+
+def test_a_directory_whose_name_is_something_else_to_grpc_is_itself(tmp_path: Path) -> None:
+    """`%20` was a space to it: a node took the other one's sockets, and who cleared one cache emptied the other."""
+    names, nodes = ("a b", "a%20b", "lr=0.1,batch=64"), list[Server]()
+    try:
+        for name in names:
+            arguments = [f"--cache_dir={tmp_path / name}", "--quota=1MiB"]
+            nodes.append(Server(NODE, arguments, tmp_path / f"{name}.log").start())
+        for name in names:
+            endpoint = read_endpoint(tmp_path / name)
+            for address in (endpoint.control, endpoint.local_control):
+                assert node_calls.status(address).node.node_id == endpoint.node_id
+            assert [one.node_id for one in node_calls.nodes(endpoint.coordinator)] == [endpoint.node_id]
+    finally:
+        for node in nodes:
+            node.stop()
 
 
 def test_no_directory_at_all_is_refused(tmp_path: Path) -> None:

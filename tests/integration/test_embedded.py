@@ -342,6 +342,15 @@ def test_a_tensor_as_source_is_told_what_to_do(cache_dir: Path, paths: list[Path
         names.interleave(lambda name: tfquiver.dataset(name, cache_dir=cache_dir))
 
 
+def test_names_that_can_be_gone_through_once_or_in_no_order_are_all_read(shared_dir: Path, paths: list[Path]) -> None:
+    """A first file was missing, and nothing said so."""
+    named = tfquiver.FirstUse(name="once", cut=CUT)
+    for names in ((f"file://{path}" for path in paths), paths[0].parent.glob("*"), set(paths), np.array(paths, str)):
+        read = tfquiver.dataset(names, cache_dir=shared_dir, first_use=named)  # type: ignore[arg-type]
+        assert int(read.cardinality()) == TOTAL, type(names)
+    assert int(tfquiver.dataset(iter(paths), cache_dir=shared_dir, first_use=SMALL_SHARDS).cardinality()) == TOTAL  # type: ignore[call-overload]
+
+
 def test_a_cache_dir_is_made_for_its_user_alone_and_one_that_exists_is_kept_as_it_is(tmp_path: Path) -> None:
     mine = tmp_path / "above" / "mine"
     try:

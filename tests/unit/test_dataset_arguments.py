@@ -282,6 +282,20 @@ def test_a_directory_that_cannot_be_is_named(value: object) -> None:
         tfquiver.dataset("x", cache_dir=value)  # type: ignore[arg-type]
 
 
+def test_a_home_that_nobody_has_and_a_working_directory_that_is_gone_are_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with pytest.raises(errors.InvalidArgumentError, match=r"cache_dir='~no-such-user/c': .*home"):
+        directory("cache_dir", "~no-such-user/c")
+    (tmp_path / "gone").mkdir()
+    monkeypatch.chdir(tmp_path / "gone")
+    (tmp_path / "gone").rmdir()
+    with pytest.raises(errors.InvalidArgumentError, match="cache_dir='c': No such file or directory"):
+        directory("cache_dir", "c")
+    with pytest.raises(errors.InvalidArgumentError, match="log_dir='log': No such file"):
+        tfquiver.Shuffled(log_dir="log")
+
+
 def test_a_home_is_a_directory(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("HOME", str(tmp_path))
     (tmp_path / "train").touch()

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import io
+import json
 from pathlib import Path
 
 import pytest
 from rich.console import Console
 
 from tfquiver import errors
-from tfquiver.demo import picture, report
+from tfquiver.demo import picture, report, run
 from tfquiver.demo.report import DemoResult, RoundResult, TrialResult
+from tfquiver.png_pictures import png
 from tfquiver.testing.throttled_store import Traffic
 
 DATA_BYTES, RECORDS = 3_000_000, 100
@@ -52,6 +54,19 @@ def test_a_terminal_without_blocks_gets_hashes() -> None:
 def test_the_verdict_is_what_was_measured_also_when_it_is_bad() -> None:
     assert report.verdict(result()) == "with tfquiver 6.0 x fewer bytes left the store, and it took 1/4.0 of the time"
     assert "2.0 x the time" in report.verdict(result(cached_s=80.0))
+
+
+def test_figures_that_cannot_be_written_are_named_when_they_have_been_shown(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They were lost, with a traceback, after a minute."""
+    monkeypatch.setattr(png, "can_draw", lambda: False)
+    out, at = io.StringIO(), tmp_path / "missing" / "figures.json"
+    with pytest.raises(errors.NotFoundError, match=f"--json={at}"):
+        run.told(result(), Console(file=out, width=80), tmp_path / "p.png", at)
+    assert report.verdict(result()) in out.getvalue()
+    assert run.told(result(), Console(file=out), tmp_path / "p.png", tmp_path / "figures.json") == 0
+    assert json.loads((tmp_path / "figures.json").read_text())["epochs"] == 2
 
 
 @pytest.fixture(scope="module")  # matplotlib keeps the fonts open that it has once used

@@ -48,7 +48,7 @@ def directory(name: str, value: object) -> Path:
         raise errors.InvalidArgumentError(f"{name}={value!r}: must be the path of a directory, and not empty")
     if len(os.fsencode(text)) > _MAX_PATH_BYTES:
         raise errors.InvalidArgumentError(f"{name}={text[:40]!r}...: longer than {_MAX_PATH_BYTES} bytes")
-    return Path(text).expanduser().absolute()
+    return _whole(name, text)
 
 
 def absolute(name: str, path: object) -> str:
@@ -57,7 +57,17 @@ def absolute(name: str, path: object) -> str:
         return ""
     if not isinstance(path, str | os.PathLike) or not isinstance(os.fspath(path), str) or not os.fspath(path):
         raise errors.InvalidArgumentError(f"{name}={path!r}: must be a path")
-    return str(Path(path).expanduser().absolute())
+    return str(_whole(name, path))
+
+
+def _whole(name: str, path: str | os.PathLike[str]) -> Path:
+    """Raises InvalidArgumentError: there is no such home, or no directory any more that this process is in."""
+    try:
+        return Path(path).expanduser().absolute()
+    except (RuntimeError, OSError) as error:
+        raise errors.InvalidArgumentError(
+            f"{name}={os.fspath(path)!r}: {getattr(error, 'strerror', None) or error}"
+        ) from error
 
 
 def size(name: str, value: object, least: int) -> int:

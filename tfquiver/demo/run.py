@@ -54,16 +54,24 @@ def _run(arguments: argparse.Namespace) -> int:
     except KeyboardInterrupt:
         meanwhile.print("interrupted; everything has been stopped and removed")
         return _INTERRUPTED
-    if arguments.json:
-        arguments.json.write_text(json.dumps(result.as_json(), indent=2) + "\n")
+    return told(result, console, arguments.png, arguments.json)
+
+
+def told(result: DemoResult, console: Console, picture_at: Path, figures_at: Path | None) -> int:
+    """The exit code. Files come last: what a minute was spent on is out by then. Raises the typed error of a failed
+    write of the figures."""
     console.print(table(result))
     console.print(bars(result, console.options.ascii_only))
     console.print(f"\n{verdict(result)}", highlight=False)
-    _draw(result, arguments.png, console)
+    _draw(result, picture_at, console)
     if not result.complete:
         console.print("[red]a trial did not see every record exactly once in every epoch")
-        return 1
-    return 0
+    if figures_at:
+        try:
+            figures_at.write_text(json.dumps(result.as_json(), indent=2) + "\n")
+        except OSError as error:
+            raise errors.from_os_error(error, f"--json={figures_at}") from error
+    return 0 if result.complete else 1
 
 
 def _draw(result: DemoResult, path: Path, console: Console) -> None:

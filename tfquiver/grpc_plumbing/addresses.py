@@ -7,6 +7,7 @@ import errno
 import ipaddress
 import re
 import socket
+import urllib.parse
 from collections.abc import Sequence
 from typing import Any
 
@@ -32,6 +33,12 @@ def is_address(text: str) -> bool:
 def each(address: str) -> list[str]:
     """Where the server of an address may be: the parts of `a:1,b:1`."""
     return [address] if address.startswith("unix:") else address.split(",")
+
+
+def of_socket(address: str) -> str:
+    """`unix:/path` as gRPC is to be given it. It takes it for a URI: `%20` in a path would be a space, and so lead to
+    another directory's socket. A comma parts it all the same. Raises UnicodeEncodeError: the path is not text."""
+    return "unix:" + urllib.parse.quote(address.removeprefix("unix:"))
 
 
 def split(address: str) -> tuple[str, int]:

@@ -106,6 +106,8 @@ def _target(address: str) -> str:
     """As gRPC wants it, which tries several addresses in turn where they are numbers of one kind; names are looked up
     once, here."""
     several = addresses.each(address)
+    if address.startswith("unix:"):
+        return addresses.of_socket(address)
     if not several[1:]:
         return address
     for family, scheme in ((socket.AF_INET, "ipv4"), (socket.AF_INET6, "ipv6")):
@@ -252,7 +254,7 @@ def listen(server: grpc.aio.Server, address: str) -> int:
     server.add_generic_rpc_handlers((_Unknown(),))  # last: whoever is asked first answers
     try:
         if address.startswith("unix:"):
-            return int(server.add_insecure_port(address))
+            return int(server.add_insecure_port(addresses.of_socket(address)))
         host, port = addresses.split(address)
         numbers = addresses.to_bind(host)
         if len(numbers) > 1 or port:  # tried before: a server cannot take back what it has opened, and says no cause

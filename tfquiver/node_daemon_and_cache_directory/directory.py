@@ -146,13 +146,17 @@ class CacheDirectory:
 
     def _socket_directory(self) -> Path:
         inside = self.path / "run"
-        if len(os.fsencode(inside / _LONGEST_SOCKET_NAME)) <= MAX_SOCKET_PATH_BYTES:
+        if _can_have_sockets(inside):
             return _private(inside)
         name = hashlib.sha256(os.fsencode(self.path)).hexdigest()[:16]
         # A batch system's TMPDIR may be as long as the cache directory itself.
         places = [Path(parent) / f"tfquiver-{os.geteuid()}-{name}" for parent in (tempfile.gettempdir(), "/tmp")]
-        short = [at for at in places if len(os.fsencode(at / _LONGEST_SOCKET_NAME)) <= MAX_SOCKET_PATH_BYTES]
-        return _private(short[0])
+        return _private(next(filter(_can_have_sockets, places)))
+
+
+def _can_have_sockets(path: Path) -> bool:
+    """The kernel takes no longer names, and gRPC parts them at commas, as of `lr=0.1,batch=64`."""
+    return len(os.fsencode(path / _LONGEST_SOCKET_NAME)) <= MAX_SOCKET_PATH_BYTES and "," not in str(path)
 
 
 def _private(path: Path) -> Path:

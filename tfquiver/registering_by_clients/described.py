@@ -22,6 +22,7 @@ Register = Callable[[Registrar, Progress | None, str], types_pb2.Dataset]
 
 def describe(source: Source, first_use: FirstUse, in_order: bool) -> tuple[Register, list[Access]]:
     """Looks at the source (this may raise); returns what registers it, and the ways to the stores it is in."""
+    source = _settled(source)
     if isinstance(only := _only(source), str | os.PathLike) and os.fspath(only).endswith(".tfqd"):
         if "://" in (named := os.fspath(only)).removeprefix("file://"):
             raise errors.InvalidArgumentError(f"{named}: a digest is read from a file of this machine: copy it here")
@@ -40,7 +41,7 @@ def describe(source: Source, first_use: FirstUse, in_order: bool) -> tuple[Regis
                 f"first_use: {only} is no file here, so it names a data set, which has a name and was cut already"
             )
         return lambda registrar, progress, _client_id: registrar.named(only, progress), []
-    if any(type(one).__module__.startswith("tensorflow.") for one in (source, *_parts(source))):
+    if any(map(_is_tensor, (source, *_parts(source)))):
         raise errors.InvalidArgumentError(
             f"source={source!r}: a tensor; files must be named when the pipeline is built. In place of interleave() or "
             "flat_map() over file names give all of them at once, tfquiver.dataset(names): it mixes their records"
@@ -59,6 +60,21 @@ def describe(source: Source, first_use: FirstUse, in_order: bool) -> tuple[Regis
         return registrar.files(files, terms, first_use.name or default_name(source), progress, client_id)
 
     return register, accesses
+
+
+def _settled(source: Source) -> Source:
+    """Names that can be gone through once, as `Path.glob` gives them, or in no order, as a list: several look at them.
+    """
+    if isinstance(source, str | os.PathLike) or _is_tensor(source):
+        return source
+    try:
+        return list(source)
+    except TypeError as error:
+        raise errors.InvalidArgumentError(f"source={source!r}: must be a path or a sequence of paths") from error
+
+
+def _is_tensor(one: object) -> bool:
+    return type(one).__module__.startswith("tensorflow.")
 
 
 def _parts(source: object) -> Sequence[object]:
