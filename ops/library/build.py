@@ -59,8 +59,11 @@ def _groups(half: str) -> dict[str, list[Path]]:
 
 
 def compiler() -> list[str]:
-    """The command of the compiler: CXX, which may be several words, else g++."""
-    return shlex.split(os.environ.get("CXX", "")) or ["g++"]
+    """The command of the compiler: CXX, which may be several words, else g++. Raises BuildError."""
+    try:
+        return shlex.split(os.environ.get("CXX", "")) or ["g++"]
+    except ValueError as error:
+        raise BuildError(f"CXX={os.environ['CXX']!r} is no command: {error}") from error
 
 
 def build(targets: Sequence[TensorFlow], lib_dir: Path, reader: bool = False) -> list[Path]:
@@ -100,11 +103,8 @@ def build(targets: Sequence[TensorFlow], lib_dir: Path, reader: bool = False) ->
                 for target in targets
             ]
             plain = objects("core", _CORE_FLAGS) + objects("c_interface", _CORE_FLAGS) if reader else []
-            linked = [
-                _link(core + tf, tensorflows.library_name(target.version), target.link_flags, Path(scratch), lib_dir)
-                for tf, _transport, core, target in halves
-            ]
-            linked += [
+            # The op's last: where it is nobody builds any more, also when this is killed in between.
+            beside = [
                 _link(
                     _transport_core(core) + parts, tensorflows.transport_name(target.version), _with_cc(target),
                     Path(scratch), lib_dir,
@@ -112,7 +112,12 @@ def build(targets: Sequence[TensorFlow], lib_dir: Path, reader: bool = False) ->
                 for _tf, parts, core, target in halves
                 if parts
             ]  # fmt: skip
-            return [*linked, _link(plain, READER, (), Path(scratch), lib_dir)] if reader else linked
+            beside += [_link(plain, READER, (), Path(scratch), lib_dir)] if reader else []
+            linked = [
+                _link(core + tf, tensorflows.library_name(target.version), target.link_flags, Path(scratch), lib_dir)
+                for tf, _transport, core, target in halves
+            ]
+            return [*linked, *beside]
         finally:
             pool.shutdown(cancel_futures=True)
 
@@ -165,7 +170,9 @@ def _link(objects: list[Future[str]], name: str, link_flags: Sequence[str], scra
     exports = f"-Wl,--version-script={OPS / 'exports.lds'}"
     flags = ["-shared", "-Wl,-Bsymbolic", exports, "-Wl,-z,defs", "-pthread", *link_flags]
     _run([*compiler(), "-o", str(scratch / name), *(object_.result() for object_ in objects), *flags])
-    (scratch / path.name).replace(path)
+    with (scratch / name).open("rb") as made:
+        os.fsync(made.fileno())  # else a power cut may leave the name without all of what it names
+    (scratch / name).replace(path)
     return path
 
 

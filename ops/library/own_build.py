@@ -18,11 +18,14 @@ from pathlib import Path
 from tfquiver.ops.library import build, tensorflows
 from tfquiver.ops.library.tensorflows import TensorFlow
 
+_ELF_BYTES = 64  # of the header of a 64-bit one
+_SECTIONS = (slice(40, 48), slice(58, 60), slice(60, 62))  # where the table is, bytes of an entry, entries
+
 
 def libraries(targets: Sequence[TensorFlow], anew: bool = False) -> list[Path]:
     """Of each target, and the reader library; says which are there already. Arguments and errors as `library`."""
     for target in [] if anew else [*targets, None]:
-        if (path := _path(target)).is_file():
+        if _is_whole(path := _path(target)):
             what = f"op for TensorFlow {target.version}" if target else "reader"
             _say(f"the {what} is there already: {path} (--anew: compile it again)")
     made = [library(target, anew, reader=True) for target in targets]
@@ -47,7 +50,7 @@ def library(target: TensorFlow | None, anew: bool = False, reader: bool = False)
     folder = path.parent
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     _check_own(folder)
-    if path.is_file() and not anew:
+    if not anew and _is_whole(path):
         return path
     with (folder / "lock").open("w") as lock:
         and_reader = " and reader" if reader else ""
@@ -57,7 +60,7 @@ def library(target: TensorFlow | None, anew: bool = False, reader: bool = False)
         except BlockingIOError:
             _say(f"another process compiles tfquiver's {what}, once (in {folder}): waiting for it")
             fcntl.flock(lock, fcntl.LOCK_EX)  # its compilers have deadlines
-        if path.is_file() and not anew:
+        if not anew and _is_whole(path):
             return path
         for left_over in folder.glob("tmp*"):  # of a process that was killed
             shutil.rmtree(left_over, ignore_errors=True)
@@ -69,6 +72,18 @@ def library(target: TensorFlow | None, anew: bool = False, reader: bool = False)
         _check_own(others)
         made[-1].replace(others / build.READER)
     return made[0]
+
+
+def _is_whole(path: Path) -> bool:
+    """False: it is not there, or its end is not, as where a disk was full or the power cut: to load the rest of it may
+    end the process. Linkers put the table of sections, of which the header tells, at the end."""
+    try:
+        with path.open("rb") as file:
+            header, size_bytes = file.read(_ELF_BYTES), os.fstat(file.fileno()).st_size
+    except FileNotFoundError:
+        return False
+    at, entry_bytes, entries = (int.from_bytes(header[part], sys.byteorder) for part in _SECTIONS)
+    return len(header) == _ELF_BYTES and header.startswith(b"\x7fELF\x02") and at + entry_bytes * entries <= size_bytes
 
 
 def _say(line: str) -> None:

@@ -107,6 +107,7 @@ def test_the_reader_library_is_made_with_the_op(
     assert re.match(r"tfquiver: compiling tfquiver's op for TensorFlow \S+ and reader: a few minutes, once ", said)
     linked = (tmp_path / "log").read_text().split()
     assert reader.is_file() and reader.name == build.READER
+    assert linked[-1] == op.stem, "who finds the op looks for no more: all is there by then"
     assert own_build.library(None) == reader and own_build.libraries([target]) == made
     assert (tmp_path / "log").read_text().split() == linked, "what is there is not compiled again"
     assert capsys.readouterr().err.splitlines() == [
@@ -115,6 +116,23 @@ def test_the_reader_library_is_made_with_the_op(
     ]
     assert own_build.libraries([target], anew=True) == made
     assert len((tmp_path / "log").read_text().split()) == 2 * len(linked)
+
+
+@pytest.mark.parametrize("left", [0, 5, 4096, -1])
+def test_what_is_there_in_part_is_compiled_again(
+    left: int, empty: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """To load it ended the process, or failed, each time, until somebody deleted it."""
+    target, whole = tensorflows.installed(), loader.load().path
+    (tmp_path / "compiler.py").write_text(COMPILER.replace("time.sleep(1)", "pass"))
+    monkeypatch.setenv("CXX", f"{sys.executable} '{tmp_path}/compiler.py' {whole} {tmp_path}/log")
+    path = own_build._path(target)
+    path.parent.mkdir(mode=0o700, parents=True)
+    path.write_bytes(whole.read_bytes()[:left])
+    assert own_build.library(target) == path
+    assert path.read_bytes() == whole.read_bytes()
+    linked = (tmp_path / "log").read_text()
+    assert own_build.library(target) == path and (tmp_path / "log").read_text() == linked
 
 
 def failure(lib: Path) -> str:
@@ -133,6 +151,11 @@ def test_without_a_compiler(empty: Path, monkeypatch: pytest.MonkeyPatch) -> Non
     assert (
         "a wheel that `make package` has made, with TensorFlow 2.18, 2.19, 2.20, 2.21: it has the op compiled" in text
     )
+
+
+def test_a_compiler_that_is_no_command_is_named(empty: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CXX", "g++ '-O2")
+    assert """CXX="g++ '-O2" is no command: No closing quotation""" in failure(empty)
 
 
 def test_a_compiler_that_fails_is_quoted(empty: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

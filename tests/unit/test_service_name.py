@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from tfquiver import errors
-from tfquiver.cluster_address import service_name
+from tfquiver.cli.main import main
+from tfquiver.cluster_address import naming, service_name
 
 ENVIRONMENT = {"TFQUIVER_SERVICE": "/from/the/environment"}
 
@@ -30,6 +31,14 @@ def test_an_address_is_itself_and_a_directory_says_where_its_coordinator_is(tmp_
     (tmp_path / "node.json").write_text(json.dumps(fields))
     assert service_name.coordinator_address(str(tmp_path)) == "localhost:77"
     assert service_name.directory_of(str(tmp_path)) == tmp_path
+
+
+def test_a_home_that_nobody_has_is_named(capsys: pytest.CaptureFixture[str]) -> None:
+    for command in ("status", "stop", "clear", "up", "logs"):
+        assert main([command, "--service", "~no-such-user/cache"]) == 1
+        assert capsys.readouterr().err.startswith("tfquiver: '~no-such-user/cache': Could not")
+    with pytest.raises(errors.InvalidArgumentError, match="service='~no-such-user/cache': must be"):
+        naming.cluster(None, "~no-such-user/cache")
 
 
 def test_a_directory_of_the_home_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -99,5 +99,5 @@ def program(started_as: str) -> str:
 def _is_directory(path: str | os.PathLike[str]) -> bool:
     try:
         return Path(path).expanduser().is_dir()
-    except (OSError, ValueError):
+    except (OSError, ValueError, RuntimeError):  # the last of these: nobody has that home
         return False

@@ -34,10 +34,14 @@ def required(given: str | os.PathLike[str] | None, environment: Mapping[str, str
 
 
 def directory_of(where: str) -> Path | None:
-    """The cache directory that is meant, there or not yet; None: an address is."""
+    """The cache directory that is meant, there or not yet; None: an address is. Raises InvalidArgumentError: nobody has
+    that home."""
     if addresses.is_address(where):
         return None
-    return Path(where).expanduser()
+    try:
+        return Path(where).expanduser()
+    except RuntimeError as error:
+        raise errors.InvalidArgumentError(f"{shortened(where)}: {error}") from error
 
 
 def directory_to_use(where: str) -> Path | None:

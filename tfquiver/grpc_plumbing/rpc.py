@@ -106,10 +106,8 @@ def _target(address: str) -> str:
     """As gRPC wants it, which tries several addresses in turn where they are numbers of one kind; names are looked up
     once, here."""
     several = addresses.each(address)
-    if address.startswith("unix:"):
-        return addresses.of_socket(address)
     if not several[1:]:
-        return address
+        return addresses.of_socket(address) if address.startswith("unix:") else address
     for family, scheme in ((socket.AF_INET, "ipv4"), (socket.AF_INET6, "ipv6")):
         known = {one: addresses.numbers(one, family) for one in several}
         if found := [number for one in several for number in known[one]]:

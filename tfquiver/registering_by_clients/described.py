@@ -63,8 +63,7 @@ def describe(source: Source, first_use: FirstUse, in_order: bool) -> tuple[Regis
 
 
 def _settled(source: Source) -> Source:
-    """Names that can be gone through once, as `Path.glob` gives them, or in no order, as a list: several look at them.
-    """
+    """As a list: several look at names that may be such as can be gone through once (`Path.glob`), or have no order."""
     if isinstance(source, str | os.PathLike) or _is_tensor(source):
         return source
     try:

@@ -21,7 +21,7 @@ def is_cold(where: str) -> bool:
     try:
         root = Path(where).expanduser()
         return (root / "objects").is_dir() and durable.holder(root / "node.lock") is None
-    except (OSError, ValueError):
+    except (OSError, ValueError, RuntimeError):  # the last of these: nobody has that home
         return False
 
 
