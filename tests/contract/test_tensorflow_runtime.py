@@ -66,6 +66,7 @@ def test_one_that_has_plugins_is_imported_whole(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.long
 def test_tensorflow_can_be_imported_behind_it() -> None:
     done = _forked(
         f"{_SERVER}\nimport tensorflow as tf\nprint(tf.reduce_sum(tf.range(4)).numpy())", "tensorflow servers"

@@ -33,6 +33,7 @@ def service(tmp_path: Path) -> Iterator[LateService]:
         yield made
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("workers", [1, 2])
 def test_the_epoch_ends_all_the_same(service: LateService, workers: int) -> None:
     service.start(workers)

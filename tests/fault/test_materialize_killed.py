@@ -56,6 +56,7 @@ def test_a_trainer_that_is_killed_leaves_what_it_has_done_and_the_rest_to_others
     assert sorted(checked.as_numpy_iterator()) == list(range(TOTAL))
 
 
+@pytest.mark.long
 def test_a_node_that_is_killed_comes_back_to_the_same_build(cache_dir: Path, paths: list[Path], tmp_path: Path) -> None:
     calls = tmp_path / "calls"
     trainers = [materializing.start(cache_dir, calls, paths, SLOW_S) for _ in range(2)]

@@ -6,6 +6,8 @@ import os
 import signal
 from pathlib import Path
 
+import pytest
+
 import tfquiver
 from tests.support import numbered
 from tests.support.cluster import Cluster, wait_until
@@ -15,6 +17,7 @@ FILES, RECORDS_A_FILE, RECORD_BYTES = 4, 2000, 1000
 TOTAL = FILES * RECORDS_A_FILE
 
 
+@pytest.mark.long
 def test_a_node_that_is_lost_for_good_ends_its_worker_and_not_the_training(tmp_path: Path) -> None:
     paths = numbered.write(tmp_path / "data", FILES, RECORDS_A_FILE, RECORD_BYTES)
     with Cluster(tmp_path / "cluster", workers=1) as cluster:

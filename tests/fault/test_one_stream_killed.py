@@ -51,6 +51,7 @@ def whole(batches: list[list[int]]) -> bool:
     return sorted(number for batch in batches for number in batch) == list(range(TOTAL))
 
 
+@pytest.mark.long
 def test_a_killed_maker_and_a_killed_follower(trainer: Callable[..., Trainer]) -> None:
     makes = trainer()
     until(makes, 2)  # it is alone so far

@@ -59,6 +59,7 @@ def test_what_is_on_its_way_is_not_kept(tmp_path: Path, store: EmulatedStore, ho
         place.stop()
 
 
+@pytest.mark.long
 def test_what_is_prefetched_again_at_once_is_kept(tmp_path: Path, store: EmulatedStore) -> None:
     """What the store was asked for before it was emptied is on its way still, and the second prefetch is given that."""
     place = Place(tmp_path, nodes=2, env={"STORAGE_EMULATOR_HOST": store.url})

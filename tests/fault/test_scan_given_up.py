@@ -31,6 +31,7 @@ def store() -> Iterator[EmulatedStore]:
         yield made
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("victim", ["nobody", "coordinator", "nodes"])
 def test_what_a_scan_has_cached_goes_with_its_data_set(tmp_path: Path, store: EmulatedStore, victim: str) -> None:
     numbered.write(tmp_path / "data", 2, 100, 10_000)

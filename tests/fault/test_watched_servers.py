@@ -61,6 +61,7 @@ def told(caplog: pytest.LogCaptureFixture, *parts: str) -> str:
     return found[0]
 
 
+@pytest.mark.long
 def test_a_dispatcher_and_a_coordinator_that_go_away_in_mid_epoch(
     cluster: Cluster, paths: list[Path], caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -158,6 +158,7 @@ return [...document.querySelectorAll('.bar')].filter(
 LEGEND = "return document.querySelector('.u-legend').innerText"
 
 
+@pytest.mark.long
 def test_a_phones_width_is_enough(cluster: Cluster) -> None:
     with served(cluster.coordinator.address) as link, browser(390, 844, True) as driver:
         for tab in ("overview", "jobs", "data", "nodes", "decisions"):

@@ -79,6 +79,7 @@ def test_a_thousand_nodes_with_clocks_and_versions_of_their_own_fit_a_screen(nod
     assert told["versions of nodes"].endswith(f", and 995 more; here it is {VERSION}")
 
 
+@pytest.mark.long
 def test_of_a_thousand_nodes_half_of_which_hang_five_are_named(nodes: tuple[Nodes, int]) -> None:
     with ExitStack() as stack:
         hangs = stack.enter_context(socket.create_server(("0.0.0.0", 0), backlog=1024))  # never accepts

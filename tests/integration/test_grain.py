@@ -87,6 +87,7 @@ def pipeline(data: Any, kind: str) -> Any:
     return data.mp_prefetch(WORKERS) if kind == "processes" else data
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_pipeline_goes_on_exactly_where_it_was(paths: list[Path], cache_dir: Path, kind: str) -> None:
     """Twice interrupted, with processes, which take seconds to start, once; its state is kept as JSON."""

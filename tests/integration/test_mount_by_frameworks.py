@@ -18,6 +18,7 @@ def source(tmp_path: Path) -> Path:
     return write_source(tmp_path / "data")
 
 
+@pytest.mark.long
 def test_tensorflow_reads_it_unmodified(tmp_path: Path, source: Path) -> None:
     import tensorflow as tf
 

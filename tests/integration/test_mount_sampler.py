@@ -101,6 +101,7 @@ def as_folder(root: Path) -> SimpleNamespace:
     return SimpleNamespace(root=str(root), samples=[(str(path), KINDS.index(path.parent.name)) for path in found])
 
 
+@pytest.mark.long
 def test_each_once_and_what_is_cached_at_each_look_first(
     tmp_path: Path, images: Path, cache_dir: Path, seed: int
 ) -> None:

@@ -40,6 +40,7 @@ def interrupts() -> Iterator[None]:
     signal.signal(signal.SIGALRM, before)
 
 
+@pytest.mark.long
 def test_a_state_that_is_given_is_whole(
     paths: list[Path], cache_dir: Path, interrupts: None, capfd: pytest.CaptureFixture[str]
 ) -> None:

@@ -56,6 +56,7 @@ def start(node: Server, dataset: types_pb2.Dataset, epochs: int) -> list[Job]:
     return jobs
 
 
+@pytest.mark.long
 def test_the_policy_takes_a_data_set_from_uniform_over_cooperative_to_none(tmp_path: Path, node: Server) -> None:
     """By what policies decide: `static` keeps what came first, `benefit` rotates, `none` keeps nothing."""
     dataset, made = data(tmp_path, node)

@@ -67,6 +67,7 @@ def plan_while_it_reads(cluster: Cluster, paths: list[Path], capsys: pytest.Capt
     return told
 
 
+@pytest.mark.long
 def test_recorded_and_simulated(tmp_path: Path, paths: list[Path], capsys: pytest.CaptureFixture[str]) -> None:
     file, where = tmp_path / "trace.json", ["--service"]
     with Cluster(tmp_path / "cluster", workers=0) as cluster:

@@ -64,6 +64,7 @@ def accepted_p_value(of: Population, weights: Floats, shards: Floats, records: F
 
 
 @pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize("copies", [1, 5])
 def test_records_come_as_their_weights_say(copies: int) -> None:
     from scipy import stats
