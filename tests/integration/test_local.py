@@ -14,6 +14,7 @@ from pathlib import Path
 import psutil
 import pytest
 
+import tfquiver
 from tests.support import node_calls
 from tests.support.cluster import wait_until
 from tests.support.daemons import daemons, end_daemons
@@ -132,3 +133,12 @@ def test_a_daemon_whose_sockets_were_deleted_is_not_found(cache_dir: Path) -> No
     assert coordinator.is_socket()
     coordinator.unlink()
     assert daemon.find(cache_dir) is None
+
+
+def test_a_directory_of_here_whose_name_could_be_a_data_sets_is_told(
+    cache_dir: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "images").mkdir()
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(errors.NotFoundError, match=r"images is a directory here: name its files, images/\*"):
+        tfquiver.dataset("images", cache_dir=cache_dir)

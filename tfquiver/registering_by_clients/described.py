@@ -40,7 +40,7 @@ def describe(source: Source, first_use: FirstUse, in_order: bool) -> tuple[Regis
             raise errors.InvalidArgumentError(
                 f"first_use: {only} is no file here, so it names a data set, which has a name and was cut already"
             )
-        return lambda registrar, progress, _client_id: registrar.named(only, progress), []
+        return lambda registrar, progress, _client_id: _named(registrar, only, progress), []
     if any(map(_is_tensor, (source, *_parts(source)))):
         raise errors.InvalidArgumentError(
             f"source={source!r}: a tensor; files must be named when the pipeline is built. In place of interleave() or "
@@ -60,6 +60,15 @@ def describe(source: Source, first_use: FirstUse, in_order: bool) -> tuple[Regis
         return registrar.files(files, terms, first_use.name or default_name(source), progress, client_id)
 
     return register, accesses
+
+
+def _named(registrar: Registrar, name: str, progress: Progress | None) -> types_pb2.Dataset:
+    try:
+        return registrar.named(name, progress)
+    except errors.NotFoundError as error:
+        if not Path(name).is_dir():
+            raise
+        raise errors.NotFoundError(f"{error}; {name} is a directory here: name its files, {name}/*") from error
 
 
 def _settled(source: Source) -> Source:
