@@ -138,6 +138,7 @@ def test_a_daemon_whose_sockets_were_deleted_is_not_found(cache_dir: Path) -> No
 def test_a_directory_of_here_whose_name_could_be_a_data_sets_is_told(
     cache_dir: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    daemon.find_or_start(cache_dir, idle_exit_s=5)
     (tmp_path / "images").mkdir()
     monkeypatch.chdir(tmp_path)
     with pytest.raises(errors.NotFoundError, match=r"images is a directory here: name its files, images/\*"):
