@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
 
 import pytest
@@ -81,6 +82,9 @@ async def test_a_rack_that_comes_or_goes_changes_the_room_of_what_each_rack_keep
         assert (await until_done(coordinator, "train")).pinned
         for quota_bytes, has_bytes in ((2 * WHOLE, 2 * WHOLE), (0, WHOLE), (2 * WHOLE, 2 * WHOLE)):
             beat_of(coordinator, "b", quota_bytes)
+            async with asyncio.timeout(20):  # who has come is weighed beside the loop
+                while placement.pinned_bytes(DIGEST.digest_id) != has_bytes:
+                    await until_done(coordinator, "train")
             told = await until_done(coordinator, "train")
             assert (told.pinned, told.reason, placement.pinned_bytes(DIGEST.digest_id)) == (True, "", has_bytes)
         for rack in "abc":

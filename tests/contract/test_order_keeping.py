@@ -279,7 +279,7 @@ async def test_what_has_no_room_is_called_as_people_call_it(tmp_path: Path) -> N
             nonlocal given
             given += 4096
             w.give(mode="UNIFORM", bytes=given)
-            await w.until(lambda: w.node.disk.lacking(hash, 1 << 20).startswith(f"{called} has 0 of its"), called)
+            await w.until(lambda: w.node.disk.lacking(hash, 1 << 20).startswith(f"{called} has 0 B of its"), called)
 
         await lacking(f"data set {w.digest.name}")
         names.append("mine")

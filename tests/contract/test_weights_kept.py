@@ -82,7 +82,7 @@ async def test_what_was_not_used_for_longest_goes_and_never_what_is_in_use(tmp_p
         await again.get(ids[1])
     assert (await again.get(ids[0])).weights_id == ids[0]
     tight = kept(tmp_path, set(ids), most_bytes=size_bytes)
-    with pytest.raises(errors.ResourceExhaustedError, match=r"are in use by .*, and \d+ more do not fit"):
+    with pytest.raises(errors.ResourceExhaustedError, match=r"are in use by .*, and \d+ B more do not fit"):
         await tight.put(parts_of(weights(4).to_bytes()), DIGEST)
 
 

@@ -82,7 +82,7 @@ def test_a_size_that_a_header_only_says_takes_no_memory(tmp_path: Path, monkeypa
         tracemalloc.stop()
     monkeypatch.setattr(module, "MOST_BYTES", 100)
     (tmp_path / "large").write_bytes(GOOD)
-    with pytest.raises(errors.DataLossError, match=f"{len(GOOD)} bytes; the limit is 100"):
+    with pytest.raises(errors.DataLossError, match=f"{len(GOOD)} B; the limit is 100 B"):
         opened(tmp_path / "large")
 
 
