@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from tests.support.aio import on_loop
-from tests.support.coordinator_here import DIGEST, beat, started
+from tests.support.coordinator_here import DIGEST, beat, parts, started
 from tests.support.digests import numbered_digest
-from tests.support.named_here import of, until_done
+from tests.support.named_here import OTHER, of, until_done
 from tests.support.planning import FIRST, FIRST_BYTES, coordinating, plans, reads
 from tfquiver import errors
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2, types_pb2
@@ -92,6 +92,35 @@ async def test_a_rack_that_comes_or_goes_changes_the_room_of_what_each_rack_keep
         told = await until_done(coordinator, "train")
         assert not told.pinned and "(3 of each shard)" in told.reason
         assert placement.pinned_bytes(DIGEST.digest_id) == 2 * WHOLE, "what it has it keeps"
+
+
+@on_loop
+async def test_a_rack_that_goes_while_room_is_being_taken_is_seen(tmp_path: Path) -> None:
+    """The pin had the room of both racks until nodes changed again: who took it said that it was pinned, when who had
+    seen the rack go had said that it was not."""
+    async with started(tmp_path) as coordinator:
+        placement = coordinator.caching.placement
+        await coordinator.catalogue.register("", b"", None, parts(OTHER))
+        coordinator.membership.leave("n", "1")
+        beat_of(coordinator, "a", 9 * WHOLE)
+        for name, digest in (("also", OTHER), ("train", DIGEST)):
+            spec = of(name, digest, pin=True)
+            spec.placement.CopyFrom(types_pb2.PlacementRule(rack_local=True))
+            await coordinator.named.create(EVERYBODY, spec)
+            assert (await until_done(coordinator, name)).pinned
+        for turns in range(20):  # whoever takes it has come further each time
+            beat_of(coordinator, "b", 9 * WHOLE)
+            looks = [asyncio.ensure_future(coordinator.named.look()) for _ in range(2)]
+            async with asyncio.timeout(20):
+                while placement.pinned_bytes(DIGEST.digest_id) != 2 * WHOLE:
+                    await asyncio.sleep(0)
+            for _ in range(turns):
+                await asyncio.sleep(0)
+            beat_of(coordinator, "b", 0)
+            await asyncio.gather(*looks, coordinator.named.look())
+            async with asyncio.timeout(5):
+                while placement.pinned_bytes(DIGEST.digest_id) != WHOLE:
+                    await until_done(coordinator, "train")
 
 
 @pytest.mark.slow

@@ -39,9 +39,12 @@ class PinnedRoom:
 
     async def take(self, digest_id: bytes, check: Callable[[], None] = lambda: None) -> None:
         """`check`: raises where it may not be any more. Raises ResourceExhaustedError."""
+        nodes = self._membership.labelled
         digest = await self._registry.digest(digest_id)
         setting = types_pb2.CacheSetting(mode=UNIFORM, allocation_bytes=self._caching.placement.whole_bytes(digest))
         await self._catalogue.set_cache(digest_id, setting, check=check)
+        if self._membership.labelled is not nodes:  # it may have room of as many copies as there were
+            self._nodes = None
 
     async def give_back(self, digest_id: bytes, whose: str = "") -> None:
         """Unless it is to be pinned for another data set, perhaps since this one has waited for its turn."""
