@@ -13,6 +13,8 @@ import pytest
 import tfquiver
 from tests.support import warm
 
+pytestmark = pytest.mark.slow  # each starts a server
+
 SERVERS = ("coordinator", "dispatcher", "extender", "node", "operator", "worker")
 PROGRAMS = {"extender": "tfquiver-scheduler-extender"}  # of other names than their folders
 

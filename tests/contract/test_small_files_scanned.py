@@ -182,6 +182,7 @@ def test_who_scans_the_same_small_files_meanwhile_reads_none_of_them_again(tmp_p
     assert len(set(placed)) == len(placed) == 1600
 
 
+@pytest.mark.slow
 def test_of_small_files_together_those_that_are_done_are_remembered(tmp_path: Path, placed: list[bytes]) -> None:
     """One is gone since it was listed: the others of its lot are not cut again."""
     (tmp_path / "files").mkdir()

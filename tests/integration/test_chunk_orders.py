@@ -116,6 +116,7 @@ def cooperative(**fields: object) -> pb.SetCacheRequest:
     return pb.SetCacheRequest(digest_id=DIGEST.digest_id, setting=setting)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("rotation", ["relevance", "cyclic"])
 @on_loop
 async def test_three_jobs_load_what_is_not_there_once(tmp_path: Path, rotation: str) -> None:

@@ -74,6 +74,7 @@ def reading(cache: Path, paths: list[Path]) -> Iterator[None]:
         thread.join()
 
 
+@pytest.mark.long
 def test_a_cache_directory_is_shown(cache: Path, paths: list[Path]) -> None:
     with reading(cache, paths), served(str(cache)) as link, browser() as driver:
         driver.get(link)

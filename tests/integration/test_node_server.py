@@ -136,6 +136,7 @@ def test_a_reader_that_vanishes_gives_its_shards_back(node: Server, payloads: tu
     assert info.shortfall == 0
 
 
+@pytest.mark.long
 def test_a_reader_that_does_not_read_does_not_hold_others(node: Server, payloads: tuple[Path, list[bytes]]) -> None:
     directory, made = payloads
     dataset = node_calls.ensure(node.ready["control"], directory / "train-*", ONE_RECORD)

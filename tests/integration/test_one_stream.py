@@ -81,6 +81,7 @@ def test_who_falls_out_of_the_window_goes_on_where_it_was(trainer: MakeTrainer, 
     assert TOTAL < calls() < 2.5 * TOTAL, "it made again what had gone, once"
 
 
+@pytest.mark.long
 def test_what_does_not_fit_memory_comes_from_the_disk(trainer: MakeTrainer, calls: Callable[[], int]) -> None:
     window = {"window_bytes": 1 << 20, "bytes": 2000}
     slow, fast = trainer(step_s=0.05, says=True, **window), trainer(waits=True, step_s=0.005, **window)

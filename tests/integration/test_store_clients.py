@@ -81,6 +81,7 @@ def reading(cache_dir: Path, source: str, environment: dict[str, str]) -> subpro
     )
 
 
+@pytest.mark.long
 def test_every_client_reads_with_its_own(cache_dir: Path, server: S3Server, tmp_path: Path) -> None:
     """A sweep of strangers: the daemon's starter has no credentials at all; two have the same names elsewhere."""
     (tmp_path / "local-1").write_bytes(content("local"))

@@ -49,6 +49,7 @@ def longest_drops_s(data: tf.data.Dataset) -> list[float]:
     return sorted(took_s)[-5:]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "behind",
     [

@@ -67,6 +67,7 @@ def call(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> tuple[int,
 
 
 @pytest.mark.slow
+@pytest.mark.long
 def test_drawn_at_random(
     seed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

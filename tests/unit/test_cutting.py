@@ -32,6 +32,7 @@ def test_shards_are_whole_records_within_the_sizes(payloads: list[bytes], chunk_
     assert all(shard.length_bytes >= SMALL_SHARDS.min_bytes for shard in shards[:-1])
 
 
+@pytest.mark.slow
 @given(st.integers(0, 2**32), st.integers(1, 400), st.integers(1, 5000), st.integers(1, 5000))
 def test_cuts_do_not_depend_on_how_the_stream_comes(seed: int, count: int, one: int, other: int) -> None:
     data = stream(payloads_of(seed, count))

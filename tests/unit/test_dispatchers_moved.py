@@ -193,6 +193,7 @@ def whole_records(log: Sequence[log_pb2.CommitRecord]) -> int:
     return sum(len(record.dispatcher_known.workers) > 0 for record in log)
 
 
+@pytest.mark.slow
 def test_one_of_many_workers_that_is_silent_every_few_seconds_is_written_whole_once() -> None:
     coordinator = Coordinator()
     workers = [f"worker-{number}.example:5060" for number in range(1000)]

@@ -70,6 +70,7 @@ IN_TURN = (
 
 
 @pytest.mark.slow
+@pytest.mark.long
 @settings(max_examples=25)
 @example(GROWING, "lru", "fifo")
 @example(IN_TURN, "benefit", "gavel")

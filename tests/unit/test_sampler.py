@@ -96,6 +96,7 @@ def test_resident_shards_come_first(shards: int, seed: int, data: st.DataObject)
     assert [resident[shard] for shard in order] == sorted(resident, reverse=True)
 
 
+@pytest.mark.slow
 def test_every_shard_is_as_likely_to_come_first() -> None:
     first = Counter(sampler(10, bytearray(10), seed).take(1, 1)[0] for seed in range(5000))
     chi_squared = sum((first[shard] - 500) ** 2 / 500 for shard in range(10))

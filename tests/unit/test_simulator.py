@@ -48,6 +48,7 @@ def test_requests_for_one_shard_join_and_those_of_jobs_go_first() -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize("jobs", [1, 4])
 def test_jobs_in_step_load_what_is_not_cached_once(jobs: int) -> None:
     relevance(run(in_step(jobs), "relevance", 1, epochs=2), 1.05)
