@@ -16,7 +16,7 @@ from tfquiver.cli.main import parser
 from tfquiver.service.extender import server
 from tfquiver.version import VERSION
 
-pytestmark = needs_kubectl
+pytestmark = [needs_kubectl, pytest.mark.slow]
 SCHEMAS = ("1.28", "1.32", kubernetes_validate.latest_version())
 USER = 10001
 
