@@ -116,6 +116,25 @@ def test_what_does_not_fit_is_not_fetched_and_the_exit_code_says_so(
     assert node_calls.status(endpoint.control).store_bytes == before
 
 
+def test_who_has_the_port_of_a_node_that_was_killed_is_not_cleared(
+    data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with Cluster(tmp_path / "cluster", workers=0) as cluster, Cluster(tmp_path / "others", workers=0) as others:
+        address = cluster.coordinator.address
+        flags = [f"--cache_dir={tmp_path / 'gone'}", f"--coordinator={address}"]
+        gone = cluster.add("node", *flags).start()
+        wait_until(lambda: len(node_calls.nodes(address)) == 2, "both are members")
+        gone.kill()
+        their = [f"--cache_dir={tmp_path / 'theirs'}", f"--coordinator={others.coordinator.address}"]
+        others.add("node", *their, f"--port={gone.ready['port']}").start()
+        wait_until(lambda: len(node_calls.nodes(others.coordinator.address)) == 2, "theirs is one, too")
+        assert main(["warm", f"{data}/part-*", "--service", others.coordinator.address]) == 0
+        kept = sum(node["entries"] for node in status(others.coordinator.address, capsys)["nodes"])
+        assert main(["clear", address]) == 1
+        assert "is there now, and is left as it is" in capsys.readouterr().out
+        assert sum(node["entries"] for node in status(others.coordinator.address, capsys)["nodes"]) == kept
+
+
 def test_two_nodes_each_read_their_own_part_once(
     data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
