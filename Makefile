@@ -6,10 +6,12 @@ PIP := $(BIN)/python -m pip install --disable-pip-version-check --quiet
 PYTEST := $(BIN)/python -m pytest
 # What is developed with. TENSORFLOW='tensorflow-cpu==2.21.*' will do, too.
 TENSORFLOW ?= tensorflow==2.21.*
-# Three processes a core: one computes while the others wait. JOBS=0: one after the
+# Three processes a core: one computes while the others wait; two where little is waited for. JOBS=0: one after the
 # other, in one process.
 # EXAMPLES=10: ten times the Hypothesis examples. `test-quick` draws a tenth of them, `test` a third, `test-all` all.
-JOBS ?= $(shell expr 3 \* $$(nproc))
+A_CORE := 3
+test-quick: A_CORE := 2
+JOBS ?= $(shell expr $(A_CORE) \* $$(nproc))
 SIDE_BY_SIDE = -n $(JOBS) --dist loadfile --no-loadscope-reorder
 KINDS := unit contract ops integration fault golden
 QUICK := unit contract golden
