@@ -28,7 +28,6 @@ def helped(server: str) -> subprocess.CompletedProcess[str]:
     return run(f"tfquiver.service.{server}.main", "--help")
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("server", SERVERS)
 def test_drawn_at_random(server: str, seed: int) -> None:
     done = run("tests.support.flag_lines", server, str(seed))
@@ -36,7 +35,6 @@ def test_drawn_at_random(server: str, seed: int) -> None:
     assert set(json.loads(done.stdout)) == {"0", "2"}
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("server", SERVERS)
 def test_help_shows_our_flags_with_their_defaults(server: str) -> None:
     done = helped(server)
@@ -100,7 +98,6 @@ def test_the_package_is_a_program() -> None:
     assert done.stdout.startswith("usage: tfquiver ")
 
 
-@pytest.mark.slow
 def test_a_reader_that_has_seen_enough() -> None:
     line = f"{sys.executable} -m tfquiver.service.node.main --help | head -1; exit ${{PIPESTATUS[0]}}"
     done = subprocess.run(["bash", "-c", line], capture_output=True, text=True, timeout=60)

@@ -108,8 +108,8 @@ def test_files_of_tests_are_imported_once_for_all_processes_of_tests(tmp_path: P
 
 
 def test_nothing_that_tests_import_starts_a_thread() -> None:
-    """Else each of these processes has imported all tests by itself: a minute of two processors (a tensor, a data set's
-    cardinality or a variable at the level of a module starts TensorFlow's)."""
+    """Else each of these processes has imported all tests by itself: fifteen seconds of a processor. (A tensor, a data
+    set's cardinality or a variable at the level of a module starts TensorFlow's.)"""
     if "PYTEST_XDIST_WORKER" not in os.environ:
         pytest.skip("one process: those of pytest -n are forks")
     assert "tests.support.warm_roots" in sys.orig_argv

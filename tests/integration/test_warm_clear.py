@@ -131,7 +131,9 @@ def test_who_has_the_port_of_a_node_that_was_killed_is_not_cleared(
         assert main(["warm", f"{data}/part-*", "--service", others.coordinator.address]) == 0
         kept = sum(node["entries"] for node in status(others.coordinator.address, capsys)["nodes"])
         assert main(["clear", address]) == 1
-        assert "is there now, and is left as it is" in capsys.readouterr().out
+        assert "is gone: another node, " in capsys.readouterr().out
+        (error,) = (node["error"] for node in status(address, capsys)["nodes"] if "error" in node)
+        assert "is gone: another node, " in error, "nothing of it is shown as this cluster's"
         assert sum(node["entries"] for node in status(others.coordinator.address, capsys)["nodes"]) == kept
 
 

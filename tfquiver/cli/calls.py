@@ -169,6 +169,14 @@ def ask_all(
                 yield found
 
 
+def from_node(node_id: str, reply: Any, whom: str) -> Any:
+    """What it answered to Node.Status, as `ask_all` has it; UnavailableError where another node did: the port of one
+    that is gone may be somebody else's, another cluster's perhaps."""
+    if isinstance(reply, errors.TfquiverError) or reply.node.node_id == node_id:
+        return reply
+    return errors.UnavailableError(f"{whom} is gone: another node, {reply.node.node_id}, is there now")
+
+
 def typed(error: grpc.RpcError, whom: str, timeout_s: float = 0.0) -> errors.TfquiverError:
     """Of a call that failed: in the server's words, or why it is not reached. `whom` ends with its address."""
     is_silent = _is_silent(error)

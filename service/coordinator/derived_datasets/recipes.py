@@ -24,8 +24,7 @@ from tfquiver.proto.tfquiver.v1.commit_log_pb2 import (
 )
 from tfquiver.proto.tfquiver.v1.derived_datasets_pb2 import DerivedCost, DerivedRow
 from tfquiver.service.coordinator.derived_datasets import costs
-from tfquiver.service.coordinator.derived_datasets.build import MOST_ROWS as MOST_ROWS
-from tfquiver.service.coordinator.derived_datasets.build import Build
+from tfquiver.service.coordinator.derived_datasets.build import MOST_ROWS, Build
 
 MOST_RECIPES = 10_000
 MOST_BUILDS = 64
@@ -73,9 +72,8 @@ class Recipes:
     def __init__(self, journal: Journal) -> None:
         self._journal = journal
         self._recipes: dict[bytes, Recipe] = {}  # the one begun or made last comes last
-        self._building: dict[
-            bytes, Recipe
-        ] = {}  # those of them that are not whole: a few, where there may be thousands
+        # Those of them that are not whole: a few, where there may be thousands.
+        self._building: dict[bytes, Recipe] = {}
         self._by_build: dict[bytes, Recipe] = {}
         self._by_digest: dict[bytes, Recipe] = {}
         self._use_ids: deque[str] = deque(maxlen=_MOST_USE_IDS)

@@ -125,7 +125,11 @@ def _nodes(told: coordinator_pb2.ListNodesReply, token: str) -> Iterator[Finding
     yield ok("nodes", f"{len(nodes)}, {len(storing)} of which store")
     yield _advertised(nodes)
     before_ms = time.time() * 1000
-    answers = _ask_all(nodes, "Status", node_pb2.StatusRequest(), token)
+    replies = _ask_all(nodes, "Status", node_pb2.StatusRequest(), token)
+    answers = [
+        calls.from_node(node.node_id, reply, f"node {words.short(node.node_id)} at {node.control_address}")
+        for node, reply in zip(nodes, replies, strict=True)
+    ]
     yield from _answers(nodes, answers, (before_ms, time.time() * 1000))
     answering = [node for node, one in zip(nodes, answers, strict=True) if isinstance(one, node_pb2.StatusReply)]
     if sum(bool(node.data_address) for node in nodes) > 1:

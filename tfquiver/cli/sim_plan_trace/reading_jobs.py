@@ -74,7 +74,7 @@ def store_bytes(nodes: Sequence[types_pb2.NodeInfo], token: str) -> dict[str, in
                 stub: Any = node_pb2_grpc.NodeStub(stack.enter_context(rpc.channel(node.control_address)))
                 questions.append((stub.Status, node_pb2.StatusRequest(), f"node {node.node_id}"))
             for node, reply in zip(some, calls.ask_all(questions, token), strict=True):
-                if isinstance(reply, errors.TfquiverError):
+                if isinstance(calls.from_node(node.node_id, reply, ""), errors.TfquiverError):
                     return None
                 told[node.node_id] = reply.store_bytes
     return told

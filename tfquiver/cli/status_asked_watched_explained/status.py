@@ -237,6 +237,9 @@ def _nodes(nodes: Sequence[types_pb2.NodeInfo], token: str, kept: KeptChannels |
                 whom = f"node {words.short(node.node_id)} at {node.control_address}"
                 questions.append((stub.Status, node_pb2.StatusRequest(), whom))
             for node, reply in zip(some, calls.ask_all(questions, token, wait_for_ready=False), strict=True):
+                reply = calls.from_node(
+                    node.node_id, reply, f"node {words.short(node.node_id)} at {node.control_address}"
+                )
                 where = {"host": words.host(node.control_address, socket.gethostname())}
                 if isinstance(reply, errors.TfquiverError):
                     silent.append(node.control_address)

@@ -43,9 +43,9 @@ def _run(arguments: argparse.Namespace) -> int:
             stub = node_pb2_grpc.NodeStub(stack.enter_context(rpc.channel(node.control_address)))
             whom = f"node {node.node_id} at {node.control_address}"
             try:
-                there = calls.ask(stub.Status, node_pb2.StatusRequest(), token, whom).node.node_id
-                if there != node.node_id:  # a port that it had is somebody else's when it is gone
-                    raise errors.UnavailableError(f"{whom} is gone; node {there} is there now, and is left as it is")
+                there = calls.ask(stub.Status, node_pb2.StatusRequest(), token, whom)
+                if isinstance(told := calls.from_node(node.node_id, there, whom), errors.TfquiverError):
+                    raise told
                 reply = calls.ask(stub.Clear, node_pb2.ClearRequest(), token, whom, _CLEAR_S)
             except errors.UnavailableError as error:  # the others are cleared all the same
                 print(plain_text.plain(error))
