@@ -21,6 +21,11 @@ from tfquiver.version import VERSION
 NODES, LATEST_S = 1000, 60.0
 
 
+def node_id(address: str) -> str:
+    third, fourth = address.partition(":")[0].split(".")[2:]
+    return f"node-{(int(third) - 1) * 200 + int(fourth) - 1:08x}"
+
+
 class Nodes(node_pb2_grpc.NodeServicer):
     """All of them: at one port, each at an address of its own of this machine."""
 
@@ -30,7 +35,9 @@ class Nodes(node_pb2_grpc.NodeServicer):
     def Status(self, request: node_pb2.StatusRequest, context: Any) -> node_pb2.StatusReply:
         self.asked += 1
         now_ms = int(time.time() * 1000) + self.ahead_ms * self.asked
-        return node_pb2.StatusReply(now_ms=now_ms, version=self.versions[self.asked % len(self.versions)])
+        address = context._rpc_event.call_details.host.decode()  # which of them is asked: gRPC tells it nowhere else
+        node = types_pb2.NodeInfo(node_id=node_id(address))
+        return node_pb2.StatusReply(node=node, now_ms=now_ms, version=self.versions[self.asked % len(self.versions)])
 
     def ReachPeers(self, request: node_pb2.ReachPeersRequest, context: Any) -> node_pb2.ReachPeersReply:
         said = "Connection refused by a machine whose name is long: " + "x" * 500
@@ -51,14 +58,15 @@ def nodes() -> Iterator[tuple[Nodes, int]]:
 
 
 def found(ports: list[int]) -> list[Finding]:
+    addresses = [f"127.0.{1 + number // 200}.{1 + number % 200}" for number in range(NODES)]
     known = [
         types_pb2.NodeInfo(
-            node_id=f"node-{number:08x}",
+            node_id=node_id(address),
             quota_bytes=1,
-            control_address=f"127.0.{1 + number // 200}.{1 + number % 200}:{ports[number % len(ports)]}",
+            control_address=f"{address}:{ports[number % len(ports)]}",
             data_address=f"127.0.0.1:{1 + number}",
         )
-        for number in range(NODES)
+        for number, address in enumerate(addresses)
     ]
     lost = [pb.LostNode(node=types_pb2.NodeInfo(node_id=f"lost-{number}")) for number in range(256)]
     began_s = time.monotonic()
@@ -77,6 +85,15 @@ def test_a_thousand_nodes_with_clocks_and_versions_of_their_own_fit_a_screen(nod
     assert len([what for what in told if what.startswith("clock of node")]) == 5
     assert "clocks of 995 more nodes" in told
     assert told["versions of nodes"].endswith(f", and 995 more; here it is {VERSION}")
+
+
+def test_another_cluster_that_has_the_ports_of_nodes_does_not_answer_for_them(
+    nodes: tuple[Nodes, int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(globals(), "node_id", lambda address: f"other-{address}")
+    known = types_pb2.NodeInfo(node_id="ours", quota_bytes=1, control_address=f"127.0.1.1:{nodes[1]}")
+    told = {one.what: one.why for one in cluster._nodes(pb.ListNodesReply(nodes=[known], up_ms=10**9), "")}
+    assert f"another node, other-127.0.1.1:{nodes[1]}, is there now" in told["nodes answer"]
 
 
 @pytest.mark.long
