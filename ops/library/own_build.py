@@ -12,12 +12,16 @@ import os
 import platform
 import shutil
 import sys
-from collections.abc import Sequence
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
 from tfquiver.ops.library import build, tensorflows
 from tfquiver.ops.library.tensorflows import TensorFlow
 
+_SAID_EVERY_S = 10.0
 _ELF_BYTES = 64  # of the header of a 64-bit one
 _SECTIONS = (slice(40, 48), slice(58, 60), slice(60, 62))  # where the table is, bytes of an entry, entries
 
@@ -59,13 +63,15 @@ def library(target: TensorFlow | None, anew: bool = False, reader: bool = False)
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             _say(f"another process compiles tfquiver's {what}, once (in {folder}): waiting for it")
-            fcntl.flock(lock, fcntl.LOCK_EX)  # its compilers have deadlines
+            with _said_again("waiting for the process that compiles"):
+                fcntl.flock(lock, fcntl.LOCK_EX)  # its compilers have deadlines
         if not anew and _is_whole(path):
             return path
         for left_over in folder.glob("tmp*"):  # of a process that was killed
             shutil.rmtree(left_over, ignore_errors=True)
         _say(f"compiling tfquiver's {what}, once (kept in {folder})")
-        made = build.build([target] if target else [], folder, reader=reader or target is None)
+        with _said_again("compiling"):
+            made = build.build([target] if target else [], folder, reader=reader or target is None)
     if target is not None and reader:
         others = _directory() / _key(None)
         others.mkdir(mode=0o700, exist_ok=True)
@@ -84,6 +90,24 @@ def _is_whole(path: Path) -> bool:
         return False
     at, entry_bytes, entries = (int.from_bytes(header[part], sys.byteorder) for part in _SECTIONS)
     return len(header) == _ELF_BYTES and header.startswith(b"\x7fELF\x02") and at + entry_bytes * entries <= size_bytes
+
+
+@contextmanager
+def _said_again(what: str) -> Iterator[None]:
+    """Of what takes minutes on a busy machine: now and then, for how long already."""
+    over, began_s = threading.Event(), time.monotonic()
+
+    def say() -> None:
+        while not over.wait(_SAID_EVERY_S):
+            _say(f"still {what}, for {time.monotonic() - began_s:.0f} s now")
+
+    saying = threading.Thread(target=say, name="tfquiver-compiling", daemon=True)
+    saying.start()
+    try:
+        yield
+    finally:
+        over.set()
+        saying.join()
 
 
 def _say(line: str) -> None:

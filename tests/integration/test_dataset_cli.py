@@ -141,7 +141,9 @@ def test_what_one_data_set_has_no_other_gets(tool: Tool) -> None:
 def test_of_one_that_nobody_has_set_it_says_so(cluster: Cluster, tool: Tool, tmp_path: Path) -> None:
     register(cluster, numbered_digest(5, "new"), tmp_path)
     assert as_json(tool, "show", "new")["cache"] == {"mode": "unset"}
-    assert "unset: as the policy decides" in tool("show", "new")[1]
+    assert "auto: as the policy decides" in tool("show", "new")[1]
+    [row] = [line.split() for line in tool("list")[1].splitlines() if line.startswith("new ")]
+    assert row[-2:] == ["0%", "auto"], "though nobody has read it yet"
 
 
 def test_a_service_that_is_not_there(capsys: pytest.CaptureFixture[str]) -> None:

@@ -23,6 +23,7 @@ import tfquiver
 from tests.support import status_schema, warm
 from tests.support.cluster import Cluster, wait_until
 from tests.support.digests import numbered_digest
+from tests.support.records import stream
 from tfquiver.cli import calls
 from tfquiver.cli.main import main
 from tfquiver.cli.status_asked_watched_explained import status
@@ -63,15 +64,26 @@ def test_nodes_that_hang_and_names_that_look_like_markup(tmp_path: Path, capsys:
             assert "set[/x]\\x1b[31m" in capsys.readouterr().out
 
 
-def test_a_node_that_was_killed_is_a_problem_until_it_is_back(tmp_path: Path) -> None:
+def test_a_node_that_was_killed_is_a_problem_until_it_is_back(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "train-0").write_bytes(stream([b"record"] * 1000))
     with Cluster(tmp_path / "cluster", workers=0) as cluster:
         assert cluster.node is not None
+        address = cluster.coordinator.address
+        assert main(["warm", f"{tmp_path}/train-0", "--service", str(cluster.cache_dir)]) == 0
+        assert main(["status", address]) == 0
+        shown = capsys.readouterr().out
+        assert " 100% " in shown and "not in cached" not in shown
 
         def lost() -> list[str]:
             return [line for line in status.collect(cluster.coordinator.address)["problems"] if " is lost: " in line]
 
         assert lost() == []
         cluster.node.kill()
+        assert main(["status", address]) == 0
+        shown = capsys.readouterr().out
+        assert " 0% " in shown and "not in cached, for only nodes that do not answer have it: 22.0 kB of train" in shown
         wait_until(lambda: bool(lost()), "it is given up, and said to be lost")
         (line,) = lost()
         assert line.startswith(f"node {words.short(cluster.node.ready['node_id'])} at localhost:{cluster.node.port} ")

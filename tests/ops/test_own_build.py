@@ -70,7 +70,10 @@ def test_compiled_once_for_all_processes(empty: Path, tmp_path: Path) -> None:
     assert not list(empty.iterdir()), "the package is not written to"
 
 
-def test_who_waits_for_another_process_says_so(empty: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_who_waits_for_another_process_says_so(
+    empty: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(own_build, "_SAID_EVERY_S", 0.05)
     target = tensorflows.installed()
     folder = own_build._directory() / own_build._key(target)
     folder.mkdir(mode=0o700, parents=True)
@@ -83,7 +86,10 @@ def test_who_waits_for_another_process_says_so(empty: Path, capsys: pytest.Captu
             def says_so() -> bool:
                 nonlocal said
                 said += capsys.readouterr().err
-                return said.startswith("tfquiver: another process compiles tfquiver's op for TensorFlow")
+                again = "\ntfquiver: still waiting for the process that compiles, for "
+                return (
+                    said.startswith("tfquiver: another process compiles tfquiver's op for TensorFlow") and again in said
+                )
 
             wait_until(says_so, "it says so")
             assert not waiting.done()
@@ -116,6 +122,18 @@ def test_the_reader_library_is_made_with_the_op(
     ]
     assert own_build.libraries([target], anew=True) == made
     assert len((tmp_path / "log").read_text().split()) == 2 * len(linked)
+
+
+def test_who_waits_for_the_compiler_is_told_for_how_long(
+    empty: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "compiler.py").write_text(COMPILER)
+    monkeypatch.setenv("CXX", f"{sys.executable} '{tmp_path}/compiler.py' {loader.load().path} {tmp_path}/log")
+    monkeypatch.setattr(own_build, "_SAID_EVERY_S", 0.6)
+    own_build.library(None)
+    first, *again = capsys.readouterr().err.splitlines()
+    assert first.startswith("tfquiver: compiling tfquiver's reader: a minute, once (kept in ")
+    assert again[0] == "tfquiver: still compiling, for 1 s now"
 
 
 @pytest.mark.parametrize("left", [0, 5, 4096, -1])

@@ -50,3 +50,14 @@ def test_a_node_and_its_coordinator_are_waited_for_at_the_same_time(
     what = "coordinator localhost:1"
     found, _ = findings(monkeypatch, ok(what, "answers"), str(tmp_path))
     assert found == ["room", what, "as status says"]
+
+
+def test_of_a_directory_that_is_none_one_line_says_so(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    for name, why, do in (
+        ("nothing", "there is no such directory", "that uses it makes it; else name another one, or a coordinator's"),
+        ("file", "it is a file", "name a directory, or a coordinator's host:port"),
+        ("zero\0byte", "embedded null byte", "name a directory that this user may look at"),
+    ):
+        [found] = command._of_cluster(str(tmp_path / name), "")
+        assert (found.verdict, found.why) == ("fail", why) and do in found.do

@@ -72,10 +72,14 @@ def test_residency_follows_what_nodes_tell(events: list[Event]) -> None:
 
 def check(subject: Residency, digest_id: bytes, held: dict[str, set[bytes]]) -> None:
     table = subject.table(digest_id)
+    only_at = {gone: set(table.only_at(subject.numbers(gone)).tolist()) for gone in ("a", "ab", "abc")}
     for shard in range(table.digest.num_shards):
         holders = {name for name, names in held.items() if table.digest.shard(shard).hash in names}
         assert table.resident[shard] == bool(holders)
         assert subject.holders(table, [shard])[0] in (holders or {""})
+        for gone, shards in only_at.items():
+            is_only_there = bool(holders) and holders <= set(gone)
+            assert (shard in shards) == is_only_there or (is_only_there and table.more[shard])
     resident = np.frombuffer(table.resident, np.uint8) > 0
     assert (table.resident_shards, table.resident_bytes) == (resident.sum(), table.lengths[resident].sum())
 

@@ -19,8 +19,6 @@ def test_what_is_given_counts_then_the_environment() -> None:
     assert service_name.chosen(Path("/cache"), ENVIRONMENT) == "/cache"
     assert service_name.chosen(None, ENVIRONMENT) == service_name.chosen("", ENVIRONMENT) == "/from/the/environment"
     assert service_name.chosen("", {}) == ""
-    with pytest.raises(errors.InvalidArgumentError, match=r"host:port.*TFQUIVER_SERVICE"):
-        service_name.required("", {})
 
 
 def test_an_address_is_itself_and_a_directory_says_where_its_coordinator_is(tmp_path: Path) -> None:

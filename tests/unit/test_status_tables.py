@@ -208,7 +208,7 @@ def test_a_directory_where_no_node_runs(tmp_path: Path, capsys: pytest.CaptureFi
     (entry.parent / "not an entry").touch()
     assert main(["status", str(tmp_path)]) == 0
     printed = capsys.readouterr().out
-    assert f"no node runs in {tmp_path}; it holds 1 shard, 1.0 kB" in printed
+    assert f"no node runs in {tmp_path}; it holds 1 shard, 4.1 kB on the disk" in printed
     assert "what was read is not known: its node ended, or was killed" in printed, "a node counts before it writes"
     assert main(["status", "--service", str(tmp_path), "--json"]) == 0
-    assert '"running": false, "entries": 1, "used_bytes": 1000' in capsys.readouterr().out
+    assert '"running": false, "entries": 1, "used_bytes": 4096' in capsys.readouterr().out

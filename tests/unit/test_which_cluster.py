@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 import pytest
 
-from tfquiver import errors
+from tfquiver import durable, errors
 from tfquiver.cli import calls
 from tfquiver.cli.main import main, parser
 from tfquiver.cluster_address import running
-from tfquiver.node_daemon_and_cache_directory import running_nodes
+from tfquiver.node_daemon_and_cache_directory import running_nodes, server_file, up_file
 
 NOBODY = "localhost:1"
 ASKS = [
@@ -73,9 +75,14 @@ def test_it_is_found(command: list[str], here: list[Path], tmp_path: Path, capsy
 
 
 def test_what_is_cleared_has_to_be_named(here: list[Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    here.append(node(tmp_path / "cache", NOBODY))
     assert main(["clear"]) == 1
-    assert "which cluster? " in capsys.readouterr().err
+    assert "clear: which cache? no node of yours runs on this machine: name a cache dir" in capsys.readouterr().err
+    here += [node(tmp_path / "a cache", NOBODY), node(tmp_path / "alone", "unix:/x/coordinator.sock")]
+    assert main(["clear"]) == 1
+    assert capsys.readouterr().err == (
+        f"tfquiver: clear: which of the caches here? tfquiver clear '{here[0]}' (all nodes of coordinator {NOBODY}) or "
+        f"tfquiver clear {here[1]} (a cache directory by itself)\n"
+    )
 
 
 def test_what_only_happens_to_run_here_is_not_stopped_unnamed(
@@ -86,7 +93,10 @@ def test_what_only_happens_to_run_here_is_not_stopped_unnamed(
     assert "stop: which directory? nothing of yours runs on this machine" in capsys.readouterr().err
     here.append(node(tmp_path / "a", NOBODY))
     assert main(["stop"]) == 1
-    said = f"stop: which of what runs here under your name? tfquiver stop {here[0]}; --yes stops the only node\n"
+    said = (
+        f"stop: which of what runs here under your name? tfquiver stop {here[0]} (its node, of coordinator {NOBODY}); "
+        "--yes stops the only node\n"
+    )
     assert said in capsys.readouterr().err
     assert main(["stop", "--yes"]) == 0
     assert "a: nothing runs there" in capsys.readouterr().out.replace("\n", "")
@@ -95,8 +105,43 @@ def test_what_only_happens_to_run_here_is_not_stopped_unnamed(
     monkeypatch.delenv("TFQUIVER_SERVICE")
     here.append(node(tmp_path / "b", NOBODY))
     assert main(["stop", "--yes"]) == 1
-    assert f"? tfquiver stop {here[0]} or tfquiver stop {here[1]}\n" in capsys.readouterr().err
+    what = f"(its node, of coordinator {NOBODY})"
+    assert f"? tfquiver stop {here[0]} {what} or tfquiver stop {here[1]} {what}\n" in capsys.readouterr().err
     assert main(["stop", str(here[1])]) == 0
+
+
+def test_what_others_keep_running_is_stopped_with_them(
+    here: list[Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A server of `tfquiver up`, or a dispatcher's own node, would be started again, and is not stopped alone."""
+    up, by_hand = node(tmp_path / "up", NOBODY), tmp_path / "dispatcher"
+    by_hand.mkdir()
+    here += [node(by_hand / "node", NOBODY), up]
+    work_dirs = [up / "coordinator", up / "dispatcher", by_hand]
+    monkeypatch.setattr(running_nodes, "work_dirs", lambda: work_dirs)
+    with ExitStack() as held:
+        for one in work_dirs[1:]:
+            one.mkdir(exist_ok=True)
+            server_file.write(one, "dispatcher", "localhost:2", NOBODY)
+            held.enter_context(holding(one / server_file.LOCKS["dispatcher"]))
+        held.enter_context(holding(up / up_file.LOCK_FILE))
+        assert main(["stop"]) == 1
+    assert capsys.readouterr().err == (
+        f"tfquiver: stop: which of what runs here under your name? tfquiver stop {by_hand} (its dispatcher (pid "
+        f"{os.getpid()})) or tfquiver stop {up} (`tfquiver up`, all its servers)\n"
+    )
+
+
+@contextmanager
+def holding(lock: Path) -> Iterator[None]:
+    """As a server does, its process id in it."""
+    descriptor = durable.lock_file(lock)
+    try:
+        assert durable.try_lock(descriptor)
+        os.pwrite(descriptor, str(os.getpid()).encode(), 0)
+        yield
+    finally:
+        os.close(descriptor)
 
 
 def test_no_command_is_forgotten() -> None:

@@ -136,6 +136,10 @@ def is_unknown(error: errors.TfquiverError) -> bool:
     return isinstance(cause, grpc.RpcError) and cause.code() is grpc.StatusCode.UNIMPLEMENTED
 
 
+class GoneError(errors.UnavailableError):
+    """Nobody listens at a node's address, or another node does."""
+
+
 Asked = tuple[Callable[..., Any], Any, str]  # a method, its request, and whom it asks
 
 
@@ -160,21 +164,20 @@ def ask_all(
                 # Why one is not reached takes a look at it: of hundreds that would add up.
                 not_connected = not wait_for_ready and error.code() is grpc.StatusCode.UNAVAILABLE
                 within_s = CONNECT_S if not_connected else timeout_s
-                said = f"{whom} does not answer within {within_s:g} s"
+                silent = errors.UnavailableError(f"{whom} does not answer within {within_s:g} s")
                 if not_connected and unreached.refused(error.details() or ""):
-                    said = f"{whom} does not answer: {unreached.REFUSED}; {_STOPPED}"
-                silent = errors.UnavailableError(said)
+                    silent = GoneError(f"{whom} does not answer: {unreached.REFUSED}; {_STOPPED}")
                 found = silent if not_connected or _is_silent(error) else rpc.from_rpc_error(error, whom)
                 found.__cause__ = error
                 yield found
 
 
 def from_node(node_id: str, reply: Any, whom: str) -> Any:
-    """What it answered to Node.Status, as `ask_all` has it; UnavailableError where another node did: the port of one
-    that is gone may be somebody else's, another cluster's perhaps."""
+    """What it answered to Node.Status, as `ask_all` has it; GoneError where another node did: the port of one that is
+    gone may be somebody else's, another cluster's perhaps."""
     if isinstance(reply, errors.TfquiverError) or reply.node.node_id == node_id:
         return reply
-    return errors.UnavailableError(f"{whom} is gone: another node, {reply.node.node_id}, is there now")
+    return GoneError(f"{whom} is gone: another node, {reply.node.node_id}, is there now")
 
 
 def typed(error: grpc.RpcError, whom: str, timeout_s: float = 0.0) -> errors.TfquiverError:

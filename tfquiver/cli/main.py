@@ -57,6 +57,8 @@ _COMMANDS = {
     "trace": ("tfquiver.cli.sim_plan_trace.trace", "record what the jobs of a cluster read, to simulate it"),
     "token": ("tfquiver.cli.token", "tokens: who may call the coordinator and the nodes"),
 }
+_ALONE = ("-h", "--help", "--version")  # flags that take no command
+_BEHIND = "flags stand behind the command"
 _RENAMES = ("rename", "mv", "move")
 _RENAMED = (
     "of the same source another name is made, for which nothing is read again (tfquiver dataset create NEW --source "
@@ -143,13 +145,36 @@ class _Subparsers:
         return self._made.add_parser(name, help=_COMMANDS[name][1], **more)
 
 
+def _check_begin(argv: Sequence[str]) -> None:
+    """Ends the process where it begins with a flag that stands behind commands: argparse would take the flag's value
+    for the command."""
+    first, equals, value = argv[0].partition("=") if argv else ("", "", "")
+    is_alone = any(one.startswith(first) for one in _ALONE)  # argparse knows flags by their beginnings
+    if not first.startswith("-") or first == "--" or is_alone:
+        return
+    whole = _parser(_COMMANDS)
+    at = next((at for at, word in enumerate(argv) if word in _COMMANDS), None)
+    if at is None:
+        near = difflib.get_close_matches(first, _ALONE, n=1)
+        whole.error(f"unrecognized arguments: {first}; {f'did you mean {near[0]}?' if near else _BEHIND}")
+    command, end = whole, at
+    while end < len(argv) and (found := next((one.choices.get(argv[end]) for one in _commands(command)), None)):
+        command, end = found, end + 1
+    flags = command._option_string_actions
+    near = [first] if first in flags else difflib.get_close_matches(first, flags, n=1)
+    if not near:
+        whole.error(f"unrecognized arguments: {first}; `{command.prog} --help` lists what there is")
+    meant = shlex.join(["tfquiver", *argv[at:], f"{near[0]}{equals}{value}", *argv[1:at]])
+    whole.error(f"{first}: {_BEHIND}: did you mean `{meant}`?")
+
+
 def _needed(argv: Sequence[str]) -> Iterable[str]:
     """The commands whose arguments are to be known, to parse these: of a word that is none, those that look like it are
     looked for among all."""
     first = argv[0] if argv else "--help"
     if first in _COMMANDS:
         return [name for name, (module, _) in _COMMANDS.items() if module == _COMMANDS[first][0]]
-    return [] if first in ("-h", "--help", "--version") else _COMMANDS
+    return [] if first in _ALONE else _COMMANDS
 
 
 def _commands(parser: argparse.ArgumentParser) -> list[argparse._SubParsersAction[Any]]:
@@ -183,6 +208,7 @@ def _describe(parser: argparse.ArgumentParser) -> None:
 
 def main(argv: list[str] | None = None) -> int:
     argv = sys.argv[1:] if argv is None else argv
+    _check_begin(argv)
     arguments = _parser(_needed(argv)).parse_args(argv)
     arguments.typed = shlex.join(["tfquiver", *argv])
     try:

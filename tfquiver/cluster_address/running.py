@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import os
 import shlex
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from tfquiver import errors
 from tfquiver.amounts import many
 from tfquiver.cluster_address import service_name
-from tfquiver.node_daemon_and_cache_directory import running_nodes
+from tfquiver.node_daemon_and_cache_directory import running_nodes, server_file, up_file
 from tfquiver.plain_text import plain
 
 _MOST_NAMED = 8
+_OWN_NODE = "node"  # of a dispatcher, in its --work_dir
 
 
 def named_or_running(given: str | os.PathLike[str] | None) -> list[str]:
@@ -49,19 +50,58 @@ def to_be_stopped(given: str | os.PathLike[str] | None, unnamed: bool) -> str:
     """
     if named := service_name.chosen(given):
         return named
-    nodes = running_nodes.directories()
+    nodes = _stopped_as(running_nodes.directories())
     if unnamed and len(nodes) == 1:
         return str(nodes[0])
-    there = [*nodes, *running_nodes.work_dirs()]
+    there = dict.fromkeys([*nodes, *_stopped_as(running_nodes.work_dirs())])
     if not there:
         raise errors.InvalidArgumentError(
             "stop: which directory? nothing of yours runs on this machine, as far as can be seen: name one, here or in "
             f"{service_name.VARIABLE}"
         )
-    known = " or ".join(f"tfquiver stop {shlex.quote(plain(str(one)))}" for one in there[:_MOST_NAMED])
-    more = f" ({many(len(there) - _MOST_NAMED, 'directory', 'directories')} more)" if there[_MOST_NAMED:] else ""
+    known = _commands("stop", [(str(one), _what_runs_in(one)) for one in there])
     yes = "; --yes stops the only node" if len(nodes) == 1 else ""
-    raise errors.InvalidArgumentError(f"stop: which of what runs here under your name? {known}{more}{yes}")
+    raise errors.InvalidArgumentError(f"stop: which of what runs here under your name? {known}{yes}")
+
+
+def to_be_cleared(given: str | os.PathLike[str] | None) -> str:
+    """As `to_be_stopped`; whose cache goes has to be said."""
+    if named := service_name.chosen(given):
+        return named
+    if not (there := found()):
+        raise errors.InvalidArgumentError(
+            "clear: which cache? no node of yours runs on this machine: name a cache directory or a coordinator "
+            f"(host:port), here or in {service_name.VARIABLE}"
+        )
+    known = _commands("clear", [(one, _whose(one, "all nodes of ")) for one in there])
+    raise errors.InvalidArgumentError(f"clear: which of the caches here? {known}")
+
+
+def _commands(command: str, several: Sequence[tuple[str, str]]) -> str:
+    """To be pasted, and what is meant by each."""
+    shown = [f"tfquiver {command} {shlex.quote(plain(where))} ({what})" for where, what in several[:_MOST_NAMED]]
+    more = f" ({many(len(several) - _MOST_NAMED, 'directory', 'directories')} more)" if several[_MOST_NAMED:] else ""
+    return f"{' or '.join(shown)}{more}"
+
+
+def _stopped_as(directories: Iterable[Path]) -> list[Path]:
+    """By which directory each server is stopped: that of the `tfquiver up`, or of the dispatcher, that keeps it running
+    and would start it again."""
+    return list(dict.fromkeys(_keeper(one) for one in directories))
+
+
+def _keeper(directory: Path) -> Path:
+    above = directory.parent
+    server = server_file.running(above) if directory.name == _OWN_NODE else None
+    kept = above if server and server.server == "dispatcher" else directory
+    return next((one for one in (kept, kept.parent) if up_file.is_up(one)), kept)
+
+
+def _what_runs_in(directory: Path) -> str:
+    if up_file.is_up(directory):
+        return "`tfquiver up`, all its servers"
+    server = server_file.running(directory)
+    return f"its {server.called}" if server else f"its node, of {_whose(str(directory))}"
 
 
 def found() -> list[str]:
@@ -85,10 +125,11 @@ def _as_typed(argument: str, where: str) -> str:
     return f"{argument}{shlex.quote(shown) if argument.startswith('-') else repr(shown)}"
 
 
-def _whose(directory: str) -> str:
+def _whose(directory: str, of_it: str = "") -> str:
     """What else people may know a cluster by."""
     try:
         coordinator = service_name.coordinator_address(directory)
     except errors.TfquiverError:  # it is just leaving
         return "a cache directory"
-    return "a cache directory by itself" if coordinator.startswith("unix:") else f"coordinator {plain(coordinator)}"
+    alone = coordinator.startswith("unix:")
+    return "a cache directory by itself" if alone else f"{of_it}coordinator {plain(coordinator)}"

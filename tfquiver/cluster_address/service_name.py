@@ -23,16 +23,6 @@ def chosen(given: str | os.PathLike[str] | None, environment: Mapping[str, str] 
     return os.fspath(given) if given else environment.get(VARIABLE, "")
 
 
-def required(given: str | os.PathLike[str] | None, environment: Mapping[str, str] = os.environ) -> str:
-    """As `chosen`. Raises InvalidArgumentError, which says how to name one."""
-    if not (where := chosen(given, environment)):
-        raise errors.InvalidArgumentError(
-            "which cluster? give its coordinator (host:port) or a cache directory (--help says where), or name it in "
-            f"{VARIABLE}"
-        )
-    return where
-
-
 def directory_of(where: str) -> Path | None:
     """The cache directory that is meant, there or not yet; None: an address is. Raises InvalidArgumentError: nobody has
     that home."""

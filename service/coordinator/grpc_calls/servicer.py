@@ -168,6 +168,7 @@ class CoordinatorServicer(
             log_trouble=self._coordinator.log_trouble,
             policy_trouble=self._coordinator.policy_trouble if whole else "",
             awaited=membership.lost.awaited(),
+            silent_ms=membership.silent_ms(),
         )
 
     @handled

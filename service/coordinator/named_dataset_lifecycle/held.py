@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+from collections.abc import Collection
 
 from tfquiver.service.coordinator.dataset_caching.caching import Caching
 from tfquiver.service.coordinator.dataset_registry_sharing_removal.registry import Registry
@@ -27,16 +28,26 @@ class Held:
         """Who waits goes on at once with what is known, from now on."""
         self._stopping.set()
 
-    async def resident_bytes(self, digest_id: bytes) -> int | None:
-        """Of a registered data set; raw bytes. None: not all nodes have told."""
+    async def resident_bytes(self, digest_id: bytes, unreached: Collection[str] = ()) -> int | None:
+        """Of a registered data set; raw bytes. None: not all nodes have told. `unreached`: ids of nodes of which what
+        they hold does not count."""
         if not self._membership.all_told or not self._caching.met:
             return None
         if digest_id in self._caching and (share := self._caching.share(digest_id)) is not None:
-            return share.resident_bytes
+            return share.resident_bytes - (await self.unreached(digest_id, unreached))[0]
         digest = await self._registry.digest(digest_id)
         for _ in self._caching.residency.merge():
             await asyncio.sleep(0)
-        return await asyncio.to_thread(bytes_here, digest, list(self._caching.residency.held().values()))
+        held = self._caching.residency.held()
+        return await asyncio.to_thread(bytes_here, digest, [held[one] for one in held.keys() - set(unreached)])
+
+    async def unreached(self, digest_id: bytes, unreached: Collection[str]) -> tuple[int, int]:
+        """Bytes and shards of a data set that is followed that only these nodes hold."""
+        if not (numbers := self._caching.residency.numbers(unreached)):
+            return 0, 0
+        table = self._caching.residency.table(digest_id)
+        shards = await asyncio.to_thread(table.only_at, numbers)
+        return int(table.lengths[shards].sum()), len(shards)
 
     async def told(self, digest_id: bytes, scanner: str) -> None:
         """Returns when what a scan has brought is known: `scanner`, which says that it is over, has told what it holds,

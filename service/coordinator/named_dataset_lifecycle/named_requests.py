@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import time
 import uuid
+from collections.abc import Collection
 
 from absl import logging
 
@@ -212,9 +213,14 @@ class NamedRequests(NamedKeeping):
             pass
         return self.find(who, name)
 
-    async def resident_bytes(self, digest_id: bytes) -> int | None:
-        """Of a registered data set, what live nodes hold; raw bytes. None: not all nodes have told."""
-        return await self._held.resident_bytes(digest_id)
+    async def resident_bytes(self, digest_id: bytes, unreached: Collection[str] = ()) -> int | None:
+        """Of a registered data set, what live nodes other than `unreached` hold; raw bytes. None: not all nodes have
+        told."""
+        return await self._held.resident_bytes(digest_id, unreached)
+
+    async def unreached(self, digest_id: bytes, unreached: Collection[str]) -> tuple[int, int]:
+        """Raw bytes and shards of a data set that is followed that only these nodes hold."""
+        return await self._held.unreached(digest_id, unreached)
 
     def check_not_named(self, who: Identity, digest_id: bytes) -> None:
         """Raises InUseError, which names the data sets that it is a version of, as far as they may know of them."""

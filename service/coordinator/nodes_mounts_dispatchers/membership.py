@@ -115,6 +115,11 @@ class Membership:
     def live(self) -> list[types_pb2.NodeInfo]:
         return [node.info for node in self._nodes.values()]
 
+    def silent_ms(self) -> list[int]:
+        """Since each of `live` was last heard of."""
+        now = self._clock.now()
+        return [max(0, int(1000 * (now - node.last_seen))) for node in self._nodes.values()]
+
     def list_is_due(self) -> bool:
         """A list of those that live may be made for all: then the next one has to wait."""
         now = self._clock.now()

@@ -46,14 +46,14 @@ def plain(setting: types_pb2.CacheSetting) -> dict[str, Any]:
 
 
 def text(fields: dict[str, Any], dataset_bytes: int) -> str:
-    """One short phrase of what `plain` gave; `auto`: as a policy has it now."""
+    """One short phrase of what `plain` gave; `auto`: as a policy has it now, alone: none has decided yet."""
     if "decided_by" in fields:
         return f"auto: {text({key: value for key, value in fields.items() if key != 'decided_by'}, dataset_bytes)}"
     size = f" {of_bytes(fields['allocation_bytes'])}" if "allocation_bytes" in fields else ""
     mode = str(fields["mode"])
     if mode == "uniform" and size and fields["allocation_bytes"] >= dataset_bytes:  # no limit to it
         size = ""
-    return {"cooperative": "coop"}.get(mode, mode) + size
+    return {"cooperative": "coop", "unset": "auto"}.get(mode, mode) + size
 
 
 def _some_bytes(whole: str, size: str) -> int:

@@ -15,6 +15,7 @@ from tfquiver.amounts import many, of_bytes
 from tfquiver.cli import calls
 from tfquiver.cli.dataset_commands import cache_setting, names, placing, states
 from tfquiver.cli.dataset_commands import commands as named
+from tfquiver.cli.status_asked_watched_explained.unfollowed import Unfollowed
 from tfquiver.cli.status_tables_and_warnings import words
 from tfquiver.cluster_address.service_name import coordinator_address
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2, coordinator_pb2_grpc, named_datasets_pb2, types_pb2
@@ -87,18 +88,20 @@ def _count(text: str) -> int:
 
 
 def _list(arguments: argparse.Namespace) -> int:
-    with _service(arguments) as (ask, stub):
-        whom = f"coordinator {coordinator_address(calls.where(arguments))}"
-        listed = ask(stub.ListDatasets, coordinator_pb2.ListDatasetsRequest(with_settings=True))
-        told = calls.settings(stub, listed, calls.token(arguments), whom)
+    address, token = coordinator_address(calls.where(arguments)), calls.token(arguments)
+    whom = f"coordinator {address}"
+    with calls.channel(address) as channel:
+        stub: Any = coordinator_pb2_grpc.CoordinatorStub(channel)
+        request = coordinator_pb2.ListDatasetsRequest(with_settings=True)
+        told = calls.settings(stub, calls.ask(stub.ListDatasets, request, token, whom), token, whom)
+        told = Unfollowed().known(channel, told, token, whom)
     with named.service(arguments) as (ask_named, stub, _):
         told = names.joined(names.all_named(ask_named, stub), told)
-        told = names.with_residents(ask_named, stub, told)
     if arguments.json:
         print(json.dumps({"datasets": told}))
         return 0
     if not told:
-        seen = " that you may read" if calls.token(arguments) else ""
+        seen = " that you may read" if token else ""
         print(
             f"no data set yet{seen}: tfquiver dataset create makes one with a name, the first use of files one without"
         )
@@ -345,7 +348,7 @@ def _print(told: dict[str, Any], as_json: bool, more: Mapping[str, str] | None =
 
 def _meaning(cache: dict[str, Any]) -> str:
     meaning = {
-        "unset": "unset: as the policy decides while it is read; else kept as far as there is room",
+        "unset": "auto: as the policy decides while it is read; until then kept as far as there is room",
         "none": "none: nothing is kept",
         "cooperative": "cooperative: chunks rotate, all jobs share them",
         "uniform": "uniform: what comes first is kept until the "

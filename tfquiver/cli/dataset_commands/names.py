@@ -25,7 +25,6 @@ from tfquiver.proto.tfquiver.v1 import named_datasets_pb2 as pb2
 _DIGITS = re.compile(r"[0-9a-fA-F]{6,64}")  # of a digest id: no fewer, that are more likely a name
 _GONE_S = 30.0
 _WAIT_MS = 1000
-_LOOKED_AT = 32
 _SAID = 10
 
 Ask = Callable[..., Any]
@@ -147,20 +146,6 @@ def _is_old(one: dict[str, Any], left: Counter[str]) -> bool:
     """A version before the newest is called as that is; `left`: of each name, how many are to come."""
     left[one["name"]] -= 1
     return left[one["name"]] >= 0
-
-
-def with_residents(ask: Ask, stub: Any, told: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Of those that have names and of which the coordinator follows nothing, because nobody has read them since its
-    start, or for a while, what is there: of the first `_LOOKED_AT`, for it takes the coordinator a look at each shard.
-    So it is under each name of that content."""
-    unfollowed = (one for one in told if "resident_bytes" not in one or one.get("resident_age_ms"))
-    unknown = [one for one in unfollowed if "state" in one and "digest_id" in one]
-    there = {}
-    for one in unknown[:_LOOKED_AT]:
-        found = find(ask, stub, one["name"])
-        if found and found.HasField("resident_bytes") and found.dataset.digest_id.hex() == one["digest_id"]:
-            there[one["digest_id"]] = {"resident_bytes": found.resident_bytes, "resident_age_ms": 0}
-    return [one | there.get(one.get("digest_id", ""), {}) for one in told]
 
 
 def table(told: Sequence[dict[str, Any]]) -> Table:

@@ -117,6 +117,9 @@ def _of_cluster(where: str, token: str) -> Iterator[Finding]:
     if directory is None:
         yield from _of_servers(where, None, token)
         return
+    if trouble := disk.missing(directory):  # all else that fails there fails for that
+        yield trouble
+        return
     with ThreadPoolExecutor(1) as pool:  # who does not answer is waited for at the same time as others
         servers = pool.submit(lambda: list(_of_servers(where, directory, token)))
         quota = _quota(directory, token)

@@ -23,19 +23,31 @@ _TRIAL_NAME = ".doctor-trial"
 _NETWORK = ("nfs", "nfs4", "cifs", "smb3", "fuse.gcsfuse", "fuse.s3fs", "fuse.sshfs", "lustre", "ceph", "9p")
 
 
-def findings(directory: Path, quota_bytes: int = 0, used_bytes: int = 0) -> Iterator[Finding]:
-    """`quota_bytes`: of the node that runs there; 0: none does."""
+def missing(directory: Path) -> Finding | None:
+    """What it is instead of a directory of which something can be found; None: it is one."""
     what = f"cache directory {plain(directory, 300)}"
     try:
         info = directory.stat()
+    except FileNotFoundError:
+        do = (
+            "the first job (tfquiver.dataset(..., cache_dir=)) or server (`tfquiver up`) that uses it makes it; else "
+            "name another one, or a coordinator's host:port"
+        )
+        return fail(what, "there is no such directory", do)
     except (OSError, ValueError) as error:  # a name with a zero byte, for one
         why = getattr(error, "strerror", "") or str(error)
-        yield fail(what, why, "name a directory that a node runs in, or that this user may look at")
-        return
+        return fail(what, why, "name a directory that this user may look at, or a coordinator's host:port")
     if not stat.S_ISDIR(info.st_mode):
-        yield fail(what, "it is a file", "name a directory")
+        return fail(what, "it is a file", "name a directory, or a coordinator's host:port")
+    return None
+
+
+def findings(directory: Path, quota_bytes: int = 0, used_bytes: int = 0) -> Iterator[Finding]:
+    """`quota_bytes`: of the node that runs there; 0: none does."""
+    if trouble := missing(directory):
+        yield trouble
         return
-    yield _modes(what, info)
+    yield _modes(f"cache directory {plain(directory, 300)}", directory.stat())
     yield _kind(directory)
     yield _room(directory, quota_bytes, used_bytes)
     yield _speed(directory)

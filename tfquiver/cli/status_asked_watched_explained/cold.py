@@ -12,6 +12,7 @@ from typing import Any
 from tfquiver import durable, errors
 from tfquiver.cli.status_tables_and_warnings.status_view import saved
 from tfquiver.service.node.counters import totals_file
+from tfquiver.service.node.disk import entry
 
 _ENTRY = re.compile(r"[0-9a-f]{64}")
 
@@ -23,6 +24,11 @@ def is_cold(where: str) -> bool:
         return (root / "objects").is_dir() and durable.holder(root / "node.lock") is None
     except (OSError, ValueError, RuntimeError):  # the last of these: nobody has that home
         return False
+
+
+def disk_bytes(found: os.DirEntry[str]) -> int:
+    """What that entry takes, as a node counts it: whole pages. Raises OSError."""
+    return entry.disk_bytes(max(found.stat(follow_symlinks=False).st_size, 1))
 
 
 def entries_in(root: Path) -> Iterator[os.DirEntry[str]]:
@@ -49,7 +55,7 @@ def collect(where: str) -> dict[str, Any]:
     entries = used_bytes = 0
     try:
         for found in entries_in(root):
-            entries, used_bytes = entries + 1, used_bytes + found.stat(follow_symlinks=False).st_size
+            entries, used_bytes = entries + 1, used_bytes + disk_bytes(found)
         digests = sum(1 for _ in (root / "digests").glob("*.tfqd"))
     except FileNotFoundError as error:
         raise errors.UnavailableError(f"{root} changed meanwhile: ask again") from error

@@ -36,7 +36,8 @@ _LEGEND = (
     "for nothing but the store or a cache as slow as now: once full by the plan in force, those "
     "below by another one, in which a data set may have less of a larger cache. Of several nodes' quotas a "
     "twentieth is not shared out: shards do not spread evenly over them. cooperative: chunks rotate for all jobs "
-    "together; uniform: what comes first is kept, up to that; >=: not known, for it has only been seen to wait; at "
+    "together; uniform: what comes first is kept, up to that; of both what it takes on disks at most, where "
+    "compressing makes nothing smaller; >=: not known, for it has only been seen to wait; at "
     f"least what it reads now. {_COLUMNS}"
 )
 _LEGEND_FINISHED = (

@@ -18,7 +18,7 @@ from tfquiver import errors
 from tfquiver.cli import calls
 from tfquiver.cli.calls import plain
 from tfquiver.cli.dataset_commands import names as names_of
-from tfquiver.cli.status_asked_watched_explained import cold, money, watching
+from tfquiver.cli.status_asked_watched_explained import cold, money, unreached, watching
 from tfquiver.cli.status_asked_watched_explained.lookout import Lookout
 from tfquiver.cli.status_asked_watched_explained.sparing import Sparing
 from tfquiver.cli.status_asked_watched_explained.unfollowed import Unfollowed
@@ -174,9 +174,17 @@ def collect(
         stub: Any = coordinator_pb2_grpc.CoordinatorStub(channel)
         whom = f"coordinator {address}"
         listed_nodes = calls.ask(stub.ListNodes, coordinator_pb2.ListNodesRequest(), token, whom)
+        if kept is not None:
+            kept.keep_only([address, *(node.control_address for node in listed_nodes.nodes)])
+        told = list(_nodes(listed_nodes.nodes, token, kept) if thorough else map(_unasked, listed_nodes.nodes))
+        for node, silent_ms in zip(told, listed_nodes.silent_ms, strict=False):  # an older coordinator tells none
+            node["silent_ms"] = silent_ms
+        away = unreached.nodes(told, address, asked=thorough)
+        for node in told:
+            node.pop("is_gone", None)
         asked = coordinator_pb2.ListDispatchersRequest()
         listed = calls.ask_if_known(stub.ListDispatchers, asked, token, whom)
-        of_datasets = coordinator_pb2.ListDatasetsRequest(with_settings=thorough)
+        of_datasets = coordinator_pb2.ListDatasetsRequest(with_settings=thorough, unreached=away)
         datasets = calls.ask(stub.ListDatasets, of_datasets, token, whom)
         wanted = coordinator_pb2.ListSessionsRequest(limit=sessions)
         infos = pages.sessions(lambda page: calls.ask(stub.ListSessions, page, token, whom), wanted)
@@ -186,10 +194,7 @@ def collect(
             named = named_datasets_pb2_grpc.NamedDatasetsStub(channel)
             cached = names_of.marked_old(lambda call, request: calls.ask(call, request, token, whom), named, cached)
         if unfollowed is not None:
-            cached = unfollowed.known(channel, cached, token, whom)
-    if kept is not None:
-        kept.keep_only([address, *(node.control_address for node in listed_nodes.nodes)])
-    told = list(_nodes(listed_nodes.nodes, token, kept) if thorough else map(_unasked, listed_nodes.nodes))
+            cached = unfollowed.known(channel, cached, token, whom, away)
     names = {dataset.digest_id: dataset.name for dataset in datasets.datasets}
     newest = [with_state(plain(info) | {"dataset": names.get(info.digest_id, "")}) for info in infos]
     found = {
@@ -243,7 +248,7 @@ def _nodes(nodes: Sequence[types_pb2.NodeInfo], token: str, kept: KeptChannels |
                 where = {"host": words.host(node.control_address, socket.gethostname())}
                 if isinstance(reply, errors.TfquiverError):
                     silent.append(node.control_address)
-                    yield {**plain(node), **where, "error": str(reply)}
+                    yield {**plain(node), **where, "error": str(reply), "is_gone": isinstance(reply, calls.GoneError)}
                     continue
                 counters = plain(reply)
                 yield {**counters.pop("node"), **where, **counters}

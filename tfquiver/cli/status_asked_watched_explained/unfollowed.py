@@ -22,13 +22,23 @@ class Unfollowed:
     """Of one cluster. Some are looked at, then others, in turn; also where each look is that of another process."""
 
     def __init__(self) -> None:
-        self._found: dict[str, tuple[float, int]] = {}  # by digest id: when, and how many bytes
+        # By digest id: when, how many bytes, and how many more that nobody reaches.
+        self._found: dict[str, tuple[float, int, int]] = {}
         self._tried: dict[str, float] = {}  # when each was left out, or looked at
         self._looked_at: dict[str, float] = {}
+        self._unreached = list[str]()
 
-    def known(self, channel: Any, datasets: Sequence[dict[str, Any]], token: str, whom: str) -> list[dict[str, Any]]:
-        """`datasets`, those that are not followed with `resident_bytes`, where that is known. Raises nothing."""
+    def known(
+        self, channel: Any, datasets: Sequence[dict[str, Any]], token: str, whom: str, unreached: Sequence[str] = ()
+    ) -> list[dict[str, Any]]:
+        """`datasets`, those that are not followed with `resident_bytes`, where that is known. Raises nothing.
+
+        Args:
+          unreached: ids of nodes of which what they hold does not count.
+        """
         now = time.monotonic()
+        if self._unreached != sorted(unreached):  # then all are looked at again
+            self._unreached, self._found, self._tried = sorted(unreached), {}, {}
         unfollowed = [one for one in datasets if "resident_bytes" not in one or one.get("resident_age_ms")]
         self._forget(unfollowed, now)
         due = [one for one in unfollowed if one["digest_id"] not in self._tried]
@@ -51,7 +61,7 @@ class Unfollowed:
         return sorted(turned, key=lambda one: self._looked_at.get(one["digest_id"], float("-inf")))
 
     def _look(self, stub: Any, due: Sequence[dict[str, Any]], now: float, token: str, whom: str) -> None:
-        request, left = coordinator_pb2.ListDatasetsRequest(), _MOST_SHARDS
+        request, left = coordinator_pb2.ListDatasetsRequest(unreached=self._unreached), _MOST_SHARDS
         for one in due:
             if len(request.looked_at) == _MOST:
                 break
@@ -62,13 +72,15 @@ class Unfollowed:
         if request.looked_at:
             for found in calls.ask(stub.ListDatasets, request, token, whom).datasets:
                 if found.HasField("resident_bytes"):  # an older coordinator says again what it remembers
-                    self._found[found.digest_id.hex()] = (now - found.resident_age_ms / 1000, found.resident_bytes)
+                    at = now - found.resident_age_ms / 1000
+                    self._found[found.digest_id.hex()] = at, found.resident_bytes, found.unreached_bytes
 
     def _with(self, one: dict[str, Any], now: float) -> dict[str, Any]:
         if one["digest_id"] not in self._found:
             return one
-        at, resident_bytes = self._found[one["digest_id"]]
+        at, resident_bytes, unreached_bytes = self._found[one["digest_id"]]
         age_ms = round(1000 * (now - at))
         if "resident_bytes" in one and one.get("resident_age_ms", 0) <= age_ms:
             return one
-        return one | {"resident_bytes": resident_bytes, "resident_age_ms": age_ms}
+        found = {"resident_bytes": resident_bytes, "unreached_bytes": unreached_bytes}
+        return one | found | {"resident_age_ms": age_ms}

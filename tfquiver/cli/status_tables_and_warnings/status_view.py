@@ -32,23 +32,23 @@ from tfquiver.cli.status_tables_and_warnings import (  # fmt: skip
 from tfquiver.cli.status_tables_and_warnings.words import count, job, short, size
 
 _MORE = (
-    "used: on the disk, compressed where that pays. Epochs count from 0. `tfquiver status --explain` says what all "
-    "columns are"
+    "used: on the disk, compressed where that pays; size: of all records, not compressed. Epochs count from 0. "
+    "`tfquiver status --explain` says what all columns are"
 )
 _NODES_LEGEND = (
-    "used: what stands on its disk, compressed where that pays; sizes of data sets are of raw bytes. hits: shards from "
-    "this node's disk or memory. peers: from another node's. misses: from the object store. hit ratio: hits and peers, "
-    "of all three: of what readers took. store: all bytes read there, those of a first use's scan, too. A shard is a "
-    "run of records, about 2 MB."
+    "used: what shards take on its disk, in whole pages of 4 KiB and one more for each, compressed where that pays; "
+    "sizes of data sets are of their records, raw. hits: shards from this node's disk or memory. peers: from another "
+    "node's. misses: from the object store. hit ratio: hits and peers, of all three: of what readers took. store: all "
+    "bytes read there, those of a first use's scan, too. A shard is a run of records, about 2 MB."
 )
 _NO_QUOTA_LEGEND = " quota none: it keeps nothing, such as a dispatcher's own node, and only fetches for who is there."
 _DATASETS_LEGEND = (
     "cached: so much of it is on the nodes' disks, and of how many of its chunks all is there; ~: as it was when it "
     "was last read, or looked at; -: not known, for nobody has read it since the coordinator was started. how: "
     "uniform: what comes first is kept until that many bytes, or the quotas, are used. coop (cooperative): chunks "
-    "rotate through the cache, and all jobs share them. none, lru: as they say. auto: by the policy (tfquiver explain "
-    "says why). unset: nobody has set it, and the policy decides when somebody reads it; as uniform until then. "
-    "tfquiver dataset set-cache changes it."
+    "rotate through the cache, and all jobs share them. none, lru: as they say. auto: nobody has set it, and the "
+    "policy decides (tfquiver explain says why); auto alone: it has not yet, and does when somebody reads it; as "
+    "uniform until then. tfquiver dataset set-cache changes it."
 )
 _JOBS_LEGEND = (
     "reads: what all readers of a job hand to its pipeline, over the last ten seconds or so. waits: for so much of "
@@ -65,6 +65,7 @@ _REMOTE_IO_LEGEND = (
     "(tfquiver limit), or a policy."
 )
 _FULL = 0.9
+_MOST_UNREACHED = 5  # data sets that are named
 _REFUSED_LATELY_MS = 5 * 60 * 1000  # what was refused before says nothing of now: a disk may have been given room
 
 
@@ -283,22 +284,32 @@ def _of_nodes(status: Mapping[str, Any]) -> Iterator[_Table]:
     nodes = table("node", "host", "used", "quota", "readers", "hits", "peers", "misses", "store")
     nodes.columns[1].no_wrap = False  # the others are never narrower than what is in them
     nodes.columns[1].overflow, nodes.columns[1].justify = "fold", "left"
-    for node in status["nodes"]:
-        if "error" in node:
-            continue
+    answering = [node for node in status["nodes"] if "error" not in node]
+    for node in answering:
         counts = (count(node[key]) for key in ("readers", "hits", "peer_hits", "misses"))
         quota = size(node["quota_bytes"]) if node["quota_bytes"] else "none"
         read = size(node["store_bytes"])
         figures = (short(node["node_id"]), cut(nodes_view.host(node), 40), size(node["used_bytes"]))
         nodes.add_row(*figures, quota, *counts, read)
-    keeps_none = any(not node["quota_bytes"] for node in status["nodes"] if "error" not in node)
-    yield _Table(nodes, _NODES_LEGEND + (_NO_QUOTA_LEGEND if keeps_none else ""), status["nodes"])
+    keeps_none = any(not node["quota_bytes"] for node in answering)
+    yield _Table(nodes, _NODES_LEGEND + (_NO_QUOTA_LEGEND if keeps_none else ""), answering)
     yield _Table(nodes_view.places(status["nodes"]), nodes_view.PLACES_LEGEND, nodes_view.placed(status["nodes"]))
 
 
 def _of_datasets(status: Mapping[str, Any]) -> Iterator[_Table]:
     old = f" {OLD_LEGEND}" if any(one.get("old") for one in status["datasets"]) else ""
-    yield _Table(calls.datasets_table(status["datasets"]), _DATASETS_LEGEND + old, status["datasets"])
+    below = _unreached(status["datasets"])
+    yield _Table(calls.datasets_table(status["datasets"]), _DATASETS_LEGEND + old, status["datasets"], below)
+
+
+def _unreached(datasets: Sequence[Mapping[str, Any]]) -> str:
+    """What the column `cached` leaves out, in a line; empty: nothing."""
+    called = names.called(datasets)
+    some = [one for one in datasets if one.get("unreached_bytes")]
+    parts = (f"{of_bytes(one['unreached_bytes'])} of {called[one['digest_id']]}" for one in some[:_MOST_UNREACHED])
+    more = f", and of {many(len(some) - _MOST_UNREACHED, 'more data set')}" if some[_MOST_UNREACHED:] else ""
+    said = f"not in cached, for only nodes that do not answer have it: {', '.join(parts)}{more}"
+    return plain_text.plain(said) if some else ""
 
 
 def _of_jobs(status: Mapping[str, Any], width: int) -> Iterator[_Table]:
@@ -371,5 +382,5 @@ def cold(told: Mapping[str, Any]) -> str:
     said = _saved(told["saved"])
     if told["entries"] and not _is_counted(told["saved"]):
         said = "what was read is not known: its node ended, or was killed, before it had written that down"
-    holds = f"{many(told['entries'], 'shard')}, {of_bytes(told['used_bytes'])}; digests: {told['digests']}"
+    holds = f"{many(told['entries'], 'shard')}, {of_bytes(told['used_bytes'])} on the disk; digests: {told['digests']}"
     return f"no node runs in {plain_text.plain(told['cache_dir'])}; it holds {holds}\n{said}"

@@ -90,7 +90,8 @@ def resident(dataset: Mapping[str, Any]) -> str:
     if "resident_bytes" not in dataset:
         return "-"
     about = "~" if dataset.get("resident_age_ms") else ""
-    chunks = f" {dataset['resident_chunks']}/{dataset['chunks']}" if dataset.get("chunks") else ""
+    in_chunks = dataset.get("chunks") and not dataset.get("unreached_bytes")  # else it is not known how many are whole
+    chunks = f" {dataset['resident_chunks']}/{dataset['chunks']}" if in_chunks else ""
     return f"{about}{share(dataset['resident_bytes'], dataset['size_bytes'])}{chunks}"
 
 

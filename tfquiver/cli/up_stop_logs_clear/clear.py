@@ -11,7 +11,8 @@ from tfquiver.amounts import many, of_bytes
 from tfquiver.cli import calls
 from tfquiver.cli.status_asked_watched_explained import cold
 from tfquiver.cli.up_stop_logs_clear import clearing
-from tfquiver.cluster_address.service_name import coordinator_address, directory_of, required
+from tfquiver.cluster_address.running import to_be_cleared
+from tfquiver.cluster_address.service_name import coordinator_address, directory_of
 from tfquiver.grpc_plumbing import rpc
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2, coordinator_pb2_grpc, node_pb2, node_pb2_grpc
 
@@ -28,7 +29,7 @@ def add_parser(subparsers: Any) -> None:
 
 
 def _run(arguments: argparse.Namespace) -> int:
-    where = required(calls.given(arguments))  # whose cache goes has to be said
+    where = to_be_cleared(calls.given(arguments))
     at = directory_of(where)
     if at is not None and cold.is_cold(where):
         entries, size_bytes = clearing.clear(at)
@@ -62,4 +63,4 @@ def _run(arguments: argparse.Namespace) -> int:
 
 
 def _say(whom: str, entries: int, size_bytes: int) -> None:
-    print(f"{plain_text.plain(whom)}: {many(entries, 'shard')} deleted, {of_bytes(size_bytes)}")
+    print(f"{plain_text.plain(whom)}: {many(entries, 'shard')} deleted, {of_bytes(size_bytes)} of the disk")

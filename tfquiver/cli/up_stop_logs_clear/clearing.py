@@ -40,7 +40,7 @@ def _delete(directory: Path) -> tuple[int, int]:
     entries = size_bytes = 0
     try:
         for found in cold.entries_in(directory):
-            its_bytes = found.stat(follow_symlinks=False).st_size
+            its_bytes = cold.disk_bytes(found)
             os.unlink(found.path)  # noqa: PTH108 - of a million a path each takes longer than to delete them
             entries, size_bytes = entries + 1, size_bytes + its_bytes
     except OSError as error:

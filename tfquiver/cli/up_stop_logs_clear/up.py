@@ -64,7 +64,12 @@ def _size(text: str) -> str:
 
 
 def _run(arguments: argparse.Namespace) -> int:
-    directory = service_name.directory_of(service_name.required(arguments.directory or arguments.service))
+    if not (where := service_name.chosen(arguments.directory or arguments.service)):
+        raise errors.InvalidArgumentError(
+            f"up: which directory? name one for what is cached, here or in {service_name.VARIABLE}; it is made when "
+            "missing: tfquiver up ~/tfquiver-cache"
+        )
+    directory = service_name.directory_of(where)
     if directory is None:
         raise errors.InvalidArgumentError("up: give a directory for what is cached, not an address")
     flags = {kind: getattr(arguments, f"{kind}_flag") for kind in plan.KINDS}

@@ -24,6 +24,7 @@ from tfquiver.service.coordinator.grpc_calls.uploads import parts_of, sender
 from tfquiver.service.coordinator.long_work.in_parts import InParts
 
 _MOST_LOOKED_AT = 32
+_MOST_UNREACHED = 1024
 MAX_OWNED = 2000  # by a name that is not an admin's: no job fills the registry alone
 
 
@@ -107,6 +108,8 @@ class DatasetCalls(Callers):
     @handled
     async def ListDatasets(self, request: pb2.ListDatasetsRequest, context: Any) -> pb2.ListDatasetsReply:
         checks.between("looked_at", len(request.looked_at), 0, _MOST_LOOKED_AT)
+        checks.between("unreached", len(request.unreached), 0, _MOST_UNREACHED)
+        unreached, named = frozenset(request.unreached), self._coordinator.named
         reply, parts, looked_at = pb2.ListDatasetsReply(), InParts(), set(request.looked_at)
         for told in await self._visible.all(caller(), parts.rest):
             await parts.rest()
@@ -121,15 +124,23 @@ class DatasetCalls(Callers):
                 one.resident_bytes, one.resident_shards = share.resident_bytes, share.resident_shards
                 one.chunks, one.resident_chunks = share.chunks, share.resident_chunks
                 one.resident_age_ms = int(1000 * share.age_s)
+                if unreached and not share.age_s:
+                    lost_bytes, lost_shards = await named.unreached(one.digest_id, unreached)
+                    one.unreached_bytes = lost_bytes
+                    one.resident_bytes = max(0, share.resident_bytes - lost_bytes)
+                    one.resident_shards = max(0, share.resident_shards - lost_shards)
             self._coordinator.caching.placed.tell(one)
         for one in reply.datasets:
             if looked_at and (one.resident_age_ms or not one.HasField("resident_bytes")):
                 # It has just been removed, or is damaged: of the others it is known all the same.
                 with contextlib.suppress(errors.NotFoundError, errors.CorruptDigestError):
-                    if (resident_bytes := await self._coordinator.named.resident_bytes(one.digest_id)) is not None:
+                    if (resident_bytes := await named.resident_bytes(one.digest_id)) is not None:
                         for field in ("resident_age_ms", "resident_shards", "chunks", "resident_chunks"):
                             one.ClearField(field)
                         one.resident_bytes = resident_bytes
+                        if unreached and (reached := await named.resident_bytes(one.digest_id, unreached)) is not None:
+                            one.resident_bytes = min(reached, resident_bytes)
+                            one.unreached_bytes = resident_bytes - one.resident_bytes
         return reply
 
     @handled

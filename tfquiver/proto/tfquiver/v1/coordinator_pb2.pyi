@@ -330,6 +330,7 @@ class ListDatasetsRequest(_message.Message):
 
     LOOKED_AT_FIELD_NUMBER: _builtins.int
     WITH_SETTINGS_FIELD_NUMBER: _builtins.int
+    UNREACHED_FIELD_NUMBER: _builtins.int
     with_settings: _builtins.bool
     """what GetCache tells of each, too. Coordinators that do not know it tell none"""
     @_builtins.property
@@ -338,15 +339,23 @@ class ListDatasetsRequest(_message.Message):
         far as nodes have told: that takes a look at each shard. Empty: all. Coordinators that do not know it reply all.
         """
 
+    @_builtins.property
+    def unreached(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """At most 1024 nodes, by id, that the caller knows not to answer: what they alone hold is not resident, and in
+        Dataset.unreached_bytes. Of others, also of nodes that do not live, nothing follows. Coordinators that do not know it
+        count it as resident.
+        """
+
     def __init__(
         self,
         *,
         looked_at: _abc.Iterable[_builtins.bytes] | None = ...,
         with_settings: _builtins.bool = ...,
+        unreached: _abc.Iterable[_builtins.str] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["looked_at", b"looked_at", "with_settings", b"with_settings"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["looked_at", b"looked_at", "unreached", b"unreached", "with_settings", b"with_settings"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -1881,6 +1890,7 @@ class ListNodesReply(_message.Message):
     LOG_TROUBLE_FIELD_NUMBER: _builtins.int
     POLICY_TROUBLE_FIELD_NUMBER: _builtins.int
     AWAITED_FIELD_NUMBER: _builtins.int
+    SILENT_MS_FIELD_NUMBER: _builtins.int
     version: _builtins.str
     """of the coordinator's tfquiver; empty: of before it was told"""
     now_ms: _builtins.int
@@ -1907,6 +1917,10 @@ class ListNodesReply(_message.Message):
         there are none, or as above.
         """
 
+    @_builtins.property
+    def silent_ms(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
+        """since each of `nodes` was last heard of; none: as above"""
+
     def __init__(
         self,
         *,
@@ -1918,10 +1932,11 @@ class ListNodesReply(_message.Message):
         log_trouble: _builtins.str = ...,
         policy_trouble: _builtins.str = ...,
         awaited: _abc.Iterable[_types_pb2.NodeInfo] | None = ...,
+        silent_ms: _abc.Iterable[_builtins.int] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["awaited", b"awaited", "log_trouble", b"log_trouble", "lost", b"lost", "nodes", b"nodes", "now_ms", b"now_ms", "policy_trouble", b"policy_trouble", "up_ms", b"up_ms", "version", b"version"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["awaited", b"awaited", "log_trouble", b"log_trouble", "lost", b"lost", "nodes", b"nodes", "now_ms", b"now_ms", "policy_trouble", b"policy_trouble", "silent_ms", b"silent_ms", "up_ms", b"up_ms", "version", b"version"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -146,6 +146,7 @@ class Dataset(_message.Message):
     MOVING_BYTES_FIELD_NUMBER: _builtins.int
     UNMOVED_SHARDS_FIELD_NUMBER: _builtins.int
     RESIDENT_AGE_MS_FIELD_NUMBER: _builtins.int
+    UNREACHED_BYTES_FIELD_NUMBER: _builtins.int
     digest_id: _builtins.bytes
     """names this copy: content and locations"""
     content_root: _builtins.bytes
@@ -173,6 +174,10 @@ class Dataset(_message.Message):
     """of these, for which their new owners have no room"""
     resident_age_ms: _builtins.int
     """how long ago that was so: what nobody reads is not followed. 0: it is so now"""
+    unreached_bytes: _builtins.int
+    """Where ListDatasetsRequest.unreached names nodes: what only these hold. It is not in resident_bytes and resident_shards;
+    resident_chunks are as if it were there.
+    """
     @_builtins.property
     def owners(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
         """In replies only, and only where tokens are asked for."""
@@ -204,10 +209,11 @@ class Dataset(_message.Message):
         moving_bytes: _builtins.int = ...,
         unmoved_shards: _builtins.int = ...,
         resident_age_ms: _builtins.int = ...,
+        unreached_bytes: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_resident_bytes", b"_resident_bytes", "placement", b"placement", "resident_bytes", b"resident_bytes"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_resident_bytes", b"_resident_bytes", "chunks", b"chunks", "content_root", b"content_root", "digest_id", b"digest_id", "everybody", b"everybody", "moving_bytes", b"moving_bytes", "moving_shards", b"moving_shards", "name", b"name", "owners", b"owners", "placement", b"placement", "records", b"records", "resident_age_ms", b"resident_age_ms", "resident_bytes", b"resident_bytes", "resident_chunks", b"resident_chunks", "resident_shards", b"resident_shards", "shards", b"shards", "shared_with", b"shared_with", "size_bytes", b"size_bytes", "unmoved_shards", b"unmoved_shards"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_resident_bytes", b"_resident_bytes", "chunks", b"chunks", "content_root", b"content_root", "digest_id", b"digest_id", "everybody", b"everybody", "moving_bytes", b"moving_bytes", "moving_shards", b"moving_shards", "name", b"name", "owners", b"owners", "placement", b"placement", "records", b"records", "resident_age_ms", b"resident_age_ms", "resident_bytes", b"resident_bytes", "resident_chunks", b"resident_chunks", "resident_shards", b"resident_shards", "shards", b"shards", "shared_with", b"shared_with", "size_bytes", b"size_bytes", "unmoved_shards", b"unmoved_shards", "unreached_bytes", b"unreached_bytes"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__resident_bytes: _TypeAlias = _typing.Literal["resident_bytes"]  # noqa: Y015
     _WhichOneofArgType__resident_bytes: _TypeAlias = _typing.Literal["_resident_bytes", b"_resident_bytes"]  # noqa: Y015

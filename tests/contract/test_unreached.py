@@ -1,0 +1,53 @@
+"""What only nodes hold that do not answer is told apart: nobody can serve it, and it was called cached."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.support.aio import on_loop
+from tests.support.coordinator_here import parts, read_first, started
+from tests.support.digests import numbered_digest
+from tfquiver import errors
+from tfquiver.hash_prefixes_and_sorted_numbers.prefixes import of_rows
+from tfquiver.proto.tfquiver.v1 import coordinator_pb2 as pb
+from tfquiver.proto.tfquiver.v1 import types_pb2
+from tfquiver.service.coordinator.grpc_calls.about_datasets.dataset_calls import DatasetCalls
+
+SHARDS, SHARD_BYTES = 10, 100
+
+
+@on_loop
+async def test_of_what_is_followed_and_of_what_is_looked_at(tmp_path: Path) -> None:
+    read, other = numbered_digest(SHARDS, "read"), numbered_digest(SHARDS, "other")
+    async with started(tmp_path) as coordinator:
+        for digest in (read, other):
+            await coordinator.catalogue.register(digest.name, b"", None, parts(digest))
+        await read_first(coordinator, "reader", read.digest_id)
+        for node, digest, shards in (("a", read, slice(0, 7)), ("b", read, slice(5, 10)), ("a", other, slice(0, 4))):
+            added = coordinator.residency.added(node, of_rows(digest.hashes[shards]))
+            coordinator.caching.changed(added)
+
+        async def told(digest_id: bytes, *unreached: str) -> types_pb2.Dataset:
+            request = pb.ListDatasetsRequest(looked_at=[digest_id], unreached=unreached)
+            [one] = (await DatasetCalls(coordinator).ListDatasets(request, None)).datasets
+            return one
+
+        for unreached, there, gone in (((), 10, 0), (("a",), 5, 5), (("b", "nobody"), 7, 3), (("a", "b"), 0, 10)):
+            one = await told(read.digest_id, *unreached)
+            assert (one.resident_shards, one.resident_bytes) == (there, there * SHARD_BYTES)
+            assert one.unreached_bytes == gone * SHARD_BYTES
+        for unreached, there, gone in (((), 4, 0), (("b",), 4, 0), (("a", "b"), 0, 4)):
+            one = await told(other.digest_id, *unreached)
+            assert (one.resident_bytes, one.unreached_bytes) == (there * SHARD_BYTES, gone * SHARD_BYTES)
+
+
+@on_loop
+async def test_no_more_are_taken_than_can_be_looked_for(tmp_path: Path) -> None:
+    async with started(tmp_path) as coordinator:
+        request = pb.ListDatasetsRequest(unreached=map(str, range(1025)))
+        calls: Any = DatasetCalls(coordinator)
+        with pytest.raises(errors.InvalidArgumentError, match="unreached"):
+            await calls.ListDatasets.__wrapped__(calls, request, None)
