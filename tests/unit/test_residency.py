@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import tracemalloc
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -84,10 +86,17 @@ def check(subject: Residency, digest_id: bytes, held: dict[str, set[bytes]]) -> 
     assert (table.resident_shards, table.resident_bytes) == (resident.sum(), table.lengths[resident].sum())
 
 
-@given(st.lists(st.tuples(st.booleans(), st.lists(st.integers(0, 30), max_size=8)), max_size=20), st.integers(0, 10))
-def test_an_inventory_is_a_set_whenever_it_is_merged(changes: list[tuple[bool, list[int]]], merge_at: int) -> None:
+@given(
+    st.lists(st.tuples(st.booleans(), st.lists(st.integers(0, 30), max_size=8)), max_size=20),
+    st.integers(0, 10),
+    st.integers(0, 10),
+)
+def test_an_inventory_is_a_set_whenever_it_is_merged(
+    changes: list[tuple[bool, list[int]]], merge_at: int, few: int
+) -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(holdings, "_MERGE_AT", merge_at)
+        patch.setattr(holdings, "_FEW", few)
         subject, model = Holdings(), set[int]()
         for add, numbers in changes:
             (subject.add if add else subject.remove)(np.array(numbers, np.uint64))
@@ -95,6 +104,27 @@ def test_an_inventory_is_a_set_whenever_it_is_merged(changes: list[tuple[bool, l
             asked = np.arange(31, dtype=np.uint64)
             assert subject.contains(asked).tolist() == [number in model for number in range(31)]
         assert subject.all().tolist() == sorted(model)
+
+
+def test_what_a_node_holds_takes_eight_bytes_a_shard_also_where_much_comes_and_goes() -> None:
+    """As objects of Python's it took ten times that, and every collection of garbage went through all of them."""
+    every = np.arange(60_000, dtype=np.uint64) << np.uint64(32)
+    tracemalloc.start()
+    try:
+        subject = Holdings()
+        for at in range(0, 20_000, 10_000):
+            subject.add(every[at : at + 10_000])
+        whole_bytes = tracemalloc.get_traced_memory()[0]
+        subject.remove(every[100:20_000])
+        for at in range(20_000, 60_000, 100):  # a little at a time, another each time
+            subject.add(every[at : at + 100])
+            subject.remove(every[at - 100 : at])
+        churned_bytes = tracemalloc.get_traced_memory()[0]
+    finally:
+        tracemalloc.stop()
+    assert subject.all().tolist() == [*every[:100].tolist(), *every[-100:].tolist()]
+    assert whole_bytes < 1.1 * 8 * 20_000
+    assert churned_bytes < 4096 * 150
 
 
 def test_the_owner_is_the_one_that_nodes_compute() -> None:

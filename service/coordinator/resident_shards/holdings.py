@@ -6,8 +6,12 @@ import numpy as np
 import numpy.typing as npt
 
 from tfquiver.hash_prefixes_and_sorted_numbers.prefixes import Prefixes
+from tfquiver.hash_prefixes_and_sorted_numbers.sorted_numbers import distinct
 
-_MERGE_AT = 65_536
+# Each change is an object of Python's until it is merged: ten times the memory, and every collection of garbage goes
+# through all of them. Of 800 nodes with 20 000 shards each one took up to 0.9 s.
+_MERGE_AT = 4096
+_FEW = 1024  # of what is told at once, or an eighth of what there is: more is merged at once
 
 
 class Holdings:
@@ -19,11 +23,19 @@ class Holdings:
         self._removed: set[int] = set()
 
     def add(self, values: Prefixes) -> None:
+        if self._is_much(values):
+            self.merge()
+            self._put(distinct(values))
+            return
         self._removed.difference_update(values.tolist())
         self._added.update(values.tolist())
         self._merge_if_many()
 
     def remove(self, values: Prefixes) -> None:
+        if self._is_much(values):
+            self.merge()
+            self._take(distinct(values))
+            return
         self._added.difference_update(values.tolist())
         self._removed.update(values.tolist())
         self._merge_if_many()
@@ -48,6 +60,9 @@ class Holdings:
         found: npt.NDArray[np.bool_] = self._sorted.take(self._sorted.searchsorted(values), mode="clip") == values
         return found
 
+    def _is_much(self, values: Prefixes) -> bool:
+        return len(values) > max(_FEW, len(self._sorted) // 8)
+
     def _merge_if_many(self) -> None:
         if len(self._added) + len(self._removed) > max(_MERGE_AT, len(self._sorted) // 8):
             self.merge()
@@ -59,15 +74,20 @@ class Holdings:
         # Both stay sorted: nothing is sorted again but what is new.
         looked_at = len(self._sorted) + len(self._removed) + len(self._added)
         if self._removed:
-            removed = np.sort(_array(self._removed))
-            removed = removed[self._in_sorted(removed)]
-            self._sorted = np.delete(self._sorted, np.searchsorted(self._sorted, removed))
+            self._take(np.sort(_array(self._removed)))
         if self._added:
-            added = np.sort(_array(self._added))
-            added = added[~self._in_sorted(added)]
-            self._sorted = np.insert(self._sorted, np.searchsorted(self._sorted, added), added)
+            self._put(np.sort(_array(self._added)))
         self._added, self._removed = set(), set()
         return looked_at
+
+    def _put(self, values: Prefixes) -> None:
+        """`values`: sorted, each once; and so below."""
+        values = values[~self._in_sorted(values)]
+        self._sorted = np.insert(self._sorted, np.searchsorted(self._sorted, values), values)
+
+    def _take(self, values: Prefixes) -> None:
+        values = values[self._in_sorted(values)]
+        self._sorted = np.delete(self._sorted, np.searchsorted(self._sorted, values))
 
 
 def _array(values: set[int]) -> Prefixes:
