@@ -24,30 +24,45 @@ TfquiverError
 from __future__ import annotations
 
 import errno
+import functools
+from typing import TYPE_CHECKING
 
-import grpc
+if TYPE_CHECKING:
+    import grpc
+
+
+class _Code:
+    """A class's gRPC status. Who asks for it imports gRPC: not everybody who may raise, which takes 30 ms."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+
+    def __get__(self, _error: object, _kind: type) -> grpc.StatusCode:
+        import grpc
+
+        return grpc.StatusCode[self._name]
 
 
 class TfquiverError(Exception):
     """Base of every error that tfquiver raises on purpose."""
 
-    code: grpc.StatusCode = grpc.StatusCode.INTERNAL
+    code = _Code("INTERNAL")
 
 
 class InvalidArgumentError(TfquiverError):
-    code = grpc.StatusCode.INVALID_ARGUMENT
+    code = _Code("INVALID_ARGUMENT")
 
 
 class NotFoundError(TfquiverError):
-    code = grpc.StatusCode.NOT_FOUND
+    code = _Code("NOT_FOUND")
 
 
 class PermissionError_(TfquiverError):
-    code = grpc.StatusCode.PERMISSION_DENIED
+    code = _Code("PERMISSION_DENIED")
 
 
 class DataLossError(TfquiverError):
-    code = grpc.StatusCode.DATA_LOSS
+    code = _Code("DATA_LOSS")
 
 
 class CorruptDigestError(DataLossError):
@@ -55,31 +70,31 @@ class CorruptDigestError(DataLossError):
 
 
 class StaleDigestError(TfquiverError):
-    code = grpc.StatusCode.FAILED_PRECONDITION
+    code = _Code("FAILED_PRECONDITION")
 
 
 class InUseError(TfquiverError):
-    code = grpc.StatusCode.FAILED_PRECONDITION
+    code = _Code("FAILED_PRECONDITION")
 
 
 class TakenOverError(TfquiverError):
-    code = grpc.StatusCode.FAILED_PRECONDITION
+    code = _Code("FAILED_PRECONDITION")
 
 
 class ResourceExhaustedError(TfquiverError):
-    code = grpc.StatusCode.RESOURCE_EXHAUSTED
+    code = _Code("RESOURCE_EXHAUSTED")
 
 
 class NeverFitsError(ResourceExhaustedError):
-    code = grpc.StatusCode.OUT_OF_RANGE
+    code = _Code("OUT_OF_RANGE")
 
 
 class AlreadyRunningError(TfquiverError):
-    code = grpc.StatusCode.ALREADY_EXISTS
+    code = _Code("ALREADY_EXISTS")
 
 
 class UnavailableError(TfquiverError):
-    code = grpc.StatusCode.UNAVAILABLE
+    code = _Code("UNAVAILABLE")
 
 
 class NobodyComputesError(UnavailableError):
@@ -88,52 +103,54 @@ class NobodyComputesError(UnavailableError):
     `everywhere`: all nodes were asked, just now.
     """
 
-    code = grpc.StatusCode.NOT_FOUND
+    code = _Code("NOT_FOUND")
     everywhere = False
 
 
 class DeadlineError(TfquiverError):
-    code = grpc.StatusCode.DEADLINE_EXCEEDED
+    code = _Code("DEADLINE_EXCEEDED")
 
 
 class UnauthenticatedError(TfquiverError):
-    code = grpc.StatusCode.UNAUTHENTICATED
+    code = _Code("UNAUTHENTICATED")
 
 
 class ProtocolError(TfquiverError):
-    code = grpc.StatusCode.ABORTED
+    code = _Code("ABORTED")
 
 
 class CancelledError_(TfquiverError):
-    code = grpc.StatusCode.CANCELLED
+    code = _Code("CANCELLED")
 
 
 class TensorFlowError(TfquiverError, ImportError):
-    code = grpc.StatusCode.FAILED_PRECONDITION
+    code = _Code("FAILED_PRECONDITION")
 
 
 class ReaderLibraryError(TfquiverError, ImportError):
-    code = grpc.StatusCode.FAILED_PRECONDITION
+    code = _Code("FAILED_PRECONDITION")
 
 
-_BY_CODE: dict[grpc.StatusCode, type[TfquiverError]] = {
-    cls.code: cls
-    for cls in (
-        InvalidArgumentError,
-        NotFoundError,
-        PermissionError_,
-        DataLossError,
-        StaleDigestError,
-        ResourceExhaustedError,
-        NeverFitsError,
-        AlreadyRunningError,
-        UnavailableError,
-        DeadlineError,
-        UnauthenticatedError,
-        ProtocolError,
-        CancelledError_,
-    )
-}
+_RECEIVED = (
+    InvalidArgumentError,
+    NotFoundError,
+    PermissionError_,
+    DataLossError,
+    StaleDigestError,
+    ResourceExhaustedError,
+    NeverFitsError,
+    AlreadyRunningError,
+    UnavailableError,
+    DeadlineError,
+    UnauthenticatedError,
+    ProtocolError,
+    CancelledError_,
+)
+
+
+@functools.cache
+def _by_code() -> dict[grpc.StatusCode, type[TfquiverError]]:
+    return {kind.code: kind for kind in _RECEIVED}
 
 
 def code_number(error: TfquiverError) -> int:
@@ -165,12 +182,16 @@ def from_os_error(error: OSError, what: str) -> TfquiverError:
 
 def from_code(code: grpc.StatusCode, message: str) -> TfquiverError:
     """The exception for a status received from a server."""
-    return _BY_CODE.get(code, TfquiverError)(message)
+    return _by_code().get(code, TfquiverError)(message)
 
 
 def from_number(number: int, message: str) -> TfquiverError:
     """The exception for a canonical status number, as `code_number` gives it; one that there is not: TfquiverError."""
-    return from_code(_BY_NUMBER.get(number, grpc.StatusCode.INTERNAL), message)
+    return from_code(_by_number().get(number, TfquiverError.code), message)
 
 
-_BY_NUMBER: dict[int, grpc.StatusCode] = {code.value[0]: code for code in grpc.StatusCode}
+@functools.cache
+def _by_number() -> dict[int, grpc.StatusCode]:
+    import grpc
+
+    return {code.value[0]: code for code in grpc.StatusCode}

@@ -30,6 +30,7 @@ from tfquiver import keras as keras_backup
 from tfquiver.node_daemon_and_cache_directory import daemon as local
 from tfquiver.node_daemon_and_cache_directory import endpoints
 from tfquiver.proto.tfquiver.v1 import node_pb2, node_pb2_grpc
+from tfquiver.registering_by_clients import registration
 
 FILES, RECORDS, RECORD_BYTES = 4, 500, 2000
 TOTAL = FILES * RECORDS
@@ -163,6 +164,15 @@ def test_a_digest_file_is_a_source(source: Any, paths: list[Path], shared_dir: P
     path = tmp_path / "data.tfqd"
     path.write_bytes(kept.read_bytes())
     numbered.assert_each_once(numbered.read(tfquiver.dataset(path, cache_dir=shared_dir)), TOTAL)
+
+
+def test_data_that_is_known_is_asked_for_without_grpc(
+    paths: list[Path], shared_dir: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    make = functools.partial(tfquiver.dataset, paths, cache_dir=shared_dir, first_use=SMALL_SHARDS)
+    make()
+    monkeypatch.setattr(registration, "Registrar", None)
+    numbered.assert_each_once(numbered.read(make()), TOTAL)
 
 
 def test_a_damaged_digest_is_named(shared_dir: Path, tmp_path: Path, source: Any) -> None:

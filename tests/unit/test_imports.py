@@ -32,6 +32,12 @@ def test_importing_does_not_import_tensorflow(module: str) -> None:
     assert subprocess.run([sys.executable, "-c", check], cwd=ROOT).returncode == 0
 
 
+@pytest.mark.slow
+def test_a_trainer_does_not_wait_for_grpc_to_be_imported() -> None:
+    check = "import sys, tfquiver; tfquiver.dataset; sys.exit('grpc' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", check], cwd=ROOT).returncode == 0
+
+
 VIOLATIONS = [
     ("service/coordinator/sessions/sessions.py", "import time", "Pure parts"),
     ("service/coordinator/coordinator.py", "import tensorflow", "never import TensorFlow"),

@@ -10,7 +10,6 @@ from pathlib import Path
 
 from tfquiver import errors
 from tfquiver.cluster_address import service_name
-from tfquiver.draws_and_weights.drawn_shards import KEY_MARK
 from tfquiver.grpc_plumbing import addresses
 from tfquiver.node_daemon_and_cache_directory import server_file, up_file
 
@@ -79,7 +78,11 @@ def session_key(scheme: str = "") -> str:
     """Unlike every other one; ends with the program's name, by which people recognise its sessions, and where its
     epochs are drawn by a scheme of sampling, with that."""
     key = f"{uuid.uuid4().hex}-{program(sys.argv[0] if sys.argv else '')}"
-    return f"{key}{KEY_MARK}{scheme}" if scheme else key
+    if not scheme:
+        return key
+    from tfquiver.draws_and_weights.drawn_shards import KEY_MARK  # most epochs are of shards
+
+    return f"{key}{KEY_MARK}{scheme}"
 
 
 def stream_key(stream: str) -> str:

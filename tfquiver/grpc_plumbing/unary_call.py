@@ -1,6 +1,7 @@
 """One gRPC call over a connection of its own, without gRPC (RFC 9113, RFC 7541, and gRPC's "PROTOCOL-HTTP2").
 
-For threads that look for as long as a training runs: gRPC's own state does not go well with processes that fork.
+For threads that look for as long as a training runs: gRPC's own state does not go well with processes that fork. And
+for a training's first question, which would wait for gRPC to be imported.
 """
 
 from __future__ import annotations
@@ -21,10 +22,11 @@ _MESSAGE_HEADER = struct.Struct(">BI")  # whether it is compressed; its length
 _METHOD_POST, _SCHEME_HTTP = b"\x83", b"\x86"  # of HPACK's static table
 _AUTHORITY, _PATH, _CONTENT_TYPE = b"\x01", b"\x04", b"\x0f\x10"  # a value follows, as it is
 _MOST_VALUE_BYTES = 126  # a length of one byte
+_UNIX, _LOCAL = "unix:", "localhost"  # what gRPC names as the host of such a socket
 
 
 def unary_call(address: str, path: str, message: bytes, timeout_s: float, most_bytes: int) -> bytes:
-    """What the server at host:port answers, a message of at most `most_bytes`.
+    """What the server at host:port or unix:/path answers, a message of at most `most_bytes`.
 
     `timeout_s` is for all of it but the look-up of a name.
 
@@ -33,10 +35,23 @@ def unary_call(address: str, path: str, message: bytes, timeout_s: float, most_b
       ProtocolError: it answers with an error, or with something else.
     """
     until_s = time.monotonic() + timeout_s
-    with socket.create_connection(addresses.split(address), timeout_s) as sock:
+    with _connected(address, timeout_s) as sock:
         sock.settimeout(max(until_s - time.monotonic(), 0.001))
-        sock.sendall(_request(path, address, message, most_bytes))
+        sock.sendall(_request(path, _LOCAL if address.startswith(_UNIX) else address, message, most_bytes))
         return _answer(sock, until_s, f"{path} at {address}", most_bytes)
+
+
+def _connected(address: str, timeout_s: float) -> socket.socket:
+    if not address.startswith(_UNIX):
+        return socket.create_connection(addresses.split(address), timeout_s)
+    sock = socket.socket(socket.AF_UNIX)
+    try:
+        sock.settimeout(timeout_s)
+        sock.connect(address.removeprefix(_UNIX))
+    except BaseException:
+        sock.close()
+        raise
+    return sock
 
 
 def _request(path: str, address: str, message: bytes, most_bytes: int) -> bytes:

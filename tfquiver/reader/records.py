@@ -164,7 +164,7 @@ def records(
     token = own_token.of_user(connection.auth_token_file)
     where = Where(directory("cache_dir", cache_dir), service, quota_bytes)
     native.library()
-    described, accesses = describe(source, first_use, options.files)
+    described, accesses, _ = describe(source, first_use, options.files)
     endpoint = where.acquire()
     try:
         reaching = store_access.of(where.endpoint_name, token) if accesses else None

@@ -5,23 +5,40 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
 
 from tfquiver import errors
 from tfquiver.dataset_arguments.option_groups import FirstUse, Progress
 from tfquiver.listing.listing import Source
 from tfquiver.listing.listing_terms import ListingTerms
-from tfquiver.proto.tfquiver.v1 import types_pb2
+from tfquiver.registering_by_clients.known_at_once import known_at_once
 from tfquiver.registering_by_clients.listed import accesses_of, default_name, listed
 from tfquiver.registering_by_clients.named import may_be_name
-from tfquiver.registering_by_clients.registration import Registrar
 from tfquiver.scanning.cutting import CutPolicy
 from tfquiver.stores.credentials.resolved import Access, place_of
 
-Register = Callable[[Registrar, Progress | None, str], types_pb2.Dataset]
+if TYPE_CHECKING:
+    from tfquiver.proto.tfquiver.v1 import types_pb2
+    from tfquiver.registering_by_clients.registration import Registrar
+
+Register = Callable[["Registrar", Progress | None, str], "types_pb2.Dataset"]
+AtOnce = Callable[[str, float], "types_pb2.Dataset | None"]  # of the coordinator's address, and for how long it asks
 
 
-def describe(source: Source, first_use: FirstUse, in_order: bool) -> tuple[Register, list[Access]]:
-    """Looks at the source (this may raise); returns what registers it, and the ways to the stores it is in."""
+class Described(NamedTuple):
+    """A source that was looked at: what registers it, the ways to the stores it is in, and a quick first question."""
+
+    register: Register
+    accesses: list[Access]
+    known_at_once: AtOnce
+
+
+def _not_at_once(_coordinator: str, _patience_s: float) -> types_pb2.Dataset | None:
+    return None
+
+
+def describe(source: Source, first_use: FirstUse, in_order: bool) -> Described:
+    """Looks at the source (this may raise)."""
     source = _settled(source)
     if isinstance(only := _only(source), str | os.PathLike) and os.fspath(only).endswith(".tfqd"):
         if "://" in (named := os.fspath(only)).removeprefix("file://"):
@@ -34,13 +51,15 @@ def describe(source: Source, first_use: FirstUse, in_order: bool) -> tuple[Regis
         from tfquiver.digests.digest import Digest
 
         uris = (file.uri for file in Digest.open(path).files)
-        return lambda registrar, _progress, _client_id: registrar.digest(path), accesses_of(uris)
+        return Described(
+            lambda registrar, _progress, _client_id: registrar.digest(path), accesses_of(uris), _not_at_once
+        )
     if isinstance(only, str) and may_be_name(only):
         if first_use.cut is not None or first_use.name is not None:
             raise errors.InvalidArgumentError(
                 f"first_use: {only} is no file here, so it names a data set, which has a name and was cut already"
             )
-        return lambda registrar, progress, _client_id: _named(registrar, only, progress), []
+        return Described(lambda registrar, progress, _client_id: _named(registrar, only, progress), [], _not_at_once)
     if any(map(_is_tensor, (source, *_parts(source)))):
         raise errors.InvalidArgumentError(
             f"source={source!r}: a tensor; files must be named when the pipeline is built. In place of interleave() or "
@@ -59,7 +78,7 @@ def describe(source: Source, first_use: FirstUse, in_order: bool) -> tuple[Regis
     def register(registrar: Registrar, progress: Progress | None, client_id: str) -> types_pb2.Dataset:
         return registrar.files(files, terms, first_use.name or default_name(source), progress, client_id)
 
-    return register, accesses
+    return Described(register, accesses, lambda where, patience_s: known_at_once(where, terms.key(files), patience_s))
 
 
 def _named(registrar: Registrar, name: str, progress: Progress | None) -> types_pb2.Dataset:

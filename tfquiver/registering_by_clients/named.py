@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from absl import logging
 
 from tfquiver import errors
 from tfquiver.dataset_arguments.option_groups import Progress
-from tfquiver.proto.tfquiver.v1 import named_datasets_pb2 as pb2
-from tfquiver.proto.tfquiver.v1 import types_pb2
 from tfquiver.rare_lines import every_n_seconds
+
+if TYPE_CHECKING:
+    from tfquiver.proto.tfquiver.v1 import named_datasets_pb2 as pb2
+    from tfquiver.proto.tfquiver.v1 import types_pb2
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}")
 _SAY_EVERY_S = 5
@@ -25,6 +28,8 @@ def may_be_name(source: str) -> bool:
 
 def version_of(found: pb2.NamedDataset, progress: Progress | None) -> types_pb2.Dataset | None:
     """What is read of it; None: wait, its first version is being scanned. Raises InUseError."""
+    from tfquiver.proto.tfquiver.v1 import named_datasets_pb2 as pb2  # only who has a name needs it
+
     name = found.spec.name
     if found.state == pb2.NamedDataset.STATE_DELETING:
         raise errors.InUseError(f"data set {name} is being deleted")

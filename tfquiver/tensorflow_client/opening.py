@@ -18,15 +18,16 @@ from tfquiver.dataset_arguments.option_groups import Progress
 from tfquiver.dataset_arguments.sampled import Sampled
 from tfquiver.datasets_being_read import made_datasets
 from tfquiver.node_daemon_and_cache_directory import endpoints
-from tfquiver.proto.tfquiver.v1 import types_pb2
 from tfquiver.registering_by_clients.progress_bar import ProgressBar
-from tfquiver.registering_by_clients.registration import Registrar
 from tfquiver.server_reachability.lifetimes import user_of
 from tfquiver.tensorflow_client.exactly_once import Origin
 
 if TYPE_CHECKING:
     import tensorflow as tf
 
+    from tfquiver.proto.tfquiver.v1 import types_pb2
+    from tfquiver.registering_by_clients.described import AtOnce
+    from tfquiver.registering_by_clients.registration import Registrar
     from tfquiver.registering_by_clients.store_access import StoreAccess
     from tfquiver.stores.credentials.resolved import Access
     from tfquiver.tensorflow_client.parsing import Parsing
@@ -78,8 +79,12 @@ def opened(
     opening: Opening,
     registered_by: Callable[[Registrar, Progress | None, str], types_pb2.Dataset],
     progress: Progress | None,
+    known_at_once: AtOnce | None = None,
 ) -> tf.data.Dataset:
-    """The data set that `registered_by(registrar, progress, client_id)` makes known, to be iterated."""
+    """The data set that `registered_by(registrar, progress, client_id)` makes known, to be iterated.
+
+    `known_at_once`: asked first, where nothing else is to be said to the servers.
+    """
     way, options, sampled, stream = opening.way, opening.options, opening.sampled, opening.stream
     parsing = opening.parsing
     where, service, token = way.cache_dir, way.service, way.token
@@ -99,27 +104,13 @@ def opened(
         assert coordinator is not None
         if reaching is not None:
             reaching.use(way.accesses, endpoint)
-        with Registrar(coordinator, control, token, way.patience_s) as registrar, ProgressBar(progress) as report:
-            if service and node_id:
-                registrar.check_member(node_id, str(where))
-            if way.quota_bytes is not None:
-                _warn_of_quota(registrar, way.quota_bytes, str(where))
-            registered = registered_by(registrar, report, reaching.client_id if reaching else "")
-            if token:
-                registrar.claim(session_key, registered.digest_id)
-            if sampled:
-                from tfquiver.proto.tfquiver.v1.coordinator_pb2 import AskSamplingRequest
-
-                given = sampled.record_weights()
-                drawn = registrar.ask_sampling(
-                    AskSamplingRequest(
-                        session_key=session_key, digest_id=registered.digest_id, scheme=sampled.asked()[0],
-                        arguments=sampled.arguments_text(), seed=options.seed,
-                    ),
-                    given.of(registered.name, registered.content_root, registered.records) if given else None,
-                )  # fmt: skip
-                if drawn.picked and drawn.records > _MUCH_READ * drawn.picked:
-                    logging.warning(_MUCH, drawn.records / drawn.picked)
+        known = None
+        if known_at_once and not (service or token or sampled or reaching or way.quota_bytes is not None):
+            known = known_at_once(coordinator, way.patience_s)
+        registered = known or _registered(
+            opening, registered_by, progress, coordinator, control, node_id, reaching.client_id if reaching else "",
+            session_key,
+        )  # fmt: skip
         if reaching is not None:
             reaching.reads(registered.digest_id)
         resumable = None
@@ -139,9 +130,9 @@ def opened(
     if resumable is not None:
         weakref.finalize(user_of(made), resumption.forget, resumable)
     within = "" if service else endpoint_name  # the coordinator is the node's, or the one that it belongs to
-    known = made_datasets.MadeDataset(options.job, session_key, coordinator, within, token)
-    made_datasets.remember(known)
-    weakref.finalize(user_of(made), made_datasets.forget, known)
+    remembered = made_datasets.MadeDataset(options.job, session_key, coordinator, within, token)
+    made_datasets.remember(remembered)
+    weakref.finalize(user_of(made), made_datasets.forget, remembered)
     if service:
         from tfquiver.server_reachability import watched_servers
         from tfquiver.server_reachability.watched_servers import Watched
@@ -154,6 +145,44 @@ def opened(
     whole._tfquiver_origin = Origin(registered, options, endpoint_name, made, opening.resume, session_key, parsing)
     whole._tfquiver_opening = opening
     return whole
+
+
+def _registered(
+    opening: Opening,
+    registered_by: Callable[[Registrar, Progress | None, str], types_pb2.Dataset],
+    progress: Progress | None,
+    coordinator: str,
+    control: str | None,
+    node_id: str,
+    client_id: str,
+    session_key: str,
+) -> types_pb2.Dataset:
+    """By all that servers are to be asked and told. Imports gRPC."""
+    from tfquiver.registering_by_clients.registration import Registrar
+
+    way, sampled = opening.way, opening.sampled
+    with Registrar(coordinator, control, way.token, way.patience_s) as registrar, ProgressBar(progress) as report:
+        if way.service and node_id:
+            registrar.check_member(node_id, str(way.cache_dir))
+        if way.quota_bytes is not None:
+            _warn_of_quota(registrar, way.quota_bytes, str(way.cache_dir))
+        registered = registered_by(registrar, report, client_id)
+        if way.token:
+            registrar.claim(session_key, registered.digest_id)
+        if sampled:
+            from tfquiver.proto.tfquiver.v1.coordinator_pb2 import AskSamplingRequest
+
+            given = sampled.record_weights()
+            drawn = registrar.ask_sampling(
+                AskSamplingRequest(
+                    session_key=session_key, digest_id=registered.digest_id, scheme=sampled.asked()[0],
+                    arguments=sampled.arguments_text(), seed=opening.options.seed,
+                ),
+                given.of(registered.name, registered.content_root, registered.records) if given else None,
+            )  # fmt: skip
+            if drawn.picked and drawn.records > _MUCH_READ * drawn.picked:
+                logging.warning(_MUCH, drawn.records / drawn.picked)
+    return registered
 
 
 def _warn_of_quota(registrar: Registrar, quota_bytes: int, where: str) -> None:

@@ -16,9 +16,7 @@ from tfquiver.dataset_arguments.option_groups import Connection, FirstUse, Progr
 from tfquiver.dataset_arguments.orders import Order, Shuffled
 from tfquiver.dataset_arguments.sampled import Sampled
 from tfquiver.listing.listing import Source
-from tfquiver.proto.tfquiver.v1 import types_pb2
 from tfquiver.registering_by_clients.described import describe
-from tfquiver.registering_by_clients.registration import Registrar
 from tfquiver.roles_and_tokens import own_token
 from tfquiver.tensorflow_client import element_transport
 from tfquiver.tensorflow_client.opening import Opening, Way, opened
@@ -28,6 +26,8 @@ if TYPE_CHECKING:
     import tensorflow as tf
 
     from tfquiver.dataset_arguments.fixed_length import FixedLength
+    from tfquiver.proto.tfquiver.v1 import types_pb2
+    from tfquiver.registering_by_clients.registration import Registrar
 
 
 @raised_as_both()
@@ -104,11 +104,13 @@ def dataset(
     token = own_token.of_user(connection.auth_token_file)
     element_transport.remember(token)
     where = None if cache_dir is None else directory("cache_dir", cache_dir)
-    described, accesses = describe(source, first_use, options.files)
+    described = describe(source, first_use, options.files)
 
     from tfquiver.ops.library import loader  # imports TensorFlow
 
-    way = Way(loader.load(), where, service, quota_bytes, token, connection.connect_timeout_s, tuple(accesses))
+    way = Way(
+        loader.load(), where, service, quota_bytes, token, connection.connect_timeout_s, tuple(described.accesses)
+    )
     sampled = order if isinstance(order, Sampled) else None
     parsing = None
     if parse is not None:
@@ -116,8 +118,7 @@ def dataset(
 
         parsing = parsing_of(parse, options.batch_size)
 
-    def registered(registrar: Registrar, report: Progress | None, client_id: str) -> types_pb2.Dataset:
-        found = described(registrar, report, client_id)
+    def checked(found: types_pb2.Dataset) -> types_pb2.Dataset:
         if found.size_bytes and not found.records:
             raise errors.InvalidArgumentError(
                 f"source={source!r}: data set {found.name!r} has format bytes: it has no records to read; "
@@ -128,7 +129,14 @@ def dataset(
             logging.warning("name=%r: the data set has been known as %r since its first use", name, found.name)
         return found
 
-    return opened(Opening(way, options, sampled, stream, resume, parsing), registered, first_use.progress)
+    def registered(registrar: Registrar, report: Progress | None, client_id: str) -> types_pb2.Dataset:
+        return checked(described.register(registrar, report, client_id))
+
+    def at_once(coordinator: str, patience_s: float) -> types_pb2.Dataset | None:
+        known = described.known_at_once(coordinator, patience_s)
+        return None if known is None else checked(known)
+
+    return opened(Opening(way, options, sampled, stream, resume, parsing), registered, first_use.progress, at_once)
 
 
 # AutoGraph would turn all of this into graph code where it is called in a tf.function: seconds, and warnings. This is
