@@ -74,7 +74,7 @@ def test_a_tar_is_packed_whole_or_refused(tmp_path: Path, content: bytes, match:
 
 
 def test_all_files_of_a_sample_together_are_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tars, "_MOST_RECORD_BYTES", 1000)
+    monkeypatch.setattr(tars, "MOST_RECORD_BYTES", 1000)
     path = tmp_path / "a.tar"
     path.write_bytes(TWO + END)
     assert len(packed(path, tmp_path / "out")) == 2

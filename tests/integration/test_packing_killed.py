@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import multiprocessing
 import os
 import signal
@@ -186,8 +187,57 @@ def test_of_an_unfinished_pack_nothing_is_mixed_with_another_source(tmp_path: Pa
             packed(other, out, 300)
 
 
-def test_of_two_at_once_one_is_refused(tmp_path: Path) -> None:
+def no_links(monkeypatch: pytest.MonkeyPatch, number: int) -> None:
+    """As FAT, SMB, and many of FUSE."""
+
+    def refuse(*_: object) -> None:
+        raise OSError(number, os.strerror(number))
+
+    monkeypatch.setattr(os, "link", refuse)
+
+
+@pytest.mark.parametrize("number", [errno.EPERM, errno.ENOTSUP, errno.EXDEV, errno.ENOSYS])
+def test_a_file_system_without_hard_links_will_do(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int) -> None:
+    whole = packed(images(tmp_path / "in"), tmp_path / "with")
+    no_links(monkeypatch, number)
+    assert packed(tmp_path / "in", tmp_path / "out") == whole
+    assert {path.name for path in (tmp_path / "out").iterdir()} == {path.name for path in (tmp_path / "with").iterdir()}
+    with pytest.raises(errors.InvalidArgumentError, match="another --name"):
+        packed(images(tmp_path / "other", 4), tmp_path / "out")
+
+
+def test_one_that_was_killed_where_there_are_no_links_is_in_nobodys_way(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    no_links(monkeypatch, errno.EPERM)
+    out = tmp_path / "out"
+
+    def held(*_: object) -> None:
+        (tmp_path / "held").touch()
+        time.sleep(60)
+
+    def hold_and_never_name_it() -> None:
+        monkeypatch.setattr(Path, "rename", held)
+        targets._Folder(out)._named_unless_there(out / "half", out / "data.pack.json")
+
+    out.mkdir()
+    child = multiprocessing.get_context("fork").Process(target=hold_and_never_name_it)
+    child.start()
+    deadline = time.monotonic() + 60
+    while not (tmp_path / "held").exists() and time.monotonic() < deadline:
+        time.sleep(0.005)
+    child.kill()
+    child.join()
+    assert (tmp_path / "held").exists() and not (out / "data.pack.json").exists()
+    assert len(packed(images(tmp_path / "in"), out)) == 9
+    assert sorted(path.name for path in out.iterdir()) == ["data-00000-of-00001.tfrecord", "data.pack.json"]
+
+
+@pytest.mark.parametrize("has_links", [True, False])
+def test_of_two_at_once_one_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, has_links: bool) -> None:
     """Each has looked, and found nothing, before the other wrote."""
+    if not has_links:
+        no_links(monkeypatch, errno.EPERM)
     where, said = targets.target(str(tmp_path / "out")), [str(number).encode() for number in range(8)]
     together = threading.Barrier(len(said))
 
@@ -198,4 +248,5 @@ def test_of_two_at_once_one_is_refused(tmp_path: Path) -> None:
     with ThreadPoolExecutor(len(said)) as pool:
         there = list(pool.map(claim, said))
     assert len(set(there)) == 1 and there[0] in said
+    where.tidy("data")
     assert [path.name for path in (tmp_path / "out").iterdir()] == ["data.pack.json"]

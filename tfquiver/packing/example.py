@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
+MOST_RECORD_BYTES = 1 << 30
 Value = bytes | Sequence[bytes] | Sequence[int] | Sequence[float]
 
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import errno
+import fcntl
 import os
 import re
 import secrets
@@ -14,6 +16,7 @@ from typing import Any, Protocol
 from tfquiver import durable, errors
 
 _UPLOAD_S = 600.0
+_NO_LINKS = {errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.EXDEV, errno.ENOSYS, errno.EMLINK}
 _CHUNK_BYTES = 16 << 20  # of an upload, which are in memory; a multiple of 256 KiB
 
 
@@ -65,13 +68,31 @@ class _Folder:
             own = path.with_name(f".{name}.{secrets.token_hex(8)}.claim")
             try:
                 durable.write(own, [content], 0o644)
-                os.link(own, path)
+                self._named_unless_there(own, path)
             except (FileExistsError, FileNotFoundError):  # somebody has been there, and may have tidied this one's away
                 pass
             finally:
                 own.unlink(missing_ok=True)
             durable.sync_directory(self._path)
             return path.read_bytes()
+
+    def _named_unless_there(self, own: Path, path: Path) -> None:
+        """Raises FileExistsError, and what `link` raises."""
+        try:
+            os.link(own, path)
+            return
+        except OSError as error:
+            if error.errno not in _NO_LINKS:
+                raise
+        # FAT, SMB and many of FUSE have no hard links. A lock goes with its holder, if it is killed.
+        lock = durable.lock_file(path.with_name(f".{path.name}.lock"))
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            if path.exists():
+                raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), str(path))
+            own.rename(path)
+        finally:
+            os.close(lock)
 
     def write(self, name: str, pieces: Iterable[bytes]) -> None:
         with self._written(name):
@@ -90,7 +111,8 @@ class _Folder:
             (self._path / name).unlink(missing_ok=True)
 
     def tidy(self, name: str) -> None:
-        left = re.compile(rf"\.\.?{re.escape(name)}(-\d+-of-\d+\.tfrecord|\.pack\.json).*\.[0-9a-f]{{16}}\.(tmp|claim)")
+        half = r".*\.[0-9a-f]{16}\.(tmp|claim)"  # and a lock: who waits for it still finds the note
+        left = re.compile(rf"\.\.?{re.escape(name)}((-\d+-of-\d+\.tfrecord|\.pack\.json){half}|\.pack\.json\.lock)")
         with self._written(name):
             for path in self._path.iterdir():
                 if left.fullmatch(path.name):

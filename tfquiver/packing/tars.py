@@ -10,10 +10,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from tfquiver import errors
-from tfquiver.packing.example import Value, serialized
+from tfquiver.packing.example import MOST_RECORD_BYTES, Value, serialized
 from tfquiver.packing.sources import Part
 
-_MOST_RECORD_BYTES = 1 << 30
 _BLOCK_BYTES = 512
 _LOOKED_AT_BYTES = 1 << 20  # at a time
 # Of tarfile, for headers that are made up: numbers that are none, maps that end too soon, headers of headers.
@@ -57,7 +56,7 @@ def _samples(path: Path, tar: tarfile.TarFile) -> Iterator[bytes]:
             yield serialized(sample)
             sample, sample_bytes = {}, 0
         sample_bytes += held.size
-        if sample_bytes > _MOST_RECORD_BYTES:
+        if sample_bytes > MOST_RECORD_BYTES:
             what = f"has {held.size} bytes" if sample_bytes == held.size else f"its sample has {sample_bytes} bytes"
             raise errors.InvalidArgumentError(f"{path}: {member.name!r}: {what}; 1 GiB is the most")
         if feature in sample or feature == "__key__":
