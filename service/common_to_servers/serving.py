@@ -21,7 +21,7 @@ from tfquiver.background_logs import kept_short
 from tfquiver.grpc_plumbing import addresses
 from tfquiver.node_daemon_and_cache_directory import server_file
 from tfquiver.plain_text import plain
-from tfquiver.service.common_to_servers import log_lines, server_flags
+from tfquiver.service.common_to_servers import closed_streams, log_lines, server_flags
 from tfquiver.service.common_to_servers.late_lines import LateLines
 
 PARENT = "TFQUIVER_PARENT_PID"  # in the environment of a process that is to end with the one that starts it
@@ -133,5 +133,6 @@ def run_server(serve: Callable[[], Coroutine[Any, Any, None]], about: str) -> No
 
     if platform.system() != "Linux":
         sys.exit(f"{Path(sys.argv[0]).name}: tfquiver's servers run on Linux only: use a Linux container or machine")
+    closed_streams.opened()
     flags.FLAGS.set_default("logtostderr", True)
     app.run(main, flags_parser=server_flags.parser(about))

@@ -95,8 +95,9 @@ def test_a_link_where_a_daemon_is_started_is_named_and_not_followed(tmp_path: Pa
 
 
 def test_a_directory_whose_name_is_something_else_to_grpc_is_itself(tmp_path: Path) -> None:
-    """`%20` was a space to it: a node took the other one's sockets, and who cleared one cache emptied the other."""
-    names, nodes = ("a b", "a%20b", "lr=0.1,batch=64"), list[Server]()
+    """`%20` was a space to it: a node took the other one's sockets, and who cleared one cache emptied the other. One
+    that is not UTF-8 it does not take: no node started there."""
+    names, nodes = ("a b", "a%20b", "lr=0.1,batch=64", "caf\udce9"), list[Server]()
     try:
         for name in names:
             arguments = [f"--cache_dir={tmp_path / name}", "--quota=1MiB"]

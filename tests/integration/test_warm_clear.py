@@ -14,6 +14,7 @@ import tfquiver
 from tests.support import node_calls, numbered
 from tests.support.cluster import Cluster, wait_until
 from tfquiver.cli.main import main
+from tfquiver.cli.sim_plan_trace import reading_jobs
 from tfquiver.node_daemon_and_cache_directory import daemon, endpoints
 
 FILES, RECORDS, RECORD_BYTES = 4, 500, 2000
@@ -134,6 +135,7 @@ def test_who_has_the_port_of_a_node_that_was_killed_is_not_cleared(
         assert "is gone: another node, " in capsys.readouterr().out
         (error,) = (node["error"] for node in status(address, capsys)["nodes"] if "error" in node)
         assert "is gone: another node, " in error, "nothing of it is shown as this cluster's"
+        assert reading_jobs.store_bytes(node_calls.nodes(address), "") is None, "nor counted by plan"
         assert sum(node["entries"] for node in status(others.coordinator.address, capsys)["nodes"]) == kept
 
 

@@ -129,6 +129,7 @@ def test_a_name_longer_than_a_path_can_be(
         (["health", "h:1", "--timeout_s", "nan"], "is not a number of seconds"),
         (["up", "localhost:1"], "up: give a directory for what is cached, not an address"),
         (["up", "\0"], "null"),
+        (["dataset", "create", "n\udcff", "--source", "/x", "--service", "h:1"], "'n\\udcff' is not text that can be"),
         (["up", "x", "--workers", "-1"], "is not a number from 0 to 64"),
         (["up", "x", "--quota", "much"], "'much' is not a size"),
         (["up", "x", "--port", "65536"], "'65536' is not a port"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import resource
 import subprocess
 import threading
 import time
@@ -60,6 +61,22 @@ def test_a_directory_that_was_deleted_is_no_longer_an_ups_own(tmp_path: Path) ->
             assert its() and not is_ours()
 
 
+def test_a_disk_without_room_for_its_number_is_named(tmp_path: Path) -> None:
+    """As a disk that is full to its last byte: a file is made there, and nothing written. It was a traceback."""
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (0, limits[1]))
+    try:
+        with (
+            pytest.raises(errors.ResourceExhaustedError, match=f"{tmp_path / up_file.LOCK_FILE}: File too large"),
+            hold.held(tmp_path, print),
+        ):
+            pass
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    with hold.held(tmp_path, print) as is_ours:
+        assert is_ours()
+
+
 def test_a_lock_that_was_deleted_before_it_was_taken_counts_for_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -87,6 +104,19 @@ def test_a_process_that_only_has_the_holders_number_gets_no_signal(tmp_path: Pat
         finally:
             bystander.kill()
             os.close(lock)
+
+
+@pytest.mark.parametrize("pid", [(1 << 22) - 1, 1 << 22, 10**19])
+def test_a_holder_whose_number_nobody_has_here_is_not_said_to_be_stopped(pid: int, tmp_path: Path) -> None:
+    """As of an `up` in a container that shares the directory: its numbers mean nothing here."""
+    lock = durable.lock_file(tmp_path / up_file.LOCK_FILE)
+    assert durable.try_lock(lock)
+    try:
+        os.pwrite(lock, f"{pid}\n".encode(), 0)
+        with pytest.raises(errors.UnavailableError, match="just starting"):
+            stopping.stop(tmp_path, lambda: 0, force=True)
+    finally:
+        os.close(lock)
 
 
 def test_a_coordinator_that_has_the_directory_is_named_by_its_pid(

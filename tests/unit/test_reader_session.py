@@ -244,6 +244,22 @@ def test_a_store_that_is_away_is_tried_again_until_the_deadline() -> None:
     assert reader.fetched(0) == [Discard(0)]
 
 
+def test_of_a_store_that_is_away_a_reader_is_told_now_and_then_not_for_each_shard() -> None:
+    reader = session(fetch_deadline_s=300)
+    reader.opened((), ())
+    reader.leased(LEASED, [(shard, "") for shard in range(4)], 0.0)
+
+    def told(now_s: float, *words: str) -> list[str]:
+        out = [reader.fetch_failed(shard, errors.UnavailableError(said), now_s) for shard, said in enumerate(words)]
+        assert all(isinstance(one[-1], Fetch) for one in out), "each is tried again"
+        return [str(one.error) for each in out for one in each if isinstance(one, Tell)]
+
+    assert told(1.0, *["store: 503"] * 4) == ["store: 503"]
+    assert told(60.0, *["store: 503"] * 4) == []
+    assert told(61.0, *["store: 503"] * 4) == ["store: 503"], "it still is"
+    assert told(200.0, "a: 503", "b: 503", "c: 503", "d: 503") == ["a: 503", "b: 503", "c: 503"]
+
+
 def test_that_nobody_can_compute_a_shard_is_soon_believed_where_all_were_asked() -> None:
     here, everywhere = errors.NobodyComputesError("derived"), errors.NobodyComputesError("derived")
     everywhere.everywhere = True

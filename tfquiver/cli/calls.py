@@ -257,10 +257,16 @@ def datasets_table(told: Sequence[dict[str, Any]]) -> Table:
     return made
 
 
+class _Console(Console):
+    def on_broken_pipe(self) -> None:
+        """As of `print`: rich would end the process, with exit code 1."""
+        raise BrokenPipeError
+
+
 def console(**arguments: Any) -> Console:
     """Takes text as it is: names that others chose may look like markup. In a pipe or a file no line is broken, for who
     looks for a word there, unless a width is given (COLUMNS)."""
-    made = Console(markup=False, emoji=False, highlight=False, **arguments)
+    made = _Console(markup=False, emoji=False, highlight=False, **arguments)
     if not made.is_terminal and "width" not in arguments and not os.environ.get("COLUMNS"):
         made.width = _UNBROKEN
     return made

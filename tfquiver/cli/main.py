@@ -10,9 +10,11 @@ import os
 import shlex
 import sys
 from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
 from typing import Any, NoReturn
 
 from tfquiver import errors, plain_text
+from tfquiver.cli import standard_streams
 from tfquiver.cluster_address.service_name import VARIABLE
 from tfquiver.roles_and_tokens import own_token
 from tfquiver.version import VERSION
@@ -208,28 +210,53 @@ def _describe(parser: argparse.ArgumentParser) -> None:
 
 def main(argv: list[str] | None = None) -> int:
     argv = sys.argv[1:] if argv is None else argv
-    _check_begin(argv)
-    arguments = _parser(_needed(argv)).parse_args(argv)
-    arguments.typed = shlex.join(["tfquiver", *argv])
+    arguments = argparse.Namespace(shown={})
     try:
-        return int(arguments.run(arguments))
+        with standard_streams.written():
+            _check_begin(argv)
+            arguments = _parser(_needed(argv)).parse_args(argv)
+            arguments.typed = shlex.join(["tfquiver", *argv])
+            return int(arguments.run(arguments))
     except errors.TfquiverError as error:
-        from tfquiver.cli.as_typed import as_typed  # help needs none of it
-
-        said = as_typed(plain_text.of_error(error, _LONGEST), arguments.shown)
-        as_json = getattr(arguments, "json", False) is True
-        print(json.dumps({"error": said}) if as_json else f"tfquiver: {said}", file=sys.stderr)
-        return 1
-    except BrokenPipeError:  # as in `tfquiver status ... | head`; nothing is left to be written at exit either
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return _failed(error, arguments)
+    except FileNotFoundError:
+        if _has_working_directory():
+            raise
+        gone = "the working directory is no longer there: cd to one that is, or give paths that begin with /"
+        return _failed(errors.NotFoundError(gone), arguments)
+    except UnicodeEncodeError as error:
+        no_text = f"{plain_text.shortened(str(error.object))} is not text that can be sent (UTF-8)"
+        return _failed(errors.InvalidArgumentError(no_text), arguments)
+    except BrokenPipeError:  # as in `tfquiver status ... | head`
         return 141
     except KeyboardInterrupt:
         print("tfquiver: stopped", file=sys.stderr)
         return 130
 
 
+def _failed(error: errors.TfquiverError, arguments: argparse.Namespace) -> int:
+    from tfquiver.cli.as_typed import as_typed  # help needs none of it
+
+    said = as_typed(plain_text.of_error(error, _LONGEST), arguments.shown)
+    as_json = getattr(arguments, "json", False) is True
+    print(json.dumps({"error": said}) if as_json else f"tfquiver: {said}", file=sys.stderr)
+    return 1
+
+
+def _has_working_directory() -> bool:
+    try:
+        Path.cwd()
+    except OSError:
+        return False
+    return True
+
+
 def run() -> None:
-    sys.exit(main())
+    standard_streams.prepare()
+    try:
+        sys.exit(main())
+    finally:
+        standard_streams.leave()
 
 
 if __name__ == "__main__":

@@ -29,6 +29,7 @@ def held(directory: Path, say: Callable[[str], None]) -> Iterator[Callable[[], b
 
     Raises:
       InvalidArgumentError: it cannot be made or written.
+      ResourceExhaustedError, or another typed error of a failed write: there is no room for its lock's few bytes.
       AlreadyRunningError: another `up` has it, or a node that is to stay; names its pid and what to do.
     """
     try:
@@ -59,8 +60,11 @@ def _take(directory: Path, lock: int) -> None:
         time.sleep(_POLL_S)
     if not _is_there(directory, lock):
         raise errors.AlreadyRunningError(f"{directory}: somebody is deleting it")
-    os.ftruncate(lock, 0)
-    os.pwrite(lock, f"{os.getpid()}\n".encode(), 0)
+    try:
+        os.ftruncate(lock, 0)
+        os.pwrite(lock, f"{os.getpid()}\n".encode(), 0)
+    except OSError as error:
+        raise errors.from_os_error(error, str(directory / up_file.LOCK_FILE)) from error
 
 
 def _is_there(directory: Path, lock: int) -> bool:

@@ -23,6 +23,7 @@ _KILLED = (
     "service two or three minutes"
 )
 _POLL_S = 0.05
+_MOST_PID = 1 << 22  # Linux has none above
 
 
 def stop(directory: Path, readers: Callable[[], int], force: bool) -> str:
@@ -96,7 +97,7 @@ def holder(lock: Path) -> int | None:
         raise errors.PermissionError_(f"{lock}: {error.strerror}") from error
     if text is None:
         return None
-    if not text.isdecimal():
+    if not text.isdecimal() or not 0 < int(text) <= _MOST_PID:
         raise errors.UnavailableError(f"{lock}: somebody is just starting there: try again")
     return int(text)
 
@@ -133,7 +134,11 @@ def end(lock: Path, pid: int, what: str, within_s: float) -> None:
     try:
         process = os.pidfd_open(pid)
     except ProcessLookupError:
-        return
+        if holder(lock) != pid:
+            return
+        raise errors.UnavailableError(
+            f"{lock}: there is no pid {pid} here: the holder is in another container, or just starting"
+        ) from None
     try:
         if holder(lock) != pid:
             return

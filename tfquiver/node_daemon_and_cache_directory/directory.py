@@ -155,7 +155,12 @@ class CacheDirectory:
 
 
 def _can_have_sockets(path: Path) -> bool:
-    """The kernel takes no longer names, and gRPC parts them at commas, as of `lr=0.1,batch=64`."""
+    """The kernel takes no longer names, gRPC none that are not UTF-8, and parts them at commas, as of
+    `lr=0.1,batch=64`."""
+    try:
+        str(path).encode()
+    except UnicodeEncodeError:
+        return False
     return len(os.fsencode(path / _LONGEST_SOCKET_NAME)) <= MAX_SOCKET_PATH_BYTES and "," not in str(path)
 
 

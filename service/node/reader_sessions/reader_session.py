@@ -38,7 +38,7 @@ from tfquiver.service.node.reader_sessions.instructions import (
     SendEnd,
     Tell,
 )
-from tfquiver.service.node.reader_sessions.wanted_shard import FailedShards, WantedShard
+from tfquiver.service.node.reader_sessions.wanted_shard import FailedShards, RetriedFailures, WantedShard
 
 MAX_LEASE_SHARDS = 1024
 MAX_CREDIT_BYTES = 1 << 62  # at one time: what one frame may give
@@ -83,6 +83,7 @@ class ReaderSession:
     _free: set[int] = field(default_factory=set)  # sent again after BAD: already paid for
     _sent: dict[int, str] = field(default_factory=dict)  # shard -> owner
     _bad: dict[int, int] = field(default_factory=dict)
+    _retried: RetriedFailures = field(default_factory=RetriedFailures)
     _failed: FailedShards = field(default_factory=FailedShards)
     _acks: Acknowledgements = field(default_factory=Acknowledgements)
     _unsent_bytes: int = 0
@@ -192,8 +193,7 @@ class ReaderSession:
             return self._take()
         pause_s = wanted.failed(error, now_s, self.limits.fetch_deadline_s)
         if pause_s is not None:
-            if not wanted.told:
-                wanted.told = True
+            if self._retried.is_news(error, now_s):
                 self._out.append(Tell(error, fatal=False))
             self._out.append(Fetch(shard, wanted.owner, after_s=pause_s))
             return self._take()

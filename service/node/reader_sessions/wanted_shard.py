@@ -1,5 +1,5 @@
-"""A shard that a reader has been leased and that is not here yet: for how long it is tried; and those that it cannot
-have. Pure."""
+"""A shard that a reader has been leased and that is not here yet: for how long it is tried, and when the reader is told
+why; and those that it cannot have. Pure."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from tfquiver import errors
 
 FIRST_PAUSE_S, MAX_PAUSE_S = 0.1, 5.0
 NOBODY_S = 10.0  # a process that computes derived data may be about to connect again
+TOLD_AGAIN_S, _MOST_TOLD = 60.0, 3
 RETRYABLE = (errors.UnavailableError, errors.DeadlineError, errors.ResourceExhaustedError, errors.CancelledError_)
 
 
@@ -16,7 +17,6 @@ RETRYABLE = (errors.UnavailableError, errors.DeadlineError, errors.ResourceExhau
 class WantedShard:
     owner: str
     since_s: float
-    told: bool = False  # its reader has been told of a failure
     _pause_s: float = FIRST_PAUSE_S
     _nobody_since_s: float | None = None  # so long nobody could compute it, wherever asked
 
@@ -37,6 +37,22 @@ class WantedShard:
             return None
         pause_s, self._pause_s = self._pause_s, min(self._pause_s * 2, MAX_PAUSE_S)
         return pause_s
+
+
+class RetriedFailures:
+    """Of what one reader waits for: a store that is away fails each of its shards."""
+
+    def __init__(self) -> None:
+        self._said_s = dict[str, float]()
+
+    def is_news(self, error: errors.TfquiverError, now_s: float) -> bool:
+        """Whether its reader is to be told: in the same words not again within TOLD_AGAIN_S, and of many files that
+        fail alike the first ones."""
+        self._said_s = {words: at_s for words, at_s in self._said_s.items() if now_s - at_s < TOLD_AGAIN_S}
+        if str(error) in self._said_s or len(self._said_s) >= _MOST_TOLD:
+            return False
+        self._said_s[str(error)] = now_s
+        return True
 
 
 class FailedShards(dict[int, errors.TfquiverError]):

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import argparse
+import select
 import sys
-import time
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
@@ -92,5 +92,14 @@ def _run(arguments: argparse.Namespace) -> int:
             if lines:
                 print("\n".join(lines), flush=True)
             else:
-                time.sleep(_POLL_S)
+                _pause()
     return 0
+
+
+def _pause() -> None:
+    """Raises BrokenPipeError: whoever read this has left, as in `tfquiver logs --follow | head`. Else only the next
+    line would say so, which may never come."""
+    watched = select.poll()
+    watched.register(sys.stdout.fileno(), 0)
+    if watched.poll(_POLL_S * 1000):
+        raise BrokenPipeError

@@ -10,6 +10,7 @@ import shlex
 import signal
 import sys
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -122,7 +123,9 @@ def _environment() -> dict[str, str]:
 
 
 def _say(line: str) -> None:
-    print(f"tfquiver up: {line}", file=sys.stderr, flush=True)
+    """The servers run on where nobody hears it: the terminal is closed, who read it has left, the disk is full."""
+    with suppress(OSError):
+        print(f"tfquiver up: {line}", file=sys.stderr, flush=True)
 
 
 def _where(wish: Wish, got: Ports) -> dict[str, Any]:
