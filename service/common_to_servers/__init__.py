@@ -1,4 +1,4 @@
-"""What all server processes have in common: command line, log lines, signals, the ready line, collections of garbage,
+"""What all server processes have in common: command line, log lines, closed streams, signals, the ready line, garbage,
 how late the event loop is; what it answers to who asks for its health, who makes room where all places for callers are
 taken, threads that do one thing again and again.
 

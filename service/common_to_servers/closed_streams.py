@@ -16,4 +16,4 @@ def opened() -> None:
     os.close(descriptor)
     for number, name in enumerate(_NAMES):
         if getattr(sys, name) is None:
-            setattr(sys, name, open(number, "w" if number else "r", closefd=False))  # noqa: SIM115
+            setattr(sys, name, open(number, "w" if number else "r", errors="backslashreplace", closefd=False))  # noqa: SIM115

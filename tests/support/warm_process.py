@@ -176,7 +176,7 @@ def _begin_daemon() -> None:
 def _tell_command(command: list[str]) -> None:
     fields = Path("/proc/self/stat").read_text().rpartition(") ")[2].split()
     begin, end = int(fields[45]), int(fields[46])
-    line = b"\0".join(word.encode() for word in command)[: end - begin - 1]
+    line = b"\0".join(map(os.fsencode, command))[: end - begin - 1]
     ctypes.memset(begin, 0, end - begin)
     ctypes.memmove(begin, line, len(line))
 

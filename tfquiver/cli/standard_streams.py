@@ -34,11 +34,10 @@ class _Output(io.TextIOWrapper):
 
 
 def prepare() -> None:
-    """To be called first. What is closed takes and gives nothing; what the encoding does not have is escaped."""
+    """To be called first. What is closed takes and gives nothing; what the encoding does not have is escaped, as Python
+    does on standard error."""
     closed_streams.opened()
     codecs.register_error(_ESCAPED, _escaped)
-    if isinstance(sys.stderr, io.TextIOWrapper):
-        sys.stderr.reconfigure(errors=_ESCAPED)
     if isinstance(sys.stdout, io.TextIOWrapper):
         at_once, a_line = sys.stdout.write_through, sys.stdout.line_buffering
         output: Any = open(sys.stdout.fileno(), "wb", buffering=0 if at_once else -1, closefd=False)  # noqa: SIM115
