@@ -6,8 +6,10 @@ import contextlib
 import gc
 import os
 import signal
+import sys
 import threading
 import time
+import traceback
 from collections import Counter
 from dataclasses import dataclass
 from functools import cache
@@ -68,7 +70,7 @@ def await_gone(before: Held, grace_s: float = _GRACE_S) -> list[str]:
 
 def _more_than(before: Held) -> list[str]:
     threads = [
-        f"thread {thread.name}"
+        f"thread {thread.name}{_where(thread)}"
         for thread in threading.enumerate()
         if thread not in before.threads and not any(part in thread.name for part in _LASTING_THREADS)
     ]
@@ -78,6 +80,12 @@ def _more_than(before: Held) -> list[str]:
     processes = [f"process {pid}: {command}" for pid, command in sorted(_processes() - before.processes)]
     mounts = [f"mount at {point}" for point in sorted((_mounts() - before.mounts).elements())]
     return threads + descriptors + processes + mounts
+
+
+def _where(thread: threading.Thread) -> str:
+    frame = sys._current_frames().get(thread.ident or 0)
+    called = traceback.extract_stack(frame)[-3:] if frame is not None else []
+    return "".join(f"\n    {one.filename}:{one.lineno} in {one.name}" for one in called)
 
 
 def _mounts() -> Counter[str]:
