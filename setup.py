@@ -1,8 +1,9 @@
 """Puts the op into the package; everything else about the package is in pyproject.toml.
 
-With TFQUIVER_OP_LIBRARIES=DIR: the libraries in DIR, which `python -m tfquiver.ops.library.build` made (.ci/package).
+With TFQUIVER_OP_LIBRARIES=DIR: the libraries in DIR, which
+`python -m tfquiver.ops.compiling_and_loading.build` made (.ci/package).
 Without it, where TensorFlow can be imported (`--no-build-isolation`): compiled for that. Else none: the op is compiled
-where it is first used (ops/library/own_build.py).
+where it is first used (ops/compiling_and_loading/own_build.py).
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ class BuildOp(build_ext):
         lib = ROOT / "ops" / "lib" if self.inplace else Path(self.build_lib) / "tfquiver" / "ops" / "lib"
         if not BROUGHT:
             sys.path.insert(0, str(ROOT))
-            from tfquiver.ops.library import build, tensorflows
+            from tfquiver.ops.compiling_and_loading import build, tensorflows
 
             build.build([tensorflows.installed()], lib, reader=True)
             return
@@ -47,7 +48,7 @@ class BuildOp(build_ext):
     def get_source_files(self) -> list[str]:
         found = [
             path
-            for half in ("core", "tf", "tf_data_transfer", "c_interface")
+            for half in ("core", "tf", "tf_data_transfer_plugin", "c_interface")
             for path in (ROOT / "ops" / half).rglob("*.[hc]*")
         ]
         return [str(path.relative_to(ROOT)) for path in [*found, ROOT / "ops" / "exports.lds"]]

@@ -15,7 +15,7 @@ from typing import Any
 import tensorflow as tf
 
 import tfquiver
-from tfquiver.ops.library import loader
+from tfquiver.ops.compiling_and_loading import loader
 
 RECORDS = 2000
 

@@ -11,8 +11,8 @@
 
 #include "ops/c_interface/batch.h"
 #include "ops/core/progress_and_checkpoints/checkpoint.h"
-#include "ops/core/reader/options.h"
 #include "ops/core/reader/reader.h"
+#include "ops/core/told_by_python/options.h"
 
 namespace tfquiver {
 

@@ -19,7 +19,7 @@ from absl import app, flags, logging
 from tfquiver import errors
 from tfquiver.background_logs import kept_short
 from tfquiver.grpc_plumbing import addresses
-from tfquiver.node_daemon_and_cache_directory import server_file
+from tfquiver.notes_in_cache_and_work_directories import server_file
 from tfquiver.plain_text import plain
 from tfquiver.service.common_to_servers import closed_streams, log_lines, server_flags
 from tfquiver.service.common_to_servers.late_lines import LateLines

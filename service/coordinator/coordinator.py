@@ -24,6 +24,7 @@ from tfquiver.logs import about
 from tfquiver.proto.tfquiver.v1.commit_log_pb2 import CommitRecord
 from tfquiver.service.coordinator.bandwidth_budgets.budgets import Budgets
 from tfquiver.service.coordinator.caretaker import Caretaker
+from tfquiver.service.coordinator.choosing_the_policy.making import OFF, in_the_meantime
 from tfquiver.service.coordinator.commit_log.commit_log import CommitLog
 from tfquiver.service.coordinator.commit_log.work_dir import WorkDir
 from tfquiver.service.coordinator.dataset_caching.caching import Caching
@@ -37,9 +38,9 @@ from tfquiver.service.coordinator.long_polls.node_orders import NodeOrders
 from tfquiver.service.coordinator.long_polls.readers import Waiting
 from tfquiver.service.coordinator.long_work.in_thread import InThread
 from tfquiver.service.coordinator.long_work.stepwise import Stepwise
-from tfquiver.service.coordinator.measuring.meters import GONE_S, JobMeters
-from tfquiver.service.coordinator.measuring.step_meters import StepMeters
-from tfquiver.service.coordinator.measuring.store_meter import StoreMeter
+from tfquiver.service.coordinator.measuring_jobs_and_stores.meters import GONE_S, JobMeters
+from tfquiver.service.coordinator.measuring_jobs_and_stores.step_meters import StepMeters
+from tfquiver.service.coordinator.measuring_jobs_and_stores.store_meter import StoreMeter
 from tfquiver.service.coordinator.named_dataset_lifecycle.named_requests import NamedRequests
 from tfquiver.service.coordinator.named_dataset_lifecycle.table import NamedTable
 from tfquiver.service.coordinator.nodes_mounts_dispatchers.dispatchers import Dispatchers
@@ -49,15 +50,14 @@ from tfquiver.service.coordinator.nodes_mounts_dispatchers.lost_nodes import Los
 from tfquiver.service.coordinator.nodes_mounts_dispatchers.membership import Membership
 from tfquiver.service.coordinator.options import CoordinatorOptions
 from tfquiver.service.coordinator.past.keeping_past import KeepingPast
-from tfquiver.service.coordinator.planning.cluster_view import ClusterViews, allocation_of
-from tfquiver.service.coordinator.planning.making import OFF, in_the_meantime
-from tfquiver.service.coordinator.planning.planner import Planner
-from tfquiver.service.coordinator.planning.replanning import Replanning
+from tfquiver.service.coordinator.plan_rounds_and_moves.cluster_view import ClusterViews, allocation_of
+from tfquiver.service.coordinator.plan_rounds_and_moves.planner import Planner
+from tfquiver.service.coordinator.plan_rounds_and_moves.replanning import Replanning
 from tfquiver.service.coordinator.probing.probes import Probes
 from tfquiver.service.coordinator.resident_shards.residency import Table
-from tfquiver.service.coordinator.sampled_epochs.picking import Picking, weights_in_use
-from tfquiver.service.coordinator.sampled_epochs.record_weights_from_users.weight_files import WeightFiles
-from tfquiver.service.coordinator.sampled_epochs.samplings import Samplings
+from tfquiver.service.coordinator.sampled_epochs_and_users_weights.picking import Picking, weights_in_use
+from tfquiver.service.coordinator.sampled_epochs_and_users_weights.samplings import Samplings
+from tfquiver.service.coordinator.sampled_epochs_and_users_weights.weight_files import WeightFiles
 from tfquiver.service.coordinator.sessions.decisions import SessionLimits
 from tfquiver.service.coordinator.sessions.reading import Reading
 from tfquiver.service.coordinator.sessions.sessions import Sessions

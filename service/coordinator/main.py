@@ -9,7 +9,7 @@ from pathlib import Path
 from absl import flags, logging
 
 from tfquiver import errors, sizes
-from tfquiver.node_daemon_and_cache_directory import server_file
+from tfquiver.notes_in_cache_and_work_directories import server_file
 from tfquiver.rare_lines import every_n_seconds
 from tfquiver.roles_and_tokens import own_token
 from tfquiver.roles_and_tokens.tokens import SharedToken, TokenFile

@@ -13,8 +13,8 @@ from absl import logging
 
 from tfquiver.clock import Clock, SystemClock
 from tfquiver.grpc_plumbing import addresses, rpc
-from tfquiver.grpc_plumbing.service_rpc import GrpcServiceRpc
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2, coordinator_pb2_grpc
+from tfquiver.service.dispatcher.ending_leftover_tasks.service_rpc import GrpcServiceRpc
 from tfquiver.service.dispatcher.worker_watch import WorkerWatch
 from tfquiver.version import VERSION
 

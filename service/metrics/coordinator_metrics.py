@@ -16,7 +16,7 @@ from tfquiver.node_labels_shard_owners_chunks.labels import is_spot
 from tfquiver.plain_text import plain
 from tfquiver.service.coordinator.coordinator import Coordinator
 from tfquiver.service.coordinator.long_work.in_parts import InParts
-from tfquiver.service.coordinator.measuring.job_meter import Measured
+from tfquiver.service.coordinator.measuring_jobs_and_stores.job_meter import Measured
 from tfquiver.service.coordinator.nodes_mounts_dispatchers.dispatchers import (
     SILENT_DISPATCHER_S,
     SILENT_WORKER_S,

@@ -21,9 +21,9 @@ from absl import flags, logging
 
 from tfquiver import errors, sizes
 from tfquiver.grpc_plumbing import addresses
-from tfquiver.node_daemon_and_cache_directory import cluster_file
 from tfquiver.node_daemon_and_cache_directory.directory import NODE_FILE, CacheDirectory
 from tfquiver.node_labels_shard_owners_chunks import labels
+from tfquiver.notes_in_cache_and_work_directories import cluster_file
 from tfquiver.roles_and_tokens import own_token
 from tfquiver.service.common_to_servers import log_lines, serving
 from tfquiver.service.metrics import exposition, metrics_flag

@@ -19,6 +19,10 @@ from tfquiver.node_daemon_and_cache_directory.directory import CacheDirectory
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2, node_pb2, types_pb2
 from tfquiver.service.node import listening, named
 from tfquiver.service.node.checked_shards_in_memory.hot import HotSet
+from tfquiver.service.node.connections_between_nodes.data_port import DataPort
+from tfquiver.service.node.connections_between_nodes.incoming import Incoming
+from tfquiver.service.node.connections_between_nodes.peers import PeerClient
+from tfquiver.service.node.connections_between_nodes.reachable import Reach
 from tfquiver.service.node.coordinator_link.coordinator_link import CoordinatorLink, CoordinatorPatience
 from tfquiver.service.node.coordinator_link.inventory_reports import InventoryReports
 from tfquiver.service.node.coordinator_orders.chunk_orders import ChunkOrders, OtherNodes
@@ -28,7 +32,7 @@ from tfquiver.service.node.dataset_scans import file_tables
 from tfquiver.service.node.dataset_scans.first_use import DatasetScans
 from tfquiver.service.node.dataset_scans.scan import Scanner
 from tfquiver.service.node.derived_shards.derived_shards import DerivedShards
-from tfquiver.service.node.digests_and_named_datasets.digest_cache import DigestCache
+from tfquiver.service.node.digests_kept_here.digest_cache import DigestCache
 from tfquiver.service.node.disk.disk_cache import DiskCache
 from tfquiver.service.node.disk.free_room import Room
 from tfquiver.service.node.grpc_calls_warm_clear.clear import clear
@@ -38,14 +42,10 @@ from tfquiver.service.node.moving_shards.moves import Moves
 from tfquiver.service.node.object_store.client_stores import ClientStores
 from tfquiver.service.node.object_store.named_access import NamedAccess
 from tfquiver.service.node.options import Options
-from tfquiver.service.node.peers.data_port import DataPort
-from tfquiver.service.node.peers.incoming import Incoming
-from tfquiver.service.node.peers.peers import PeerClient
-from tfquiver.service.node.peers.reachable import Reach
 from tfquiver.service.node.rate_limits.metered_store import Meter
 from tfquiver.service.node.reader_sessions.reader_session import ReaderLimits
-from tfquiver.service.node.shards_from_disk_peers_or_store.fetcher import Fetcher
-from tfquiver.service.node.shards_from_disk_peers_or_store.shard_source import ShardSource
+from tfquiver.service.node.shards_from_disk_other_nodes_or_store.fetcher import Fetcher
+from tfquiver.service.node.shards_from_disk_other_nodes_or_store.shard_source import ShardSource
 from tfquiver.service.node.shards_put_at_their_owners.known_places import KnownPlaces
 from tfquiver.service.node.shards_put_at_their_owners.placer import Placer
 from tfquiver.service.node.shared_batches import spill_files

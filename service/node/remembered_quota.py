@@ -8,7 +8,7 @@ from absl import logging
 
 from tfquiver import errors, sizes
 from tfquiver.amounts import of_bytes
-from tfquiver.node_daemon_and_cache_directory import quota_file
+from tfquiver.notes_in_cache_and_work_directories import quota_file
 
 
 def chosen(directory: Path, flag: str, is_given: bool) -> int | None:

@@ -15,7 +15,7 @@ from tfquiver import errors, sizes
 from tfquiver.grpc_plumbing import addresses
 from tfquiver.node_daemon_and_cache_directory.endpoints import running_node
 from tfquiver.node_daemon_and_cache_directory.node_endpoint import NodeEndpoint
-from tfquiver.ops.library import transport
+from tfquiver.ops.compiling_and_loading import transport
 from tfquiver.rare_lines import every_n_seconds
 from tfquiver.roles_and_tokens import own_token
 from tfquiver.service.common_to_servers import log_lines, serving

@@ -7,8 +7,8 @@ from collections.abc import Callable
 
 from absl import logging
 
-from tfquiver.node_daemon_and_cache_directory.greeting import greeted
 from tfquiver.rare_lines import every_n_seconds
+from tfquiver.server_reachability.greeting import greeted
 
 _PAUSE_S = 2.0
 _ANSWER_S = 5.0  # as long as others wait for the first frames

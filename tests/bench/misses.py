@@ -30,11 +30,11 @@ from tests.support import node_calls
 from tests.support.cluster import Server, wait_until
 from tests.support.reader_client import ReaderClient
 from tfquiver import stores
+from tfquiver.data_sources_found_and_registered.registration import Registrar
 from tfquiver.digests.digest import Digest
 from tfquiver.grpc_plumbing import rpc
 from tfquiver.listing import listing
 from tfquiver.proto.tfquiver.v1 import node_pb2, node_pb2_grpc
-from tfquiver.registering_by_clients.registration import Registrar
 from tfquiver.scanning import digest_build, tfrecord
 from tfquiver.scanning.cutting import CutPolicy
 from tfquiver.socket_frames import reader_frames as frames

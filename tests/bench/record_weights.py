@@ -27,7 +27,7 @@ from tests.bench.bars import Bar, finish, run_bench
 from tests.support.digests import numbered_digest
 from tfquiver.digests.digest import Digest
 from tfquiver.draws_and_weights.record_weights import HEADER_BYTES, record_weights
-from tfquiver.service.coordinator.sampled_epochs.record_weights_from_users.weight_files import WeightFiles
+from tfquiver.service.coordinator.sampled_epochs_and_users_weights.weight_files import WeightFiles
 from tfquiver.service.coordinator.sampling_schemes.chance import Chance
 from tfquiver.service.coordinator.sampling_schemes.drawing import drawn
 from tfquiver.service.coordinator.sampling_schemes.interface import Population

@@ -27,9 +27,9 @@ from tests.bench.misses import filled, plain
 from tests.support import node_calls
 from tests.support.cluster import Server
 from tests.support.reader_client import ReaderClient
+from tfquiver.data_sources_found_and_registered.registration import Registrar
 from tfquiver.digests.digest import Digest
 from tfquiver.proto.tfquiver.v1.coordinator_pb2 import AskSamplingRequest
-from tfquiver.registering_by_clients.registration import Registrar
 from tfquiver.service.coordinator.sampling_schemes.drawing import drawn
 from tfquiver.service.coordinator.sampling_schemes.interface import Population
 from tfquiver.service.coordinator.sampling_schemes.reservoir import Reservoir

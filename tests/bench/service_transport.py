@@ -82,7 +82,7 @@ def records_row(side: str, dispatcher: str, folder: str, cache_dir: str, kind: K
 def network_row(side: str, target: str, record_bytes: int, batch: int, batches: int) -> None:
     import tensorflow as tf
 
-    from tfquiver.ops.library import transport
+    from tfquiver.ops.compiling_and_loading import transport
 
     transport.load()
     service = tf.data.experimental.service

@@ -8,7 +8,7 @@ import pytest
 
 from tests.support.aio import on_loop
 from tests.support.coordinator_here import COOPERATIVE, DIGEST, parts, started
-from tfquiver import formats
+from tfquiver.digests import formats
 from tfquiver.digests.digest import Digest
 from tfquiver.proto.tfquiver.v1 import types_pb2
 from tfquiver.proto.tfquiver.v1.commit_log_pb2 import CacheSet, CommitRecord

@@ -27,8 +27,8 @@ from tfquiver.service.coordinator.dataset_caching.caching import Caching
 from tfquiver.service.coordinator.dataset_registry_sharing_removal import digest_files
 from tfquiver.service.coordinator.sessions.lease import LeaseState
 from tfquiver.service.coordinator.sessions.sessions import Sessions
-from tfquiver.service.coordinator.shard_order import made_orders
-from tfquiver.service.coordinator.shard_order.chunk_layout import ChunkLayout
+from tfquiver.service.coordinator.what_a_session_reads_next import made_orders
+from tfquiver.service.coordinator.what_a_session_reads_next.chunk_layout import ChunkLayout
 
 
 @on_loop

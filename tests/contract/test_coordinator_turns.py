@@ -22,9 +22,9 @@ from tfquiver.service.coordinator.chunk_rotation.rotations import Rotations
 from tfquiver.service.coordinator.coordinator import Coordinator
 from tfquiver.service.coordinator.dataset_caching.caching import Caching
 from tfquiver.service.coordinator.long_work import in_parts
-from tfquiver.service.coordinator.planning import replanning
-from tfquiver.service.coordinator.planning.decision_history.decision import Decision
-from tfquiver.service.coordinator.planning.planner import Outcome
+from tfquiver.service.coordinator.plan_rounds_and_moves import replanning
+from tfquiver.service.coordinator.plan_rounds_and_moves.decision_history.decision import Decision
+from tfquiver.service.coordinator.plan_rounds_and_moves.planner import Outcome
 from tfquiver.service.coordinator.policies.views_and_plans.interface import Plan
 from tfquiver.service.coordinator.resident_shards import residency
 from tfquiver.service.coordinator.resident_shards.holdings import Holdings

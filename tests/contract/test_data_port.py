@@ -20,8 +20,8 @@ from tests.support.store_node import StoreNode, build, write_files
 from tests.unit.test_data_frames import FRAME
 from tfquiver import errors
 from tfquiver.digests.digest import Digest
+from tfquiver.service.node.connections_between_nodes.frames_and_bodies import data_frames as frames
 from tfquiver.service.node.disk import entry
-from tfquiver.service.node.peers.frames_and_bodies import data_frames as frames
 
 
 @pytest.fixture
@@ -299,7 +299,7 @@ async def test_before_hello_nothing_large_is_received(tmp_path: Path, digest: Di
 async def test_idle_connections_give_way_to_those_who_come(
     tmp_path: Path, digest: Digest, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("tfquiver.service.node.peers.data_port.MAX_CONNECTIONS", 8)
+    monkeypatch.setattr("tfquiver.service.node.connections_between_nodes.data_port.MAX_CONNECTIONS", 8)
     async with asyncio.timeout(10), StoreNode(tmp_path / "cache", [digest]) as node:
         held = [await Peer.of(node, hello=number % 2 == 0) for number in range(12)]
         assert await is_alive(node, digest)

@@ -20,7 +20,7 @@ from tests.support.privileges import needs_disks, needs_mounts
 from tfquiver import durable, errors
 from tfquiver.digests.digest import Digest
 from tfquiver.digests.file_entry import FileEntry
-from tfquiver.service.node.digests_and_named_datasets.digest_cache import DigestCache
+from tfquiver.service.node.digests_kept_here.digest_cache import DigestCache
 
 SHARDS = 500
 

@@ -14,7 +14,7 @@ from tfquiver.clock import ManualClock
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2 as pb
 from tfquiver.service.coordinator.coordinator import Coordinator
 from tfquiver.service.coordinator.long_work import in_parts
-from tfquiver.service.coordinator.measuring.meters import FORGET_S, SILENT_S
+from tfquiver.service.coordinator.measuring_jobs_and_stores.meters import FORGET_S, SILENT_S
 from tfquiver.service.metrics import coordinator_metrics as metrics
 
 MB = 10**6

@@ -16,7 +16,7 @@ from tests.support.aio import on_loop
 from tests.support.planning import FIRST, FIRST_BYTES, beat, cached, coordinating, plans, reads
 from tfquiver import errors
 from tfquiver.clock import ManualClock
-from tfquiver.service.coordinator.planning import making
+from tfquiver.service.coordinator.choosing_the_policy import making
 from tfquiver.service.coordinator.policies import registry
 from tfquiver.service.coordinator.policies.views_and_plans.interface import Allocation, ClusterView, Plan
 

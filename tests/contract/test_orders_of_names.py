@@ -9,7 +9,7 @@ from tests.support.coordinator_here import started
 from tfquiver.proto.tfquiver.v1 import named_datasets_pb2 as pb
 from tfquiver.service.coordinator.coordinator import Coordinator
 from tfquiver.service.coordinator.named_dataset_lifecycle import lifecycle
-from tfquiver.service.node.digests_and_named_datasets.named_list import NamedList
+from tfquiver.service.node.coordinator_orders.named_list import NamedList
 
 NAMES = 2000
 

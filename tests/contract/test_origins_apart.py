@@ -32,7 +32,7 @@ from tfquiver.service.node.object_store.client_stores import ClientStores
 from tfquiver.service.node.object_store.origins import origin_of_file
 from tfquiver.service.node.object_store.parallelism import FIRST
 from tfquiver.service.node.rate_limits.metered_store import Meter
-from tfquiver.service.node.shards_from_disk_peers_or_store.fetcher import Fetcher
+from tfquiver.service.node.shards_from_disk_other_nodes_or_store.fetcher import Fetcher
 from tfquiver.stores.credentials.resolved import Access
 from tfquiver.stores.gcs import GcsStore
 from tfquiver.stores.hanging_file_systems.mounts import Mounts
@@ -133,7 +133,9 @@ async def test_a_bucket_that_hangs_keeps_nobody_from_another(
 @on_loop
 async def test_who_waits_behind_reads_that_bring_nothing_is_told_where(monkeypatch: pytest.MonkeyPatch) -> None:
     """Wants in the plan of a bucket, and passes over its compressed files: after the deadline of one read."""
-    monkeypatch.setattr("tfquiver.service.node.shards_from_disk_peers_or_store.fetcher._GRACE_S", -DEADLINE_S + 0.5)
+    monkeypatch.setattr(
+        "tfquiver.service.node.shards_from_disk_other_nodes_or_store.fetcher._GRACE_S", -DEADLINE_S + 0.5
+    )
     async with stores(monkeypatch) as here:
         plain = here.put("dead-0", "f", DATA)
         packed = [here.put("dead-0", f"{number}.gz", gzip.compress(DATA)) for number in range(6)]

@@ -9,9 +9,9 @@ from typing import Any
 
 from tests.support.aio import on_loop
 from tests.support.planning import FIRST, FIRST_BYTES, SECOND, coordinating, parts_of, plans, reads
-from tfquiver.service.coordinator.planning.explanations.explain import Explanation
-from tfquiver.service.coordinator.planning.explanations.others_hidden import without_others
-from tfquiver.service.coordinator.planning.replanning import Replanning
+from tfquiver.service.coordinator.plan_rounds_and_moves.explanations.explain import Explanation
+from tfquiver.service.coordinator.plan_rounds_and_moves.explanations.others_hidden import without_others
+from tfquiver.service.coordinator.plan_rounds_and_moves.replanning import Replanning
 from tfquiver.service.coordinator.policies.views_and_plans.interface import Allocation, ClusterView, Plan
 
 

@@ -117,7 +117,7 @@ async def test_a_peer_that_is_gone_costs_no_error_and_nothing_is_kept_of_its_sha
 async def test_a_peer_that_accepts_and_never_answers_is_given_up(
     tmp_path: Path, digest: Digest, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("tfquiver.service.node.peers.peer_socket.SILENCE_S", 0.2)
+    monkeypatch.setattr("tfquiver.service.node.connections_between_nodes.peer_socket.SILENCE_S", 0.2)
     with socket.create_server(("127.0.0.1", 0)) as mute:
         address = f"127.0.0.1:{mute.getsockname()[1]}"
         peer = types_pb2.NodeInfo(node_id="mute", data_address=address, quota_bytes=1)
@@ -129,8 +129,8 @@ async def test_a_peer_that_accepts_and_never_answers_is_given_up(
 async def test_an_owner_that_is_slow_but_at_work_is_waited_for(
     tmp_path: Path, digest: Digest, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("tfquiver.service.node.peers.peer_socket.SILENCE_S", 0.5)
-    monkeypatch.setattr("tfquiver.service.node.peers.data_connection.WORKING_S", 0.1)
+    monkeypatch.setattr("tfquiver.service.node.connections_between_nodes.peer_socket.SILENCE_S", 0.5)
+    monkeypatch.setattr("tfquiver.service.node.connections_between_nodes.data_connection.WORKING_S", 0.1)
     members: Members = []
     limit_bytes_per_s = digest.size_bytes / 1.5
     async with (

@@ -21,7 +21,7 @@ from tfquiver.service.node.grpc_calls_warm_clear.warming import Warming
 from tfquiver.service.node.moving_shards import look_again
 from tfquiver.service.node.moving_shards import moves as moves_module
 from tfquiver.service.node.moving_shards.moves import Moves
-from tfquiver.service.node.shards_from_disk_peers_or_store import reach
+from tfquiver.service.node.shards_from_disk_other_nodes_or_store import reach
 
 RACKS = {"a": "r1", "b": "r1", "c": "r2", "d": "r2"}
 
@@ -136,7 +136,7 @@ async def test_how_far_a_peer_goes(tmp_path: Path, digest: Digest) -> None:
 async def test_two_that_were_told_differently_do_not_wait_for_each_other_for_ever(
     tmp_path: Path, digest: Digest, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("tfquiver.service.node.shards_from_disk_peers_or_store.other_nodes._ASK_S", 0.5)
+    monkeypatch.setattr("tfquiver.service.node.shards_from_disk_other_nodes_or_store.other_nodes._ASK_S", 0.5)
     async with started(tmp_path, digest, "ab") as nodes:
         a, b = nodes.values()
         # Each takes the other for the first owner of everything.

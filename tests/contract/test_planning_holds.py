@@ -35,8 +35,8 @@ from tfquiver.proto.tfquiver.v1 import types_pb2
 from tfquiver.proto.tfquiver.v1.commit_log_pb2 import PlanDecided
 from tfquiver.roles_and_tokens.identity import EVERYBODY
 from tfquiver.service.coordinator.coordinator import Coordinator
-from tfquiver.service.coordinator.measuring import step_meter
-from tfquiver.service.coordinator.measuring.step_meter import StepReading
+from tfquiver.service.coordinator.measuring_jobs_and_stores import step_meter
+from tfquiver.service.coordinator.measuring_jobs_and_stores.step_meter import StepReading
 from tfquiver.service.coordinator.policies.views_and_plans.check import MOST_BYTES_PER_S
 
 

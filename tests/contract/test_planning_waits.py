@@ -19,7 +19,7 @@ from tests.support.planning import (
     reads,
 )
 from tfquiver import errors
-from tfquiver.service.coordinator.planning import asking
+from tfquiver.service.coordinator.plan_rounds_and_moves import asking
 from tfquiver.service.coordinator.policies.views_and_plans.interface import Allocation, Plan
 
 

@@ -27,7 +27,7 @@ from tfquiver.service.node.object_store.origins import MOST_IDLE
 from tfquiver.service.node.object_store.parallelism import FIRST
 from tfquiver.service.node.object_store.range_plan import RangePlan
 from tfquiver.service.node.rate_limits.metered_store import Meter
-from tfquiver.service.node.shards_from_disk_peers_or_store.fetcher import Fetcher
+from tfquiver.service.node.shards_from_disk_other_nodes_or_store.fetcher import Fetcher
 from tfquiver.stores.gcs import GcsStore
 
 RECORDS, RECORD_BYTES = 12, 50_000

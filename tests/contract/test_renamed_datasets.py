@@ -7,7 +7,7 @@ from pathlib import Path
 from tests.support.aio import on_loop
 from tests.support.planning import FIRST, FIRST_BYTES, SECOND, beat, cached, coordinating, parts_of, plans, reads
 from tfquiver.clock import ManualClock
-from tfquiver.service.coordinator.measuring.meters import GONE_S
+from tfquiver.service.coordinator.measuring_jobs_and_stores.meters import GONE_S
 
 
 @on_loop

@@ -21,10 +21,10 @@ from tests.support.store_node import Members, StoreNode, build, is_shard, raw_of
 from tfquiver import errors, stores
 from tfquiver.digests.digest import Digest
 from tfquiver.scanning.cutting import CutPolicy
+from tfquiver.service.node.connections_between_nodes import peer_standing
+from tfquiver.service.node.connections_between_nodes.peer_connection import PeerConnection
+from tfquiver.service.node.connections_between_nodes.peers import PeerClient
 from tfquiver.service.node.disk import entry
-from tfquiver.service.node.peers import peer_standing
-from tfquiver.service.node.peers.peer_connection import PeerConnection
-from tfquiver.service.node.peers.peers import PeerClient
 
 
 @pytest.fixture
@@ -177,7 +177,7 @@ async def test_a_body_that_trickles_is_given_up(
     tmp_path: Path, digest: Digest, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Each byte comes in time; all of them would not."""
-    monkeypatch.setattr("tfquiver.service.node.peers.peer_socket.SILENCE_S", 0.3)
+    monkeypatch.setattr("tfquiver.service.node.connections_between_nodes.peer_socket.SILENCE_S", 0.3)
 
     def trickle(sock: socket.socket, body: bytes) -> None:
         for at in range(0, len(body), 16):
@@ -196,8 +196,8 @@ async def test_a_body_that_trickles_is_given_up(
 @on_loop
 async def test_the_least_rate_is_that_of_the_whole_body(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Each piece of 512 KiB came in time for itself, with an allowance of its own: at less than half of the rate."""
-    monkeypatch.setattr("tfquiver.service.node.peers.peer_socket.SILENCE_S", 1.0)
-    monkeypatch.setattr("tfquiver.service.node.peers.peer_socket.MIN_BYTES_PER_S", 1 << 20)
+    monkeypatch.setattr("tfquiver.service.node.connections_between_nodes.peer_socket.SILENCE_S", 1.0)
+    monkeypatch.setattr("tfquiver.service.node.connections_between_nodes.peer_socket.MIN_BYTES_PER_S", 1 << 20)
     (tmp_path / "data").mkdir()
     (tmp_path / "data" / "f").write_bytes(records.stream([os.urandom(4 << 20)]))
     digest = build(tmp_path / "data" / "f", CutPolicy(1, 1, 1))
@@ -220,7 +220,7 @@ async def test_a_connection_that_is_silent_or_closed_is_opened_once_more(
     tmp_path: Path, digest: Digest, monkeypatch: pytest.MonkeyPatch, then: str, connections: int
 ) -> None:
     """A restarted peer closes it; a network that was cut leaves it silent."""
-    monkeypatch.setattr("tfquiver.service.node.peers.peer_socket.SILENCE_S", 0.5)
+    monkeypatch.setattr("tfquiver.service.node.connections_between_nodes.peer_socket.SILENCE_S", 0.5)
     let_go, answered = threading.Event(), 0
 
     def once(sock: socket.socket, body: bytes) -> None:

@@ -60,7 +60,7 @@ async def test_hits_go_on_and_misses_are_served_from_memory_while_the_disk_hangs
 @on_loop
 async def test_nobody_waits_long_for_the_disk_of_another_node(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A scan, or who reads a compressed file, waited two and a half minutes for each shard of that owner's."""
-    monkeypatch.setattr("tfquiver.service.node.peers.incoming.PATIENCE_S", 0.3)
+    monkeypatch.setattr("tfquiver.service.node.connections_between_nodes.incoming.PATIENCE_S", 0.3)
     let_go, members = threading.Event(), list[types_pb2.NodeInfo]()
     made = shards(8)
     async with (
@@ -93,8 +93,8 @@ async def test_who_asks_a_node_whose_disk_hangs_reads_the_store(
     tmp_path: Path, digest: Digest, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It said for two minutes that it was at work, of eight shards at a time: another node's cold epoch stood still."""
-    monkeypatch.setattr("tfquiver.service.node.shards_from_disk_peers_or_store.disk_reads.HANGS_S", 0.3)
-    monkeypatch.setattr("tfquiver.service.node.peers.data_connection.WORKING_S", 0.1)
+    monkeypatch.setattr("tfquiver.service.node.shards_from_disk_other_nodes_or_store.disk_reads.HANGS_S", 0.3)
+    monkeypatch.setattr("tfquiver.service.node.connections_between_nodes.data_connection.WORKING_S", 0.1)
     let_go, members = threading.Event(), list[types_pb2.NodeInfo]()
     warm, cold = range(4), range(4, digest.num_shards)
     async with (

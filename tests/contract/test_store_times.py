@@ -13,7 +13,7 @@ from tfquiver import errors, stores
 from tfquiver.clock import ManualClock
 from tfquiver.service.node.object_store.timed_store import Stopwatch, TimedStore
 from tfquiver.service.node.rate_limits.metered_store import Meter
-from tfquiver.service.node.shards_from_disk_peers_or_store.fetcher import Fetcher
+from tfquiver.service.node.shards_from_disk_other_nodes_or_store.fetcher import Fetcher
 from tfquiver.stores import ObjectInfo
 from tfquiver.stores.local import LocalStore
 

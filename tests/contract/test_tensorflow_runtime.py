@@ -43,7 +43,7 @@ except tensorflow_runtime.StartError as error:
 
 @pytest.mark.slow
 def test_every_operation_and_kernel_is_there_without_tensorflows_python() -> None:
-    whole = _held("from tfquiver.ops.library import loader\nloader.load()\n", "tensorflow")
+    whole = _held("from tfquiver.ops.compiling_and_loading import loader\nloader.load()\n", "tensorflow")
     bare = _held(_SERVER, "tensorflow servers")
     assert (whole[0], bare[0]) == ("python", "bare")
     assert "QuiverDataset" in bare[1]

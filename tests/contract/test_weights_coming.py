@@ -18,8 +18,8 @@ from tests.support.digests import numbered_digest
 from tfquiver import durable, errors
 from tfquiver.draws_and_weights.record_weights import HEADER_BYTES, RecordWeights, checked_values, record_weights
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2 as pb
-from tfquiver.service.coordinator.sampled_epochs.record_weights_from_users import coming_weights
-from tfquiver.service.coordinator.sampled_epochs.record_weights_from_users.coming_weights import ComingWeights
+from tfquiver.service.coordinator.sampled_epochs_and_users_weights import coming_weights
+from tfquiver.service.coordinator.sampled_epochs_and_users_weights.coming_weights import ComingWeights
 
 
 class Sender:

@@ -17,7 +17,7 @@ from tests.support.digests import numbered_digest
 from tfquiver import errors
 from tfquiver.draws_and_weights.record_weights import HEADER_BYTES, RecordWeights, checked_values, record_weights
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2 as pb
-from tfquiver.service.coordinator.sampled_epochs.record_weights_from_users.weight_files import WeightFiles
+from tfquiver.service.coordinator.sampled_epochs_and_users_weights.weight_files import WeightFiles
 from tfquiver.service.coordinator.server import CoordinatorServer
 
 DIGEST = numbered_digest(20)  # a record each

@@ -13,8 +13,8 @@ from typing import Any
 import grpc
 import pytest
 
-from tfquiver.grpc_plumbing import service_rpc
-from tfquiver.grpc_plumbing.service_rpc import GrpcServiceRpc
+from tfquiver.service.dispatcher.ending_leftover_tasks import service_rpc
+from tfquiver.service.dispatcher.ending_leftover_tasks.service_rpc import GrpcServiceRpc
 
 
 @contextmanager

@@ -15,8 +15,8 @@ from tests.support.privileges import needs_disks
 from tfquiver.digests.digest import Digest
 from tfquiver.proto.tfquiver.v1 import named_datasets_pb2 as pb
 from tfquiver.service.node.checked_shards_in_memory.ready_shard import ReadyShard
-from tfquiver.service.node.peers.peer_connection import Outcome, PeerConnection, Want
-from tfquiver.service.node.shards_from_disk_peers_or_store.reach import ON_DISK
+from tfquiver.service.node.connections_between_nodes.peer_connection import Outcome, PeerConnection, Want
+from tfquiver.service.node.shards_from_disk_other_nodes_or_store.reach import ON_DISK
 
 READY = pb.NamedDataset.STATE_READY
 

@@ -13,8 +13,8 @@ from tests.support.cluster import wait_until
 from tests.support.named_place import Place, name
 from tfquiver.digests.digest import Digest
 from tfquiver.proto.tfquiver.v1 import named_datasets_pb2 as pb
+from tfquiver.service.node.connections_between_nodes.peer_connection import PeerConnection
 from tfquiver.service.node.disk import entry
-from tfquiver.service.node.peers.peer_connection import PeerConnection
 
 READY = pb.NamedDataset.STATE_READY
 

@@ -20,12 +20,12 @@ from tests.support.cluster import Server, wait_until
 from tests.support.gcs_emulator import GcsEmulator, gcs_emulator
 from tests.support.hosts import Hosts, HostsError
 from tests.support.rotating import Job
+from tfquiver.data_sources_found_and_registered.registration import Registrar
 from tfquiver.digests.digest import Digest
 from tfquiver.grpc_plumbing import rpc
 from tfquiver.listing import listing
 from tfquiver.node_labels_shard_owners_chunks import rendezvous
 from tfquiver.proto.tfquiver.v1 import node_pb2, node_pb2_grpc, types_pb2
-from tfquiver.registering_by_clients.registration import Registrar
 from tfquiver.scanning import digest_build
 from tfquiver.scanning.cutting import CutPolicy
 from tfquiver.service.node.object_store.hedging import SHARE

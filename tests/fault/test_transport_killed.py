@@ -16,7 +16,7 @@ from tests.support import fixed_ports, numbered, warm
 from tests.support.cluster import Cluster, Server, wait_until
 from tfquiver import CutPolicy
 from tfquiver.grpc_plumbing import addresses
-from tfquiver.ops.library import tensorflows, transport
+from tfquiver.ops.compiling_and_loading import tensorflows, transport
 
 pytestmark = [
     pytest.mark.long,

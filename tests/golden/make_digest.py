@@ -10,7 +10,7 @@ import hashlib
 from pathlib import Path
 
 from tests.support.records import SMALL_SHARDS, MemoryStore, stream
-from tfquiver import formats
+from tfquiver.digests import formats
 from tfquiver.digests.digest import Digest
 from tfquiver.listing import listing
 from tfquiver.scanning import digest_build

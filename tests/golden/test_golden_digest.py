@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tests.golden.make_digest import HERE, SMALL_BYTES, digest_of_files, payloads
 from tests.support.records import stream
-from tfquiver import formats
+from tfquiver.digests import formats
 from tfquiver.digests.digest import Digest
 from tfquiver.digests.file_entry import FileEntry
 from tfquiver.listing.listing import listing_key

@@ -14,8 +14,9 @@ from tests.support.aio import on_loop
 from tests.support.cluster import Server
 from tests.support.coordinator_client import CoordinatorClient
 from tests.support.digests import numbered_digest
-from tfquiver import errors, formats
+from tfquiver import errors
 from tfquiver.cli.main import main
+from tfquiver.digests import formats
 from tfquiver.digests.digest import Digest
 from tfquiver.disk_space_of_shards.entry_size import most_disk_bytes
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2 as pb

@@ -14,10 +14,10 @@ from tests.support.cluster import Cluster, wait_until
 from tests.support.digests import numbered_digest
 from tfquiver.cli.main import main
 from tfquiver.cli.status_asked_watched_explained import status
+from tfquiver.data_sources_found_and_registered.listed import listed
+from tfquiver.data_sources_found_and_registered.registration import Registrar
 from tfquiver.digests.digest import Digest
 from tfquiver.listing.listing_terms import ListingTerms
-from tfquiver.registering_by_clients.listed import listed
-from tfquiver.registering_by_clients.registration import Registrar
 from tfquiver.scanning.cutting import CutPolicy
 
 QUOTA_BYTES = 2 << 20

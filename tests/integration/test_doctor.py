@@ -18,8 +18,8 @@ from tests.support.records import stream
 from tfquiver.cli import calls, main
 from tfquiver.cli.doctor import cluster as doctor_cluster
 from tfquiver.cli.doctor import command, finding
+from tfquiver.cluster_address import running_nodes
 from tfquiver.grpc_plumbing import rpc
-from tfquiver.node_daemon_and_cache_directory import running_nodes
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2, coordinator_pb2_grpc, node_pb2, node_pb2_grpc, types_pb2
 
 _MANY = 8

@@ -7,7 +7,7 @@ import tensorflow as tf
 
 from tests.support import element_world
 from tests.support.hosts import Hosts, HostsError
-from tfquiver.ops.library import tensorflows
+from tfquiver.ops.compiling_and_loading import tensorflows
 
 pytestmark = pytest.mark.skipif(
     not tensorflows.transport_name(tf.__version__), reason="this TensorFlow has no transport library"

@@ -19,7 +19,7 @@ from tfquiver.cli.main import main
 from tfquiver.disk_space_of_shards.entry_size import most_disk_bytes
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2 as pb
 from tfquiver.proto.tfquiver.v1 import types_pb2
-from tfquiver.service.coordinator.planning import cluster_view
+from tfquiver.service.coordinator.plan_rounds_and_moves import cluster_view
 from tfquiver.service.coordinator.server import CoordinatorServer
 
 SMALL, LARGE = numbered_digest(500, "small"), numbered_digest(3000, "large")

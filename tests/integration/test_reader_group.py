@@ -24,8 +24,8 @@ from tests.support.cluster import Server
 from tests.support.reader_client import Connection, ReaderClient
 from tests.support.store_node import write_files
 from tfquiver.grpc_plumbing import rpc
-from tfquiver.node_daemon_and_cache_directory import cluster_file
 from tfquiver.node_daemon_and_cache_directory.node_endpoint import read_endpoint
+from tfquiver.notes_in_cache_and_work_directories import cluster_file
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2 as pb
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2_grpc, types_pb2
 from tfquiver.scanning.cutting import CutPolicy

@@ -24,7 +24,7 @@ from tests.support.digests import numbered_digest
 from tfquiver import CutPolicy, errors
 from tfquiver.dataset_arguments.sampled import Sampled
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2 as pb
-from tfquiver.service.coordinator.sampled_epochs import samplings
+from tfquiver.service.coordinator.sampled_epochs_and_users_weights import samplings
 from tfquiver.service.coordinator.sampling_schemes import registry
 from tfquiver.service.coordinator.sampling_schemes.chance import Chance
 from tfquiver.service.coordinator.sampling_schemes.interface import Draws, Population
@@ -361,6 +361,6 @@ async def test_those_who_ask_and_leave_fill_no_process_with_threads(
 
 
 def test_calls_that_wait_for_a_draw_have_time_for_it() -> None:
-    from tfquiver.registering_by_clients.registration import CALL_S
+    from tfquiver.data_sources_found_and_registered.registration import CALL_S
 
     assert samplings.DRAW_S < CALL_S

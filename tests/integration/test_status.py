@@ -28,9 +28,9 @@ from tfquiver.cli import calls
 from tfquiver.cli.main import main
 from tfquiver.cli.status_asked_watched_explained import status
 from tfquiver.cli.status_tables_and_warnings import words
-from tfquiver.node_daemon_and_cache_directory import running_nodes
+from tfquiver.cluster_address import running_nodes
+from tfquiver.data_sources_found_and_registered.registration import Registrar
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2, coordinator_pb2_grpc, types_pb2
-from tfquiver.registering_by_clients.registration import Registrar
 
 HANGING = 6
 

@@ -35,8 +35,8 @@ main.run()
 TRAIN = f"""
 import os, sys
 import tfquiver
-from tfquiver.ops.library import loader
-import tfquiver.tensorflow_client.quiver_dataset, tfquiver.registering_by_clients.named
+from tfquiver.ops.compiling_and_loading import loader
+import tfquiver.tensorflow_client.quiver_dataset, tfquiver.data_sources_found_and_registered.named
 loader.load()
 os.setgroups([{GROUP}]); os.setresgid(*[{TRAINER}] * 3); os.setresuid(*[{TRAINER}] * 3)
 data = tfquiver.dataset("team.train", service=sys.argv[1], cache_dir=sys.argv[2], job="sweep", batch_size=64)

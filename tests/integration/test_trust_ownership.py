@@ -17,6 +17,7 @@ from tests.support.node_calls import CALL_S, ensure_requests
 from tests.support.store_node import build, write_files
 from tests.support.trusted import Trusted, code_of
 from tfquiver.cli.sim_plan_trace import reading_jobs
+from tfquiver.data_sources_found_and_registered.registration import Registrar
 from tfquiver.digests.digest import Digest
 from tfquiver.digests.file_entry import FileEntry
 from tfquiver.grpc_plumbing import rpc
@@ -24,7 +25,6 @@ from tfquiver.listing.listing import expand
 from tfquiver.listing.listing_terms import ListingTerms
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2 as pb
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2_grpc, node_pb2, node_pb2_grpc, types_pb2
-from tfquiver.registering_by_clients.registration import Registrar
 from tfquiver.scanning.cutting import CutPolicy
 from tfquiver.stores.gcs import GcsStore
 

@@ -18,7 +18,7 @@ from tfquiver.proto.tfquiver.v1 import coordinator_pb2 as pb
 from tfquiver.proto.tfquiver.v1 import node_pb2, types_pb2
 from tfquiver.roles_and_tokens import tokens
 from tfquiver.roles_and_tokens.identity import CALLS, Role
-from tfquiver.service.node.peers.peer_connection import PeerConnection
+from tfquiver.service.node.connections_between_nodes.peer_connection import PeerConnection
 
 COORDINATOR, NODE = "tfquiver.service.coordinator.main", "tfquiver.service.node.main"
 DENIED, UNAUTHENTICATED = grpc.StatusCode.PERMISSION_DENIED, grpc.StatusCode.UNAUTHENTICATED

@@ -15,7 +15,7 @@ MakeNode = Callable[..., ScriptedNode]
 @pytest.fixture
 def make_node(tmp_path: Path) -> Iterator[MakeNode]:
     """make_node(shards, sealed=False): a scripted node over lists of records, known to this process as the default."""
-    from tfquiver.ops.library import loader
+    from tfquiver.ops.compiling_and_loading import loader
 
     with ExitStack() as stack:
 

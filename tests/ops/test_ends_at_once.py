@@ -13,7 +13,7 @@ import tfquiver
 from tests.ops.conftest import MakeNode, numbered
 from tests.support import tf_service
 from tests.support.op_source import OpSource, drop_iterators
-from tfquiver.ops.library import loader
+from tfquiver.ops.compiling_and_loading import loader
 from tfquiver.tensorflow_client.tf_source import EndsAtOnce
 
 # TensorFlow wakes that thread too early for about one iterator of six, busy machine or not.

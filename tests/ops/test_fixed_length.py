@@ -23,7 +23,7 @@ from tests.support.reader_wire import DIGEST_ID
 from tests.support.scripted_node import ScriptedNode
 from tests.support.shard_bytes import write_shards
 from tfquiver import FixedLength, errors
-from tfquiver.ops.library import loader
+from tfquiver.ops.compiling_and_loading import loader
 from tfquiver.tensorflow_client.parsing.fixed_length import FixedParsing
 
 TYPES = ["float16", "float32", "float64", "bfloat16", "int8", "int16", "int32", "int64", "uint8", "uint16"]

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 import tensorflow as tf
 
-from tfquiver.ops.library import build, interface, loader, tensorflows
+from tfquiver.ops.compiling_and_loading import build, interface, loader, tensorflows
 
 USE = """
 import sys
@@ -18,7 +18,7 @@ from pathlib import Path
 from tfquiver.service.common_to_servers.tensorflow_servers.without_keras import without_keras
 with without_keras():
     import tensorflow
-from tfquiver.ops.library import loader
+from tfquiver.ops.compiling_and_loading import loader
 loader._load(Path(sys.argv[1]))
 """
 
@@ -81,4 +81,8 @@ def test_one_of_other_sources_is_refused_and_said_to_be_built_again(
     done = subprocess.run(command, capture_output=True, text=True, timeout=200)
     last = done.stderr.strip().splitlines()[-1]
     assert done.returncode == 1 and last.startswith("tfquiver.errors.TensorFlowError: "), done.stderr
-    assert str(tmp_path / path.name) in last and says in last and "python -m tfquiver.ops.library.build" in last
+    assert (
+        str(tmp_path / path.name) in last
+        and says in last
+        and "python -m tfquiver.ops.compiling_and_loading.build" in last
+    )

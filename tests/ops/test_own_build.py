@@ -20,7 +20,7 @@ import pytest
 
 from tests.support.cluster import wait_until
 from tfquiver import errors
-from tfquiver.ops.library import build, loader, own_build, tensorflows
+from tfquiver.ops.compiling_and_loading import build, loader, own_build, tensorflows
 
 COMPILER = """
 import shutil, sys, time
@@ -39,7 +39,7 @@ from pathlib import Path
 from tfquiver.service.common_to_servers.tensorflow_servers.without_keras import without_keras
 with without_keras():
     import tensorflow
-from tfquiver.ops.library import loader
+from tfquiver.ops.compiling_and_loading import loader
 library = loader._load(Path(sys.argv[1]))
 assert library.build_info()
 print(library.path)
@@ -103,7 +103,7 @@ def test_who_waits_for_another_process_says_so(
 def test_the_reader_library_is_made_with_the_op(
     empty: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """As `python -m tfquiver.ops.library.build` does it: nobody waits for a compiler a second time."""
+    """As `python -m tfquiver.ops.compiling_and_loading.build` does it: nobody waits for a compiler a second time."""
     (tmp_path / "compiler.py").write_text(COMPILER)
     words = f"{sys.executable} '{tmp_path}/compiler.py' {loader.load().path} {tmp_path}/log"
     monkeypatch.setenv("CXX", words)
@@ -231,7 +231,15 @@ def test_macos(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_the_command_says_what_is_wrong(tmp_path: Path) -> None:
-    command = [sys.executable, "-m", "tfquiver.ops.library.build", f"--tensorflow={tmp_path}", f"--lib_dir={tmp_path}"]
+    command = [
+        sys.executable,
+        "-m",
+        "tfquiver.ops.compiling_and_loading.build",
+        f"--tensorflow={tmp_path}",
+        f"--lib_dir={tmp_path}",
+    ]
     done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
     assert (done.returncode, done.stdout) == (1, "")
-    assert done.stderr == f"tfquiver.ops.library.build: {tmp_path}: not one unpacked wheel of TensorFlow\n"
+    assert (
+        done.stderr == f"tfquiver.ops.compiling_and_loading.build: {tmp_path}: not one unpacked wheel of TensorFlow\n"
+    )

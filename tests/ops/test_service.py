@@ -21,7 +21,7 @@ from tests.support import tf_service, warm
 from tests.support.op_source import OpSource, records_of
 from tests.support.reader_wire import ERROR, frame
 from tests.support.scripted_node import await_ends_told
-from tfquiver.ops.library import loader
+from tfquiver.ops.compiling_and_loading import loader
 
 SHARDS = numbered(20, 50)
 ALL = Counter(itertools.chain(*SHARDS))
@@ -152,7 +152,7 @@ import tensorflow as tf
 import tfquiver
 from tests.ops.test_service import distributed
 from tests.support.op_source import OpSource
-from tfquiver.ops.library import loader
+from tfquiver.ops.compiling_and_loading import loader
 
 loader.load().set_endpoint("", sys.argv[1])
 head = tf.data.experimental.service.DispatchServer()

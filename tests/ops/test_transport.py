@@ -11,7 +11,7 @@ import pytest
 import tensorflow as tf
 
 from tests.support import tf_service
-from tfquiver.ops.library import tensorflows, transport
+from tfquiver.ops.compiling_and_loading import tensorflows, transport
 
 pytestmark = pytest.mark.skipif(
     not tensorflows.transport_name(tf.__version__), reason="this TensorFlow has no transport library"

@@ -1,5 +1,5 @@
-"""TensorFlow's plug for tf.data service's transport is as ops/tf_data_transfer/data_transfer.h declares it: read off
-the library that is installed. By a wrong declaration another function would be called than is meant."""
+"""TensorFlow's plug for tf.data service's transport is as ops/tf_data_transfer_plugin/data_transfer.h declares it: read
+off the library that is installed. By a wrong declaration another function would be called than is meant."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 import tensorflow as tf
 
-from tfquiver.ops.library import loader, tensorflows, transport
+from tfquiver.ops.compiling_and_loading import loader, tensorflows, transport
 
 pytestmark = pytest.mark.skipif(
     not tensorflows.transport_name(tf.__version__), reason="this TensorFlow has no transport library"

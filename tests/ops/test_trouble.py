@@ -19,7 +19,7 @@ from tests.ops.conftest import MakeNode, numbered
 from tests.support.op_source import OpSource, drop_iterators, records_of
 from tests.support.reader_wire import ERROR, OPENED, SHARD, frame, text
 from tests.support.scripted_node import Connection, ScriptedNode
-from tfquiver.ops.library import loader
+from tfquiver.ops.compiling_and_loading import loader
 
 SHARDS = numbered(20, 50)
 ALL = Counter(itertools.chain(*SHARDS))

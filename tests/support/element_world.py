@@ -58,7 +58,7 @@ def _serve(host: str, told: str, token: str) -> None:
     import tensorflow as tf
     from tensorflow.core.protobuf import service_config_pb2
 
-    from tfquiver.ops.library import transport
+    from tfquiver.ops.compiling_and_loading import transport
 
     loaded = transport.load()
     assert loaded is not None
@@ -86,7 +86,7 @@ def _serve(host: str, told: str, token: str) -> None:
 def _read(target: str, protocol: str, token: str, elements: int) -> None:
     import tensorflow as tf
 
-    from tfquiver.ops.library import transport
+    from tfquiver.ops.compiling_and_loading import transport
 
     loaded = transport.load()
     assert loaded is not None

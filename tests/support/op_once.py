@@ -7,7 +7,7 @@ from typing import Any
 import tensorflow as tf
 
 from tests.support.reader_wire import DIGEST_ID
-from tfquiver.ops.library import loader
+from tfquiver.ops.compiling_and_loading import loader
 from tfquiver.tensorflow_client.tf_source import OnceDataset, TaggedSource
 
 

@@ -9,7 +9,7 @@ import tensorflow as tf
 from tensorflow.python.data.ops import dataset_ops
 
 from tests.support.reader_wire import DIGEST_ID
-from tfquiver.ops.library import loader
+from tfquiver.ops.compiling_and_loading import loader
 from tfquiver.tensorflow_client.parsing import Parsing, parsing_of
 
 

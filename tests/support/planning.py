@@ -14,7 +14,7 @@ from tfquiver.proto.tfquiver.v1 import coordinator_pb2 as pb
 from tfquiver.proto.tfquiver.v1 import types_pb2
 from tfquiver.service.coordinator.coordinator import Coordinator
 from tfquiver.service.coordinator.options import CoordinatorOptions
-from tfquiver.service.coordinator.planning.replanning import Replanning
+from tfquiver.service.coordinator.plan_rounds_and_moves.replanning import Replanning
 
 FIRST, SECOND = numbered_digest(300, "first"), numbered_digest(500, "second")
 FIRST_BYTES, SECOND_BYTES = (int(most_disk_bytes(one.lengths).sum()) for one in (FIRST, SECOND))

@@ -11,9 +11,9 @@ from types import TracebackType
 import google_crc32c
 
 from tfquiver.proto.tfquiver.v1 import types_pb2
+from tfquiver.service.node.connections_between_nodes import peer_proof
+from tfquiver.service.node.connections_between_nodes.frames_and_bodies import data_frames as frames
 from tfquiver.service.node.disk import entry
-from tfquiver.service.node.peers import peer_proof
-from tfquiver.service.node.peers.frames_and_bodies import data_frames as frames
 
 Answer = Callable[[int, bytes], tuple[entry.Header, bytes]]
 """(shard, hash) -> what the item says of its body, and the body."""

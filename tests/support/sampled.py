@@ -16,7 +16,7 @@ from tfquiver.proto.tfquiver.v1 import coordinator_pb2, coordinator_pb2_grpc
 from tfquiver.service.coordinator.sampling_schemes import registry
 from tfquiver.service.coordinator.sampling_schemes.drawing import drawn
 from tfquiver.service.coordinator.sampling_schemes.interface import Population
-from tfquiver.service.coordinator.sampling_schemes.picks_by_record_weight import draw_planes
+from tfquiver.service.coordinator.sampling_schemes.record_weighted_draws import draw_planes
 
 SEED_OF_ZERO = (1 << 62) + 1  # what seed=0 travels as
 

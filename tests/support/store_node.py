@@ -22,15 +22,15 @@ from tfquiver.scanning import digest_build
 from tfquiver.scanning.cutting import CutPolicy
 from tfquiver.service.node.checked_shards_in_memory.hot import HotSet
 from tfquiver.service.node.checked_shards_in_memory.ready_shard import ReadyShard
+from tfquiver.service.node.connections_between_nodes.data_port import DataPort
+from tfquiver.service.node.connections_between_nodes.peers import PeerClient
 from tfquiver.service.node.dataset_scans.file_tables import FileTables
 from tfquiver.service.node.dataset_scans.scan import Scanner, ScanReport
 from tfquiver.service.node.disk import codec
 from tfquiver.service.node.disk.disk_cache import DiskCache
-from tfquiver.service.node.peers.data_port import DataPort
-from tfquiver.service.node.peers.peers import PeerClient
 from tfquiver.service.node.rate_limits.metered_store import Meter
-from tfquiver.service.node.shards_from_disk_peers_or_store.fetcher import Compute, Fetcher
-from tfquiver.service.node.shards_from_disk_peers_or_store.shard_source import ShardSource
+from tfquiver.service.node.shards_from_disk_other_nodes_or_store.fetcher import Compute, Fetcher
+from tfquiver.service.node.shards_from_disk_other_nodes_or_store.shard_source import ShardSource
 from tfquiver.service.node.shards_put_at_their_owners.known_places import KnownPlaces
 from tfquiver.service.node.shards_put_at_their_owners.placer import Placer
 from tfquiver.stores import ObjectStore

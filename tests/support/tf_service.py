@@ -7,7 +7,7 @@ from typing import Any
 import tensorflow as tf
 from tensorflow.core.protobuf import service_config_pb2
 
-from tfquiver.ops.library import tensorflows, transport
+from tfquiver.ops.compiling_and_loading import tensorflows, transport
 
 SERVICE = tf.data.experimental.service
 PROTOCOLS = ["grpc"] + ([transport.PROTOCOL] if tensorflows.transport_name(tf.__version__) else [])

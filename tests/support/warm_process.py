@@ -68,7 +68,7 @@ def _import(kind: str) -> None:
         from tfquiver.service.common_to_servers.tensorflow_servers.without_keras import without_keras
 
         with without_keras():  # what it imports of others starts threads
-            from tfquiver.ops.library import loader
+            from tfquiver.ops.compiling_and_loading import loader
 
         loader.load()
     if kind == "keras":

@@ -7,7 +7,7 @@ import random
 from collections import deque
 from dataclasses import dataclass, field
 
-from tfquiver.service.coordinator.measuring.counters import Counters
+from tfquiver.service.coordinator.measuring_jobs_and_stores.counters import Counters
 from tfquiver.service.coordinator.probing.measurement import JobMeasurement, Order
 
 RECORD_BYTES = 100

@@ -20,8 +20,8 @@ from tfquiver.service.coordinator.sessions.readers import ReaderRequest
 from tfquiver.service.coordinator.sessions.session import Session
 from tfquiver.service.coordinator.sessions.session_book import Record
 from tfquiver.service.coordinator.sessions.sessions import Sessions
-from tfquiver.service.coordinator.shard_order.block_order import BlockOrder
-from tfquiver.service.coordinator.shard_order.wish import Wish
+from tfquiver.service.coordinator.what_a_session_reads_next.block_order import BlockOrder
+from tfquiver.service.coordinator.what_a_session_reads_next.wish import Wish
 
 GRACE_S = 10.0
 

@@ -10,9 +10,14 @@ import hypothesis.strategies as st
 import pytest
 from hypothesis import given
 
-from tfquiver.service.coordinator.measuring.after_pause import AFTERWARDS_S, MOST_FILLING_S, MOST_PAUSE_S, AfterPause
-from tfquiver.service.coordinator.measuring.counters import Counters
-from tfquiver.service.coordinator.measuring.job_meter import JobMeter, Reading
+from tfquiver.service.coordinator.measuring_jobs_and_stores.after_pause import (
+    AFTERWARDS_S,
+    MOST_FILLING_S,
+    MOST_PAUSE_S,
+    AfterPause,
+)
+from tfquiver.service.coordinator.measuring_jobs_and_stores.counters import Counters
+from tfquiver.service.coordinator.measuring_jobs_and_stores.job_meter import JobMeter, Reading
 from tfquiver.service.coordinator.probing.limits import ProbeLimits
 from tfquiver.service.coordinator.probing.measurement import JobMeasurement
 from tfquiver.service.coordinator.probing.probe import Phase, Probe, ProbeResult

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tfquiver.proto.tfquiver.v1 import types_pb2
-from tfquiver.service.coordinator.planning.cache_room import CacheRoom
+from tfquiver.service.coordinator.plan_rounds_and_moves.cache_room import CacheRoom
 
 QUOTA = 640
 

@@ -16,8 +16,8 @@ from tfquiver import errors, sizes
 from tfquiver.cli import calls
 from tfquiver.cli.doctor import machine
 from tfquiver.cli.main import main
+from tfquiver.cluster_address import running_nodes
 from tfquiver.grpc_plumbing import addresses
-from tfquiver.node_daemon_and_cache_directory import running_nodes
 
 COMMANDS = [
     ["dataset", "list"],

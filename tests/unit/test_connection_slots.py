@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tfquiver.service.node.peers.connection_slots import to_give_way
+from tfquiver.service.node.connections_between_nodes.connection_slots import to_give_way
 
 
 @dataclass(frozen=True)

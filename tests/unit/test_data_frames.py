@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 from tests.unit.test_entry import headers
 from tfquiver.errors import ProtocolError
+from tfquiver.service.node.connections_between_nodes.frames_and_bodies import data_frames as frames
 from tfquiver.service.node.disk import entry
-from tfquiver.service.node.peers.frames_and_bodies import data_frames as frames
 
 ID = st.binary(min_size=32, max_size=32)
 U16, U32 = st.integers(0, 2**16 - 1), st.integers(0, 2**32 - 1)

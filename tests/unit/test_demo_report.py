@@ -10,9 +10,9 @@ import pytest
 from rich.console import Console
 
 from tfquiver import errors
+from tfquiver.charts_as_png import png
 from tfquiver.demo import picture, report, run
 from tfquiver.demo.report import DemoResult, RoundResult, TrialResult
-from tfquiver.png_pictures import png
 from tfquiver.testing.throttled_store import Traffic
 
 DATA_BYTES, RECORDS = 3_000_000, 100

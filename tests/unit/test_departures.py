@@ -12,7 +12,7 @@ from tfquiver.grpc_plumbing import proto_wire
 from tfquiver.scanning import tfrecord
 from tfquiver.service.dispatcher import journal_reader as journal
 from tfquiver.service.dispatcher.departures import READERS_GO_S, Departures
-from tfquiver.service.dispatcher.reaper import Reaper
+from tfquiver.service.dispatcher.ending_leftover_tasks.reaper import Reaper
 
 GRAPHS = {"ours": {"key"}, "both": {"key", "other"}}
 

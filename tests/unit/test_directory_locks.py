@@ -13,7 +13,7 @@ import pytest
 
 from tfquiver import durable, errors
 from tfquiver.local_cluster import hold, stopping
-from tfquiver.node_daemon_and_cache_directory import up_file
+from tfquiver.notes_in_cache_and_work_directories import up_file
 from tfquiver.service.coordinator.commit_log.work_dir import WorkDir
 
 

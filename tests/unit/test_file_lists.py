@@ -9,11 +9,11 @@ import pytest
 
 from tests.support.aio import on_loop
 from tfquiver import errors, stores
+from tfquiver.data_sources_found_and_registered.scans import file_parts
 from tfquiver.digests.file_entry import FileEntry
 from tfquiver.grpc_plumbing import rpc
 from tfquiver.listing.listing_terms import ListingTerms
 from tfquiver.proto.tfquiver.v1 import node_pb2
-from tfquiver.registering_by_clients.scans import file_parts
 from tfquiver.service.node.dataset_scans import first_use as ensure
 
 

@@ -8,10 +8,10 @@ from dataclasses import replace
 import pytest
 
 from tfquiver.clock import ManualClock
-from tfquiver.service.coordinator.measuring.counters import Counters
-from tfquiver.service.coordinator.measuring.job_meter import Measured
+from tfquiver.service.coordinator.measuring_jobs_and_stores.counters import Counters
+from tfquiver.service.coordinator.measuring_jobs_and_stores.job_meter import Measured
 from tfquiver.service.coordinator.past.finished_jobs import KEPT_S, MOST_JOBS, FinishedJob, FinishedJobs
-from tfquiver.service.coordinator.planning.explanations.of_finished import explain_finished
+from tfquiver.service.coordinator.plan_rounds_and_moves.explanations.of_finished import explain_finished
 from tfquiver.service.coordinator.policies.views_and_plans.interface import Allocation
 
 JOB = FinishedJob("a", "a", "data (00)", 0.0, Allocation("uniform", 10))

@@ -6,7 +6,7 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tfquiver.service.node.shards_from_disk_peers_or_store.flights import Flights
+from tfquiver.service.node.shards_from_disk_other_nodes_or_store.flights import Flights
 
 
 class Thing:

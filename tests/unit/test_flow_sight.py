@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from tfquiver.service.coordinator.job_schedulers.fifo import Fifo
-from tfquiver.service.coordinator.measuring.meters import GONE_S
+from tfquiver.service.coordinator.measuring_jobs_and_stores.meters import GONE_S
 from tfquiver.service.coordinator.policies.views_and_plans.interface import Allocation, ClusterView, Plan
 from tfquiver.service.sim.cache_contents.contents import UNIFORM, Contents
 from tfquiver.service.sim.job_queue_rates_store_bandwidth.outcome import Outcome

@@ -21,7 +21,7 @@ from tfquiver.service.coordinator.grpc_calls.about_datasets import dataset_calls
 from tfquiver.service.coordinator.grpc_calls.about_datasets.dataset_calls import DatasetCalls
 from tfquiver.service.coordinator.long_work.in_parts import InParts
 from tfquiver.service.coordinator.named_dataset_lifecycle import named_keeping, named_requests
-from tfquiver.service.coordinator.planning import cluster_view, replanning
+from tfquiver.service.coordinator.plan_rounds_and_moves import cluster_view, replanning
 from tfquiver.service.coordinator.probing import probes
 
 

@@ -8,7 +8,12 @@ import hypothesis.strategies as st
 import pytest
 from hypothesis import given
 
-from tfquiver.service.coordinator.measuring.job_meter import FORGET_READER_S, MOST_BYTES_PER_S, JobMeter, Reading
+from tfquiver.service.coordinator.measuring_jobs_and_stores.job_meter import (
+    FORGET_READER_S,
+    MOST_BYTES_PER_S,
+    JobMeter,
+    Reading,
+)
 
 MB = 10**6
 

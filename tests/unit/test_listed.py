@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from tfquiver import errors
-from tfquiver.registering_by_clients.listed import default_name, listed
+from tfquiver.data_sources_found_and_registered.listed import default_name, listed
 from tfquiver.stores import ObjectInfo, local
 
 

@@ -14,7 +14,7 @@ from tfquiver.service.coordinator.named_dataset_lifecycle import lifecycle
 from tfquiver.service.coordinator.named_dataset_lifecycle.table import NamedTable
 from tfquiver.service.coordinator.named_dataset_lifecycle.told_to_nodes.changes import NamedChanges
 from tfquiver.service.coordinator.named_dataset_lifecycle.told_to_nodes.overview import Overview
-from tfquiver.service.node.digests_and_named_datasets.named_list import NamedList, called
+from tfquiver.service.node.coordinator_orders.named_list import NamedList, called
 
 MOST = 12
 

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from tfquiver import errors
+from tfquiver.data_sources_found_and_registered.described import describe
 from tfquiver.dataset_arguments.option_groups import FirstUse
-from tfquiver.registering_by_clients.described import describe
 
 
 def test_a_name_with_a_slash_is_told_from_a_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

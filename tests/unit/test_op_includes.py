@@ -13,9 +13,10 @@ TYPE = re.compile(r"^(?:class|struct|enum class) (\w+)(?: final)?(?: :[^;{]*)? ?
 NAMELESS = re.compile(r"^namespace \{\n.*?^\}  // namespace\n", re.MULTILINE | re.DOTALL)
 # From low to high: a folder includes those before it and itself. ops/core/README.md has the same list.
 CORE = (
-    "", "told_by_python", "bytes_checksums_tfrecords", "example_parsing", "node_socket",
-    "trainer_worker_sockets_and_messages", "element_transfer", "progress_and_checkpoints", "record_memory",
-    "shuffle_pool_and_order", "shard_loading", "asking_for_tickets", "node_session", "delivered_records", "reader",
+    "", "told_by_python", "bytes_checksums_tfrecords", "example_parsing", "reader_throughput_and_waits",
+    "node_frames_and_socket", "element_messages_and_handshake", "element_client_and_server",
+    "progress_and_checkpoints", "record_memory", "shuffle_pool_and_order", "shard_loading", "asking_for_tickets",
+    "node_session_protocol", "delivered_records", "reader",
 )  # fmt: skip
 
 
@@ -65,7 +66,7 @@ def test_core_folders_include_lower_ones_only() -> None:
 
 
 def test_folders_say_what_they_are_for_and_stay_small() -> None:
-    tops = [OPS / top for top in ("core", "tf", "tf_data_transfer", "c_interface")]
+    tops = [OPS / top for top in ("core", "tf", "tf_data_transfer_plugin", "c_interface")]
     folders = [folder for top in tops for folder in (top, *top.rglob("*")) if folder.is_dir()]
     assert len(folders) > 11
     for folder in folders:

@@ -9,7 +9,7 @@ WITHOUT = """
 import sys
 sys.modules["google.auth"] = None  # as good as not installed
 from tfquiver import errors, stores
-from tfquiver.registering_by_clients.listed import listed
+from tfquiver.data_sources_found_and_registered.listed import listed
 for ask in (lambda: listed("gs://bucket/train-*"), lambda: stores.for_uri("gs://bucket/train-0")):
     try:
         ask()

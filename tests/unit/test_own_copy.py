@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 from tests.unit.policy_world import GB, one_job_each
-from tfquiver.service.coordinator.planning.explanations.explain import explain
-from tfquiver.service.coordinator.planning.planner import Planner
+from tfquiver.service.coordinator.plan_rounds_and_moves.explanations.explain import explain
+from tfquiver.service.coordinator.plan_rounds_and_moves.planner import Planner
 from tfquiver.service.coordinator.policies.views_and_plans.interface import Allocation, ClusterView, Plan
 
 VIEW = one_job_each([100, 50], [1e8, 5e7], 120, 1e8)

@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from tfquiver.service.node.peers.peer_standing import DISTRUST_S, UNREACHABLE_S, Standing
+from tfquiver.service.node.connections_between_nodes.peer_standing import DISTRUST_S, UNREACHABLE_S, Standing
 
 
 def test_one_that_could_not_be_reached_is_left_alone_for_a_moment() -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tfquiver.service.coordinator.planning.plan_times import PlanTimes
+from tfquiver.service.coordinator.plan_rounds_and_moves.plan_times import PlanTimes
 
 
 def test_the_longest_are_kept_each_by_itself() -> None:

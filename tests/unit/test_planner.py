@@ -14,10 +14,10 @@ from hypothesis import strategies as st
 
 from tests.unit.policy_world import GB, POLICIES, one_job_each, settled, views, with_rates
 from tfquiver import errors
-from tfquiver.service.coordinator.planning.explanations.explain import explain
-from tfquiver.service.coordinator.planning.hysteresis import Patience
-from tfquiver.service.coordinator.planning.moves import HOUR_S
-from tfquiver.service.coordinator.planning.planner import Planner
+from tfquiver.service.coordinator.plan_rounds_and_moves.explanations.explain import explain
+from tfquiver.service.coordinator.plan_rounds_and_moves.hysteresis import Patience
+from tfquiver.service.coordinator.plan_rounds_and_moves.moves import HOUR_S
+from tfquiver.service.coordinator.plan_rounds_and_moves.planner import Planner
 from tfquiver.service.coordinator.policies.views_and_plans.check import check_plan
 from tfquiver.service.coordinator.policies.views_and_plans.interface import Allocation, ClusterView, JobView, Plan
 

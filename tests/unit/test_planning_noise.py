@@ -10,9 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.unit.policy_world import POLICIES, one_job_each, settled, with_rates
-from tfquiver.service.coordinator.planning.hysteresis import Patience
-from tfquiver.service.coordinator.planning.moves import HOUR_S, MoveBudget, move
-from tfquiver.service.coordinator.planning.planner import Planner
+from tfquiver.service.coordinator.plan_rounds_and_moves.hysteresis import Patience
+from tfquiver.service.coordinator.plan_rounds_and_moves.moves import HOUR_S, MoveBudget, move
+from tfquiver.service.coordinator.plan_rounds_and_moves.planner import Planner
 
 
 @dataclass(frozen=True)

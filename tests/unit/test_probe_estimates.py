@@ -7,8 +7,8 @@ import random
 
 import pytest
 
-from tfquiver.service.coordinator.measuring import estimates
-from tfquiver.service.coordinator.measuring.estimates import TimePerByte
+from tfquiver.service.coordinator.measuring_jobs_and_stores import estimates
+from tfquiver.service.coordinator.measuring_jobs_and_stores.estimates import TimePerByte
 
 
 @pytest.mark.parametrize(

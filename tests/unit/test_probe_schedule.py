@@ -9,8 +9,8 @@ from typing import Any, ClassVar
 import pytest
 
 from tests.unit.probing_world import SimJob
-from tfquiver.service.coordinator.measuring.counters import Counters
-from tfquiver.service.coordinator.measuring.store_load import StoreLoad
+from tfquiver.service.coordinator.measuring_jobs_and_stores.counters import Counters
+from tfquiver.service.coordinator.measuring_jobs_and_stores.store_load import StoreLoad
 from tfquiver.service.coordinator.probing.limits import ProbeLimits
 from tfquiver.service.coordinator.probing.measurement import JobMeasurement
 from tfquiver.service.coordinator.probing.probe import ProbeResult

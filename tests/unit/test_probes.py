@@ -10,10 +10,10 @@ import pytest
 from tfquiver import errors
 from tfquiver.clock import ManualClock
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2 as pb2
-from tfquiver.service.coordinator.measuring.meters import JobMeters
-from tfquiver.service.coordinator.measuring.step_meter import StepReading
-from tfquiver.service.coordinator.measuring.step_meters import StepMeters
-from tfquiver.service.coordinator.measuring.store_load import StoreLoad
+from tfquiver.service.coordinator.measuring_jobs_and_stores.meters import JobMeters
+from tfquiver.service.coordinator.measuring_jobs_and_stores.step_meter import StepReading
+from tfquiver.service.coordinator.measuring_jobs_and_stores.step_meters import StepMeters
+from tfquiver.service.coordinator.measuring_jobs_and_stores.store_load import StoreLoad
 from tfquiver.service.coordinator.probing import probes
 from tfquiver.service.coordinator.probing.probes import Held, Probes
 from tfquiver.service.coordinator.probing.schedule import ProbeSchedule

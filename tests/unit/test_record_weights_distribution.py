@@ -19,7 +19,7 @@ from tfquiver.draws_and_weights.record_picks import RecordPicks
 from tfquiver.draws_and_weights.record_weights import checked_values, record_weights
 from tfquiver.service.coordinator.sampling_schemes.drawing import drawn
 from tfquiver.service.coordinator.sampling_schemes.interface import Population
-from tfquiver.service.coordinator.sampling_schemes.picks_by_record_weight import draw_planes, smallest_keys
+from tfquiver.service.coordinator.sampling_schemes.record_weighted_draws import draw_planes, smallest_keys
 from tfquiver.service.coordinator.sampling_schemes.weighted import Weighted
 
 Floats = npt.NDArray[np.float64]

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tfquiver import errors
-from tfquiver.service.coordinator.measuring.meters import GONE_S
+from tfquiver.service.coordinator.measuring_jobs_and_stores.meters import GONE_S
 from tfquiver.service.sim.workloads_and_recordings import files
 from tfquiver.service.sim.workloads_and_recordings.recorded import as_now
 from tfquiver.service.sim.workloads_and_recordings.recording import Recorder

@@ -8,7 +8,7 @@ import pytest
 
 from tests.unit.test_reaper import KEYS, A, News, Service, epoch_of_two
 from tfquiver.clock import ManualClock
-from tfquiver.service.dispatcher.reaper import Reaper, Timeouts
+from tfquiver.service.dispatcher.ending_leftover_tasks.reaper import Reaper, Timeouts
 
 
 @pytest.fixture

@@ -3,8 +3,8 @@ from __future__ import annotations
 import hashlib
 from collections import Counter
 
+from tfquiver.data_sources_found_and_registered.scans import ScanPatience, scanning_node
 from tfquiver.proto.tfquiver.v1 import types_pb2
-from tfquiver.registering_by_clients.scans import ScanPatience, scanning_node
 
 NODES = [types_pb2.NodeInfo(node_id=f"n{at}", control_address=f"host{at}:1", quota_bytes=1) for at in range(4)]
 GATEWAY = types_pb2.NodeInfo(node_id="gateway", control_address="gateway:1")

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tfquiver import errors
-from tfquiver.node_daemon_and_cache_directory import quota_file
+from tfquiver.notes_in_cache_and_work_directories import quota_file
 from tfquiver.service.node import remembered_quota
 
 

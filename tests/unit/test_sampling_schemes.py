@@ -21,8 +21,8 @@ from tfquiver.amounts import many
 from tfquiver.draws_and_weights import drawn_shards as drawn_module
 from tfquiver.draws_and_weights.drawn_shards import DrawnShards, drawn_shards
 from tfquiver.proto.tfquiver.v1 import commit_log_pb2 as log_pb2
-from tfquiver.service.coordinator.sampled_epochs import asked as asked_module
-from tfquiver.service.coordinator.sampled_epochs.asked import AskedSamplings, arguments_of
+from tfquiver.service.coordinator.sampled_epochs_and_users_weights import asked as asked_module
+from tfquiver.service.coordinator.sampled_epochs_and_users_weights.asked import AskedSamplings, arguments_of
 from tfquiver.service.coordinator.sampling_schemes import registry
 from tfquiver.service.coordinator.sampling_schemes.chance import Chance
 from tfquiver.service.coordinator.sampling_schemes.drawing import drawn

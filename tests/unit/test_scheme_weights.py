@@ -20,7 +20,7 @@ from tfquiver.service.coordinator.sampling_schemes import interface
 from tfquiver.service.coordinator.sampling_schemes.chance import Chance
 from tfquiver.service.coordinator.sampling_schemes.drawing import drawn
 from tfquiver.service.coordinator.sampling_schemes.interface import Draws, Population
-from tfquiver.service.coordinator.sampling_schemes.picks_by_record_weight import smallest_keys
+from tfquiver.service.coordinator.sampling_schemes.record_weighted_draws import smallest_keys
 from tfquiver.service.coordinator.sampling_schemes.weighted import Weighted
 
 RECORDS = [3, 0, 10, 1, 50, 7]

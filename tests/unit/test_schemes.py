@@ -17,9 +17,9 @@ from tfquiver.proto.tfquiver.v1 import commit_log_pb2 as log_pb2
 from tfquiver.proto.tfquiver.v1 import types_pb2
 from tfquiver.service.coordinator.chunk_rotation.rotations import ChunkPlan, Rotations
 from tfquiver.service.coordinator.sessions.session import Reader, Session
-from tfquiver.service.coordinator.shard_order import schemes
-from tfquiver.service.coordinator.shard_order.deterministic import Deterministic
-from tfquiver.service.coordinator.shard_order.wish import Wish
+from tfquiver.service.coordinator.what_a_session_reads_next import schemes
+from tfquiver.service.coordinator.what_a_session_reads_next.deterministic import Deterministic
+from tfquiver.service.coordinator.what_a_session_reads_next.wish import Wish
 
 SHARDS = 600
 

@@ -20,7 +20,7 @@ from tfquiver.cli.main import main
 from tfquiver.cli.status_asked_watched_explained import watching
 from tfquiver.cli.status_asked_watched_explained.money import Prices
 from tfquiver.cli.status_tables_and_warnings import activity, alike, sessions_view, status_view
-from tfquiver.node_daemon_and_cache_directory import running_nodes
+from tfquiver.cluster_address import running_nodes
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2, node_pb2, types_pb2
 
 SCHEMA = json.loads((Path(__file__).resolve().parents[2] / "docs" / "format" / "status.schema.json").read_text())

@@ -9,7 +9,7 @@ import hypothesis.strategies as st
 import pytest
 from hypothesis import given
 
-from tfquiver.service.coordinator.measuring.step_meter import (
+from tfquiver.service.coordinator.measuring_jobs_and_stores.step_meter import (
     MOST_ACCELERATORS,
     MOST_PROCESSES,
     SILENT_S,

@@ -9,9 +9,9 @@ import pytest
 
 from tfquiver.clock import ManualClock
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2 as pb2
-from tfquiver.service.coordinator.measuring.meters import FORGET_S, JobMeters
-from tfquiver.service.coordinator.measuring.step_meter import SILENT_S, StepReading
-from tfquiver.service.coordinator.measuring.step_meters import StepMeters
+from tfquiver.service.coordinator.measuring_jobs_and_stores.meters import FORGET_S, JobMeters
+from tfquiver.service.coordinator.measuring_jobs_and_stores.step_meter import SILENT_S, StepReading
+from tfquiver.service.coordinator.measuring_jobs_and_stores.step_meters import StepMeters
 
 TRAIN, EVAL = b"t" * 32, b"e" * 32
 ONE = StepReading(0, 0.0, 0.0, 0, accelerators=2)

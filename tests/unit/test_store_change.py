@@ -7,8 +7,8 @@ import math
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tfquiver.service.coordinator.measuring.store_change import StoreBefore
-from tfquiver.service.coordinator.measuring.store_load import StoreLoad
+from tfquiver.service.coordinator.measuring_jobs_and_stores.store_change import StoreBefore
+from tfquiver.service.coordinator.measuring_jobs_and_stores.store_load import StoreLoad
 from tfquiver.service.coordinator.probing.limits import ProbeLimits
 
 FACTOR = ProbeLimits().load_factor

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tfquiver.ops.library import tensorflows
+from tfquiver.ops.compiling_and_loading import tensorflows
 
 
 @pytest.mark.parametrize(("version", "name"), [
@@ -53,7 +53,7 @@ def test_without_tensorflow_the_error_says_how_to_get_it() -> None:
 import sys
 sys.modules["tensorflow"] = None  # as good as not installed
 try:
-    from tfquiver.ops.library import loader
+    from tfquiver.ops.compiling_and_loading import loader
 except ImportError as error:
     print(type(error).__name__, error)
 """

@@ -11,8 +11,8 @@ import pytest
 from tfquiver.cli.up_stop_logs_clear import last_time, left_out
 from tfquiver.cli.up_stop_logs_clear.last_time import Asked
 from tfquiver.local_cluster.plan import Wish
-from tfquiver.node_daemon_and_cache_directory import up_file
-from tfquiver.node_daemon_and_cache_directory.up_file import Given, Ports
+from tfquiver.notes_in_cache_and_work_directories import up_file
+from tfquiver.notes_in_cache_and_work_directories.up_file import Given, Ports
 
 HERE = Path("/cache")
 LAST = Given(4, "50GiB", {"worker": ["--heartbeat_interval_ms=500"], "node": ["--codec=raw"]})

@@ -8,8 +8,8 @@ from typing import Any
 
 from tests.support.aio import on_loop
 from tfquiver.clock import ManualClock
-from tfquiver.service.coordinator.measuring.meters import GONE_S
-from tfquiver.service.coordinator.planning.cluster_view import ClusterViews
+from tfquiver.service.coordinator.measuring_jobs_and_stores.meters import GONE_S
+from tfquiver.service.coordinator.plan_rounds_and_moves.cluster_view import ClusterViews
 
 DIGEST = b"d" * 32
 

@@ -16,10 +16,11 @@ from rich.cells import cell_len, set_cell_size
 from rich.console import Console
 from rich.table import Table
 
-from tfquiver import errors, formats, plain_text
+from tfquiver import errors, plain_text
 from tfquiver.cli.dataset_commands import cache_setting
 from tfquiver.cli.status_tables_and_warnings import words
 from tfquiver.cluster_address import running, service_name
+from tfquiver.digests import formats
 from tfquiver.grpc_plumbing import rpc
 from tfquiver.grpc_plumbing.kept_channels import KeptChannels
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2

@@ -14,12 +14,13 @@ from typing import IO, TYPE_CHECKING, Any
 
 from absl import flags, logging
 
-from tfquiver import errors, formats, plain_text
+from tfquiver import errors, plain_text
 from tfquiver.amounts import of_bytes
 from tfquiver.background_logs import kept_short, log_file
 from tfquiver.cli import calls
 from tfquiver.cli.dataset_commands import waiting
 from tfquiver.cluster_address import service_name
+from tfquiver.digests import formats
 from tfquiver.durable import private_directory
 from tfquiver.grpc_plumbing import addresses
 from tfquiver.mounting import mount_points

@@ -11,7 +11,7 @@ from pathlib import Path
 from tfquiver import errors
 from tfquiver.cluster_address import service_name
 from tfquiver.grpc_plumbing import addresses
-from tfquiver.node_daemon_and_cache_directory import server_file, up_file
+from tfquiver.notes_in_cache_and_work_directories import server_file, up_file
 
 _MOST_OF_PROGRAM = 24
 _NOTEBOOKS = ("ipykernel_launcher", "colab_kernel_launcher")

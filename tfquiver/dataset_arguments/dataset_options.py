@@ -13,7 +13,7 @@ from tfquiver.dataset_arguments.sampled import Sampled
 
 NO_SEED = 0
 _SEED_OF_ZERO = (1 << 62) + 1  # what seed=0 travels as, since 0 means that there is none
-_MAX_BATCH = 1 << 24  # as the op takes it (ops/core/reader/options.cc)
+_MAX_BATCH = 1 << 24  # as the op takes it (ops/core/told_by_python/options.cc)
 _UNSET = -1
 # What stands between the source and the training step: parallel maps, what tf.data's client asks for (16 elements), and
 # prefetches. `prefetch(AUTOTUNE)` doubles its buffer whenever a burst of steps has emptied it, so that pauses (an

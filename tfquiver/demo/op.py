@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 
 from tfquiver import errors
-from tfquiver.ops.library import tensorflows
+from tfquiver.ops.compiling_and_loading import tensorflows
 
 COMPILING_S = 1800.0  # on a busy machine; each compiler has a deadline of its own
 
@@ -25,7 +25,7 @@ def is_brought(lib_dir: Path = tensorflows.LIB_DIR) -> bool:
 
 def main() -> int:
     """Says a line of JSON when it is there."""
-    from tfquiver.ops.library import loader
+    from tfquiver.ops.compiling_and_loading import loader
 
     try:
         loader.load()

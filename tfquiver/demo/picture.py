@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tfquiver.amounts import many
+from tfquiver.charts_as_png import png
 from tfquiver.demo.report import DemoResult, RoundResult
-from tfquiver.png_pictures import png
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

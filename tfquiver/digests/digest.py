@@ -10,8 +10,8 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from tfquiver import durable, errors, formats
-from tfquiver.digests import digest_file, digest_ids
+from tfquiver import durable, errors
+from tfquiver.digests import digest_file, digest_ids, formats
 from tfquiver.digests.digest_file import Parts
 from tfquiver.digests.digest_ids import Columns as Columns
 from tfquiver.digests.file_entry import FileEntry as FileEntry
@@ -69,7 +69,7 @@ class Digest:
 
     @property
     def format(self) -> str:
-        """One of tfquiver/formats.py. "bytes": there are no records, each shard's count is 0."""
+        """One of tfquiver/digests/formats.py. "bytes": there are no records, each shard's count is 0."""
         return self._parts.format
 
     @property
@@ -114,7 +114,7 @@ class Digest:
         records: npt.ArrayLike,
         format: str = formats.TFRECORD,
     ) -> Digest:
-        """From columns (shapes as above). `format`: one of tfquiver/formats.py.
+        """From columns (shapes as above). `format`: one of tfquiver/digests/formats.py.
 
         Raises CorruptDigestError when they do not fit each other.
         """

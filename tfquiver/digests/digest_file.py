@@ -13,7 +13,8 @@ import google_crc32c
 import numpy as np
 import numpy.typing as npt
 
-from tfquiver import errors, formats
+from tfquiver import errors
+from tfquiver.digests import formats
 from tfquiver.digests.digest_ids import Columns
 from tfquiver.digests.file_table import FileTable
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from tfquiver import formats
+from tfquiver.digests import formats
 
 _ROWS_AT_ONCE = 1 << 18
 _DOMAINS = {formats.TFRECORD: b"tfquiver digest v1\0", formats.BYTES: b"tfquiver digest v2\0"}

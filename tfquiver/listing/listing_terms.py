@@ -7,7 +7,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
-from tfquiver import errors, formats
+from tfquiver import errors
+from tfquiver.digests import formats
 from tfquiver.digests.file_entry import FileEntry
 from tfquiver.proto.tfquiver.v1 import types_pb2
 from tfquiver.scanning.cutting import CutPolicy

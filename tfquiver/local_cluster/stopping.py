@@ -12,7 +12,7 @@ from pathlib import Path
 
 from tfquiver import durable, errors
 from tfquiver.amounts import many
-from tfquiver.node_daemon_and_cache_directory import server_file, up_file
+from tfquiver.notes_in_cache_and_work_directories import server_file, up_file
 
 NODE_LOCK = "node.lock"
 KEPT = "--die_with_parent"  # whoever started this node ends with it, and starts it again

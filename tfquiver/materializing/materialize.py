@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from absl import logging
 
 from tfquiver import errors
+from tfquiver.data_sources_found_and_registered.registration import Registrar
 from tfquiver.dataset_arguments.checks import check_integer, check_name
 from tfquiver.dataset_arguments.option_groups import Progress
 from tfquiver.digests.digest import Digest
@@ -24,7 +25,6 @@ from tfquiver.materializing.raw_shards import RawShards
 from tfquiver.node_daemon_and_cache_directory import endpoints
 from tfquiver.node_daemon_and_cache_directory.node_endpoint import NodeEndpoint
 from tfquiver.proto.tfquiver.v1.derived_datasets_pb2 import OpenDerivedRequest
-from tfquiver.registering_by_clients.registration import Registrar
 from tfquiver.server_reachability.lifetimes import user_of
 from tfquiver.tensorflow_client.opening import Opening, opened
 from tfquiver.tensorflow_client.tf_errors import raised_as_both

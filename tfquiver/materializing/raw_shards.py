@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 
 from tfquiver import errors
 from tfquiver.digests.digest import Digest
-from tfquiver.node_daemon_and_cache_directory.greeting import greeted
+from tfquiver.server_reachability.greeting import greeted
 from tfquiver.socket_frames import frames_received
 from tfquiver.socket_frames import reader_frames as frames
 

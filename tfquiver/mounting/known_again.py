@@ -14,10 +14,10 @@ import trio
 from absl import logging
 
 from tfquiver import errors
+from tfquiver.data_sources_found_and_registered.registration import Registrar
 from tfquiver.digests.digest import Digest
 from tfquiver.listing.listing_terms import ListingTerms
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2
-from tfquiver.registering_by_clients.registration import Registrar
 
 _EVERY_S = 5.0
 _CALLS_S = 10.0

@@ -10,17 +10,18 @@ from pathlib import Path
 
 import grpc
 
-from tfquiver import errors, formats, stores
+from tfquiver import errors, stores
+from tfquiver.data_sources_found_and_registered.listed import accesses_of, default_name, listed
+from tfquiver.data_sources_found_and_registered.registration import Registrar
+from tfquiver.dataset_arguments.directories import beneath
 from tfquiver.dataset_arguments.option_groups import Progress
+from tfquiver.digests import formats
 from tfquiver.digests.digest import Digest
 from tfquiver.digests.file_entry import FileEntry
 from tfquiver.grpc_plumbing import rpc
-from tfquiver.listing.directories import beneath
 from tfquiver.listing.listing import PACK_NOTE
 from tfquiver.listing.listing_terms import ListingTerms
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2, coordinator_pb2_grpc, types_pb2
-from tfquiver.registering_by_clients.listed import accesses_of, default_name, listed
-from tfquiver.registering_by_clients.registration import Registrar
 from tfquiver.scanning import tfrecord
 from tfquiver.scanning.cutting import CutPolicy
 from tfquiver.stores.credentials.resolved import Access, place_of

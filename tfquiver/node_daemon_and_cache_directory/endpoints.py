@@ -23,8 +23,8 @@ from absl import logging
 from tfquiver import errors
 from tfquiver.clock import Clock, SystemClock
 from tfquiver.node_daemon_and_cache_directory.daemon import find
-from tfquiver.node_daemon_and_cache_directory.greeting import greeted
 from tfquiver.node_daemon_and_cache_directory.node_endpoint import NodeEndpoint
+from tfquiver.server_reachability.greeting import greeted
 from tfquiver.server_reachability.outages import Outage
 from tfquiver.socket_frames import greeting_frames as frames
 
@@ -50,7 +50,7 @@ def tell(found: Callable[[str, NodeEndpoint], None], closed: Callable[[], None])
 
 
 class SetEndpoint(Protocol):
-    """The op library's way to be told endpoints (tfquiver.ops.library.loader.Library)."""
+    """The op library's way to be told endpoints (tfquiver.ops.compiling_and_loading.loader.Library)."""
 
     def set_endpoint(self, name: str, socket_path: str) -> None: ...
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tfquiver import errors
-from tfquiver.node_daemon_and_cache_directory import server_file, up_file
+from tfquiver.notes_in_cache_and_work_directories import server_file, up_file
 
 NODE_FILE = "node.json"
 NODE_FILE_VERSION = 1

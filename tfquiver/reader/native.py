@@ -17,7 +17,7 @@ from typing import Any
 import grpc
 
 from tfquiver import errors
-from tfquiver.ops.library import reader_library
+from tfquiver.ops.compiling_and_loading import reader_library
 from tfquiver.reader import apart
 from tfquiver.reader.batch import Batch, Memory
 

@@ -11,6 +11,10 @@ from pathlib import Path
 
 from tfquiver import errors
 from tfquiver.cluster_address import naming
+from tfquiver.data_sources_found_and_registered import store_access
+from tfquiver.data_sources_found_and_registered.described import describe
+from tfquiver.data_sources_found_and_registered.progress_bar import ProgressBar
+from tfquiver.data_sources_found_and_registered.registration import Registrar
 from tfquiver.dataset_arguments.checks import directory, size
 from tfquiver.dataset_arguments.dataset_options import SourceOptions, checked_options
 from tfquiver.dataset_arguments.option_groups import Connection, FirstUse, Reading, check_group
@@ -23,10 +27,6 @@ from tfquiver.node_daemon_and_cache_directory.node_endpoint import NodeEndpoint
 from tfquiver.reader import native
 from tfquiver.reader.batch import Batch
 from tfquiver.reader.epoch import Epoch
-from tfquiver.registering_by_clients import store_access
-from tfquiver.registering_by_clients.described import describe
-from tfquiver.registering_by_clients.progress_bar import ProgressBar
-from tfquiver.registering_by_clients.registration import Registrar
 from tfquiver.roles_and_tokens import own_token
 
 

@@ -10,7 +10,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from tfquiver import errors, formats
+from tfquiver import errors
+from tfquiver.digests import formats
 
 _MIX = 0x9E3779B1  # 2**32 / golden ratio: CRCs of similar records differ in few, structured bits
 _SHIFT = 0x7F4A7C15  # takes the CRC of the empty record, 0, to the middle: it must not end every shard

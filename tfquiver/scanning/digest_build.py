@@ -8,7 +8,8 @@ from pathlib import Path
 
 import numpy as np
 
-from tfquiver import errors, formats, stores
+from tfquiver import errors, stores
+from tfquiver.digests import formats
 from tfquiver.digests.digest import Digest
 from tfquiver.digests.file_entry import FileEntry
 from tfquiver.scanning.cutting import CutPolicy

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator
 
 import google_crc32c
 
-from tfquiver import formats
+from tfquiver.digests import formats
 from tfquiver.digests.file_entry import FileEntry
 from tfquiver.scanning import streams, tfrecord
 from tfquiver.scanning.bytes_cut import cut_bytes

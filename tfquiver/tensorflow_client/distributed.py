@@ -159,7 +159,7 @@ def distribute(
 
 def _ends_at_once(dataset: tf.data.Dataset) -> tf.data.Dataset:
     """Decision 0063. Where what is distributed is not ours, nothing is compiled for it."""
-    from tfquiver.ops.library import loader
+    from tfquiver.ops.compiling_and_loading import loader
     from tfquiver.tensorflow_client.tf_source import EndsAtOnce
 
     library = loader.loaded()

@@ -54,7 +54,7 @@ def chosen(protocol: str) -> str:
     """
     if protocol == GRPC:
         return GRPC
-    from tfquiver.ops.library import transport  # imports TensorFlow
+    from tfquiver.ops.compiling_and_loading import transport  # imports TensorFlow
 
     loaded = transport.load()
     if loaded is None:

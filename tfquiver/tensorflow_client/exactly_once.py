@@ -18,7 +18,7 @@ from tfquiver.proto.tfquiver.v1 import types_pb2
 if TYPE_CHECKING:
     import tensorflow as tf
 
-    from tfquiver.ops.library.loader import Library
+    from tfquiver.ops.compiling_and_loading.loader import Library
     from tfquiver.tensorflow_client.parsing import Parsing
 
 Transform = Callable[[Any], Any]
@@ -48,7 +48,7 @@ class DeliveryStats:
 
 def delivery_stats() -> DeliveryStats:
     """Counters of this process's `exactly_once` data sets. Raises ImportError when there is no op library."""
-    from tfquiver.ops.library import loader
+    from tfquiver.ops.compiling_and_loading import loader
 
     return DeliveryStats(*loader.load().delivery_stats())
 
@@ -91,7 +91,7 @@ def deliver(
     """
     import tensorflow as tf
 
-    from tfquiver.ops.library import loader
+    from tfquiver.ops.compiling_and_loading import loader
 
     origin = Origin.of(dataset)
     if not origin.endpoint:

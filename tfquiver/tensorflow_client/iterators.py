@@ -17,7 +17,7 @@ def iterators_stopped() -> Iterator[None]:
 
     Raises ImportError when there is no op library.
     """
-    from tfquiver.ops.library import loader
+    from tfquiver.ops.compiling_and_loading import loader
 
     library = loader.load()
     library.stop_all()

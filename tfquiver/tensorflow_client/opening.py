@@ -13,22 +13,32 @@ from absl import logging
 
 from tfquiver.amounts import apart
 from tfquiver.cluster_address import naming
+from tfquiver.data_sources_found_and_registered.progress_bar import ProgressBar
+from tfquiver.data_sources_found_and_registered.registration import Registrar
 from tfquiver.dataset_arguments.dataset_options import SourceOptions
 from tfquiver.dataset_arguments.option_groups import Progress
 from tfquiver.dataset_arguments.sampled import Sampled
 from tfquiver.datasets_being_read import made_datasets
 from tfquiver.node_daemon_and_cache_directory import endpoints
+<<<<<<< HEAD
 from tfquiver.registering_by_clients.progress_bar import ProgressBar
+=======
+from tfquiver.proto.tfquiver.v1 import types_pb2
+>>>>>>> c6d1c590 (Rooms are where strangers look for them: all 910 files were described, and their rooms guessed by names alone; rooms that were taken for one another have other names)
 from tfquiver.server_reachability.lifetimes import user_of
 from tfquiver.tensorflow_client.exactly_once import Origin
 
 if TYPE_CHECKING:
     import tensorflow as tf
 
+<<<<<<< HEAD
     from tfquiver.proto.tfquiver.v1 import types_pb2
     from tfquiver.registering_by_clients.described import AtOnce
     from tfquiver.registering_by_clients.registration import Registrar
     from tfquiver.registering_by_clients.store_access import StoreAccess
+=======
+    from tfquiver.data_sources_found_and_registered.store_access import StoreAccess
+>>>>>>> c6d1c590 (Rooms are where strangers look for them: all 910 files were described, and their rooms guessed by names alone; rooms that were taken for one another have other names)
     from tfquiver.stores.credentials.resolved import Access
     from tfquiver.tensorflow_client.parsing import Parsing
 
@@ -95,7 +105,7 @@ def opened(
         endpoint = endpoints.acquire(endpoint_name, way.locate(), way.library)
         control, coordinator, node_id = endpoint.control, service or endpoint.coordinator, endpoint.node_id
         if way.accesses:
-            from tfquiver.registering_by_clients import store_access
+            from tfquiver.data_sources_found_and_registered import store_access
 
             reaching = store_access.of(endpoint_name, token)
     alone = naming.session_key(sampled.asked()[0] if sampled else "")

@@ -10,13 +10,19 @@ from absl import logging
 
 from tfquiver import errors
 from tfquiver.cluster_address import naming
+from tfquiver.data_sources_found_and_registered.described import describe
+from tfquiver.data_sources_found_and_registered.registration import Registrar
 from tfquiver.dataset_arguments.checks import check_flag, directory, size
 from tfquiver.dataset_arguments.dataset_options import checked_options
 from tfquiver.dataset_arguments.option_groups import Connection, FirstUse, Progress, Reading, check_group
 from tfquiver.dataset_arguments.orders import Order, Shuffled
 from tfquiver.dataset_arguments.sampled import Sampled
 from tfquiver.listing.listing import Source
+<<<<<<< HEAD
 from tfquiver.registering_by_clients.described import describe
+=======
+from tfquiver.proto.tfquiver.v1 import types_pb2
+>>>>>>> c6d1c590 (Rooms are where strangers look for them: all 910 files were described, and their rooms guessed by names alone; rooms that were taken for one another have other names)
 from tfquiver.roles_and_tokens import own_token
 from tfquiver.tensorflow_client import element_transport
 from tfquiver.tensorflow_client.opening import Opening, Way, opened
@@ -106,7 +112,7 @@ def dataset(
     where = None if cache_dir is None else directory("cache_dir", cache_dir)
     described = describe(source, first_use, options.files)
 
-    from tfquiver.ops.library import loader  # imports TensorFlow
+    from tfquiver.ops.compiling_and_loading import loader  # imports TensorFlow
 
     way = Way(
         loader.load(), where, service, quota_bytes, token, connection.connect_timeout_s, tuple(described.accesses)

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 
 from absl import logging
 
+from tfquiver.data_sources_found_and_registered.registration import Registrar
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2, types_pb2
-from tfquiver.registering_by_clients.registration import Registrar
 
 _DEADLINE_S = 30.0
 _ASK_S = 3.0  # a place that is not known now is only an older backup

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import tensorflow as tf
 
 if TYPE_CHECKING:
-    from tfquiver.ops.library.loader import Library
+    from tfquiver.ops.compiling_and_loading.loader import Library
     from tfquiver.tensorflow_client.parsing import Parsing
 
 

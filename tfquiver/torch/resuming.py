@@ -15,11 +15,11 @@ from dataclasses import dataclass, replace
 
 from tfquiver import errors
 from tfquiver.amounts import many
-from tfquiver.node_daemon_and_cache_directory.greeting import greeted
+from tfquiver.data_sources_found_and_registered.registration import Registrar
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2
 from tfquiver.reader.native import Opening
 from tfquiver.reader.records import Records
-from tfquiver.registering_by_clients.registration import Registrar
+from tfquiver.server_reachability.greeting import greeted
 from tfquiver.socket_frames import reader_frames as frames
 from tfquiver.torch import positions
 

@@ -8,15 +8,15 @@
 #include <vector>
 
 #include "ops/core/bytes_checksums_tfrecords/crc32c.h"
-#include "ops/core/node_session/session_client.h"
-#include "ops/core/node_socket/unix_socket.h"
+#include "ops/core/node_frames_and_socket/unix_socket.h"
+#include "ops/core/node_session_protocol/session_client.h"
 #include "ops/core/progress_and_checkpoints/checkpoint.h"
-#include "ops/core/reader/options.h"
 #include "ops/core/record_memory/block_pool.h"
 #include "ops/core/shard_loading/shard_intake.h"
 #include "ops/core/shard_loading/shard_loader.h"
 #include "ops/core/shuffle_pool_and_order/order_log.h"
 #include "ops/core/shuffle_pool_and_order/record_pool.h"
+#include "ops/core/told_by_python/options.h"
 
 namespace tfquiver {
 

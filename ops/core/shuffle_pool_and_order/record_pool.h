@@ -10,18 +10,18 @@
 #include <string>
 #include <vector>
 
-#include "ops/core/node_socket/report.h"
 #include "ops/core/progress_and_checkpoints/checkpoint.h"
 #include "ops/core/progress_and_checkpoints/progress.h"
 #include "ops/core/progress_and_checkpoints/trail.h"
+#include "ops/core/reader_throughput_and_waits/report.h"
+#include "ops/core/reader_throughput_and_waits/taker_meter.h"
 #include "ops/core/record_memory/block_pool.h"
+#include "ops/core/record_memory/credit.h"
 #include "ops/core/record_memory/shard_records.h"
-#include "ops/core/shuffle_pool_and_order/credit.h"
 #include "ops/core/shuffle_pool_and_order/filling.h"
 #include "ops/core/shuffle_pool_and_order/gate.h"
 #include "ops/core/shuffle_pool_and_order/mixture.h"
 #include "ops/core/shuffle_pool_and_order/order_log.h"
-#include "ops/core/shuffle_pool_and_order/taker_meter.h"
 #include "ops/core/status.h"
 
 namespace tfquiver {

@@ -4,8 +4,8 @@
 #include <string>
 #include <vector>
 
-#include "ops/core/reader/options.h"
 #include "ops/core/shuffle_pool_and_order/mixture.h"
+#include "ops/core/told_by_python/options.h"
 #include "ops/tf/parsing/parsing.h"
 #include "tensorflow/core/framework/dataset.h"
 #include "tensorflow/core/framework/tensor.h"

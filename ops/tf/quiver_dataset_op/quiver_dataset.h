@@ -8,7 +8,7 @@
 
 #include "ops/core/progress_and_checkpoints/epochs.h"
 #include "ops/core/progress_and_checkpoints/whereabouts.h"
-#include "ops/core/reader/options.h"
+#include "ops/core/told_by_python/options.h"
 #include "ops/tf/parsing/parsing.h"
 #include "tensorflow/core/framework/dataset.h"
 #include "tensorflow/core/framework/partial_tensor_shape.h"

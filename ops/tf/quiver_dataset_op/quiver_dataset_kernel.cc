@@ -1,8 +1,8 @@
 #include <string>
 #include <utility>
 
-#include "ops/core/node_socket/frame.h"
-#include "ops/core/reader/options.h"
+#include "ops/core/node_frames_and_socket/frame.h"
+#include "ops/core/told_by_python/options.h"
 #include "ops/tf/parsing/feature_spec.h"
 #include "ops/tf/parsing/fixed_fields.h"
 #include "ops/tf/quiver_dataset_op/quiver_dataset.h"

@@ -6,9 +6,9 @@
 #include <string>
 #include <string_view>
 
-#include "ops/core/node_session/session_protocol.h"
+#include "ops/core/node_session_protocol/session_protocol.h"
 #include "ops/core/progress_and_checkpoints/checkpoint.h"
-#include "ops/core/reader/options.h"
+#include "ops/core/told_by_python/options.h"
 #include "ops/tf/quiver_dataset_op/quiver_dataset.h"
 #include "tensorflow/core/framework/dataset.h"
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tfquiver.node_daemon_and_cache_directory.node_endpoint import NodeEndpoint
-from tfquiver.ops.library.told import Told
+from tfquiver.ops.compiling_and_loading.told import Told
 
 
 class NodePlace:

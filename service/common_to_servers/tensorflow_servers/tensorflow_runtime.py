@@ -21,8 +21,8 @@ from typing import Any
 
 from absl import logging
 
-from tfquiver.ops.library import interface, tensorflows
-from tfquiver.ops.library.told import Told
+from tfquiver.ops.compiling_and_loading import interface, tensorflows
+from tfquiver.ops.compiling_and_loading.told import Told
 from tfquiver.service.common_to_servers.tensorflow_servers.without_keras import without_keras
 
 _SERVICE = "tensorflow.python.data.experimental.service._pywrap_server_lib"
@@ -108,7 +108,7 @@ def _without_python(folder: Path, library: Path) -> Runtime:
     told = Told(library)  # its ops and kernels register themselves
     if missing := interface.missing_functions(told.functions):
         raise AttributeError(f"{library}: {', '.join(missing)}")
-    atexit.register(told.stop_all)  # as ops/library/loader.py says
+    atexit.register(told.stop_all)  # as ops/compiling_and_loading/loader.py says
     # What `import tensorflow` does for C++ code.
     os.environ.setdefault("ENABLE_RUNTIME_UPTIME_TELEMETRY", "1")
     os.environ["TF2_BEHAVIOR"] = "1"
@@ -136,7 +136,7 @@ def _folders_only(folder: Path) -> Iterator[None]:
 
 def _whole() -> Runtime:
     with without_keras():
-        from tfquiver.ops.library import loader
+        from tfquiver.ops.compiling_and_loading import loader
 
     library = loader.load()
     import tensorflow as tf

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from absl import logging
 from prometheus_client.registry import Collector
 
-from tfquiver.ops.library.told import Told
+from tfquiver.ops.compiling_and_loading.told import Told
 from tfquiver.service.common_to_servers import serving
 from tfquiver.service.metrics import exposition
 

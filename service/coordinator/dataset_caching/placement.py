@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 
-from tfquiver import errors, formats
+from tfquiver import errors
 from tfquiver.amounts import apart, of_bytes
+from tfquiver.digests import formats
 from tfquiver.digests.digest import Digest
 from tfquiver.disk_space_of_shards.entry_size import most_disk_bytes
 from tfquiver.node_labels_shard_owners_chunks import striping

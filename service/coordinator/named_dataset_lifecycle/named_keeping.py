@@ -33,7 +33,6 @@ from tfquiver.service.coordinator.named_dataset_lifecycle.held import Held
 from tfquiver.service.coordinator.named_dataset_lifecycle.lifecycle import DELETING, EVICTING, SCANNING, WARMING, Life
 from tfquiver.service.coordinator.named_dataset_lifecycle.room_for_pins_and_when_full.pinned_room import PinnedRoom
 from tfquiver.service.coordinator.named_dataset_lifecycle.room_for_pins_and_when_full.room import PARTIAL
-from tfquiver.service.coordinator.named_dataset_lifecycle.room_for_pins_and_when_full.troubles_over import TroublesOver
 from tfquiver.service.coordinator.named_dataset_lifecycle.room_for_pins_and_when_full.waiting_pins import (
     AGAIN_S,
     WaitingPins,
@@ -53,6 +52,7 @@ from tfquiver.service.coordinator.named_dataset_lifecycle.table import NamedTabl
 from tfquiver.service.coordinator.named_dataset_lifecycle.told_to_nodes import tasks
 from tfquiver.service.coordinator.named_dataset_lifecycle.told_to_nodes.orders_of_names import OrdersOfNames
 from tfquiver.service.coordinator.named_dataset_lifecycle.told_to_nodes.overview import Overview
+from tfquiver.service.coordinator.named_dataset_lifecycle.troubles_over import TroublesOver
 from tfquiver.service.coordinator.nodes_mounts_dispatchers.membership import Membership
 from tfquiver.service.coordinator.sessions.sessions import Sessions
 

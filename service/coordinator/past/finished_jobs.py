@@ -11,8 +11,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from tfquiver.clock import Clock
-from tfquiver.service.coordinator.measuring.counters import Counters
-from tfquiver.service.coordinator.measuring.job_meter import Measured
+from tfquiver.service.coordinator.measuring_jobs_and_stores.counters import Counters
+from tfquiver.service.coordinator.measuring_jobs_and_stores.job_meter import Measured
 from tfquiver.service.coordinator.policies.views_and_plans.interface import Allocation
 from tfquiver.service.coordinator.policies.views_and_plans.names import Reads, of_several
 

@@ -13,8 +13,8 @@ from absl import logging
 from tfquiver.service.coordinator.dataset_caching.caching import Caching
 from tfquiver.service.coordinator.dataset_registry_sharing_removal.registry import Registry
 from tfquiver.service.coordinator.long_work.in_parts import InParts
-from tfquiver.service.coordinator.measuring.meters import JobMeters
-from tfquiver.service.coordinator.measuring.store_meter import StoreMeter
+from tfquiver.service.coordinator.measuring_jobs_and_stores.meters import JobMeters
+from tfquiver.service.coordinator.measuring_jobs_and_stores.store_meter import StoreMeter
 from tfquiver.service.coordinator.past import heat
 from tfquiver.service.coordinator.past.past import Past
 from tfquiver.service.coordinator.past.series import COARSE, STEP_S

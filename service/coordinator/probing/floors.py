@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from tfquiver.service.coordinator.measuring.meters import JobKey
+from tfquiver.service.coordinator.measuring_jobs_and_stores.meters import JobKey
 
 # Of a pin, which buckets keep to within 5 % and windows cut as they come: who is held back by nothing but its own pin
 # reads as much, and is not starving.

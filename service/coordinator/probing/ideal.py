@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from tfquiver.service.coordinator.measuring.job_meter import MOST_STALL_SHARE, Measured
-from tfquiver.service.coordinator.measuring.step_meter import Steps
+from tfquiver.service.coordinator.measuring_jobs_and_stores.job_meter import MOST_STALL_SHARE, Measured
+from tfquiver.service.coordinator.measuring_jobs_and_stores.step_meter import Steps
 from tfquiver.service.coordinator.probing.probe import ProbeResult
 
 _MOST_OF_ALL = 0.75  # of what is read: less, and there is another who takes the rest

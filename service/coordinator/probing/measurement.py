@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from tfquiver.service.coordinator.measuring.counters import LEAST_STALL_SHARE, Counters
+from tfquiver.service.coordinator.measuring_jobs_and_stores.counters import LEAST_STALL_SHARE, Counters
 
 DEFAULT_BATCH_RECORDS = 32  # of a job that does not say what a mini-batch is
 

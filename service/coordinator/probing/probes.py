@@ -15,12 +15,12 @@ from absl import logging
 
 from tfquiver.clock import Clock
 from tfquiver.logs import about
-from tfquiver.service.coordinator.measuring.counters import Counters
-from tfquiver.service.coordinator.measuring.job_meter import JobMeter, Measured
-from tfquiver.service.coordinator.measuring.meters import SILENT_S, JobMeters
-from tfquiver.service.coordinator.measuring.step_meter import Steps
-from tfquiver.service.coordinator.measuring.step_meters import StepMeters
-from tfquiver.service.coordinator.measuring.store_load import StoreLoad
+from tfquiver.service.coordinator.measuring_jobs_and_stores.counters import Counters
+from tfquiver.service.coordinator.measuring_jobs_and_stores.job_meter import JobMeter, Measured
+from tfquiver.service.coordinator.measuring_jobs_and_stores.meters import SILENT_S, JobMeters
+from tfquiver.service.coordinator.measuring_jobs_and_stores.step_meter import Steps
+from tfquiver.service.coordinator.measuring_jobs_and_stores.step_meters import StepMeters
+from tfquiver.service.coordinator.measuring_jobs_and_stores.store_load import StoreLoad
 from tfquiver.service.coordinator.probing.floors import floors
 from tfquiver.service.coordinator.probing.ideal import ideal_bytes_per_s
 from tfquiver.service.coordinator.probing.measurement import (

@@ -19,8 +19,8 @@ import numpy.typing as npt
 from tfquiver.draws_and_weights.record_picks import MOST_PLANES, RecordPicks
 from tfquiver.draws_and_weights.record_weights import RecordWeights, Values
 from tfquiver.service.coordinator.sampling_schemes.chance import Chance
-from tfquiver.service.coordinator.sampling_schemes.picks_by_record_weight.seeded_numbers import picks_seed
-from tfquiver.service.coordinator.sampling_schemes.picks_by_record_weight.smallest_keys import AT_ONCE
+from tfquiver.service.coordinator.sampling_schemes.record_weighted_draws.seeded_numbers import picks_seed
+from tfquiver.service.coordinator.sampling_schemes.record_weighted_draws.smallest_keys import AT_ONCE
 
 
 @dataclass(frozen=True, eq=False)

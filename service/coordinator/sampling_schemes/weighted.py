@@ -12,7 +12,7 @@ from tfquiver.service.coordinator.sampling_schemes.chance import Chance
 from tfquiver.service.coordinator.sampling_schemes.file_patterns.patterns import check_all_used, first_matches
 from tfquiver.service.coordinator.sampling_schemes.interface import Draws, Population
 from tfquiver.service.coordinator.sampling_schemes.numbers import checked_draws, number, weights
-from tfquiver.service.coordinator.sampling_schemes.picks_by_record_weight.record_weighted import RecordsByWeight
+from tfquiver.service.coordinator.sampling_schemes.record_weighted_draws.record_weighted import RecordsByWeight
 
 MOST_EPOCH_SHARE = 100.0
 Weights = npt.NDArray[np.float64]

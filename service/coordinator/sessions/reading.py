@@ -18,14 +18,14 @@ from tfquiver.service.coordinator.dataset_registry_sharing_removal.registry impo
 from tfquiver.service.coordinator.long_polls.readers import Waiting
 from tfquiver.service.coordinator.nodes_mounts_dispatchers.membership import Membership
 from tfquiver.service.coordinator.resident_shards.residency import Table
-from tfquiver.service.coordinator.sampled_epochs.samplings import Samplings
+from tfquiver.service.coordinator.sampled_epochs_and_users_weights.samplings import Samplings
 from tfquiver.service.coordinator.sessions.bitmap import Bitmap
 from tfquiver.service.coordinator.sessions.joining_and_leaving.resumptions import position_of
 from tfquiver.service.coordinator.sessions.lease import LeaseResult, LeaseState
 from tfquiver.service.coordinator.sessions.readers import ReaderRequest
 from tfquiver.service.coordinator.sessions.session import Reader, Session
 from tfquiver.service.coordinator.sessions.sessions import Sessions
-from tfquiver.service.coordinator.shard_order.wish import Wish
+from tfquiver.service.coordinator.what_a_session_reads_next.wish import Wish
 
 # Calls of all readers together that bring acknowledgements only: each takes about half a millisecond of a core.
 _ACK_CALLS_PER_S = 200

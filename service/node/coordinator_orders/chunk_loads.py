@@ -19,7 +19,7 @@ from tfquiver.service.node.coordinator_orders.chunk_map import ChunkMap
 from tfquiver.service.node.coordinator_orders.load_plan import PARALLEL_LOADS, ChunkLoad, Load, LoadPlan
 from tfquiver.service.node.disk.disk_cache import DiskCache
 from tfquiver.service.node.rate_limits.token_bucket import TokenBucket
-from tfquiver.service.node.shards_from_disk_peers_or_store.shard_source import ShardSource
+from tfquiver.service.node.shards_from_disk_other_nodes_or_store.shard_source import ShardSource
 
 _BURST_S = 0.5
 # Of data sets that have a rate. Their jobs may make up for 0.2 s at the coordinator; with what was leased before, and

@@ -27,9 +27,9 @@ from tfquiver.service.node.coordinator_orders.chunk_loads import ChunkLoads
 from tfquiver.service.node.coordinator_orders.chunk_map import ChunkMap
 from tfquiver.service.node.coordinator_orders.dataset_rules import CacheRules, DatasetRule
 from tfquiver.service.node.coordinator_orders.load_plan import ChunkLoad
-from tfquiver.service.node.digests_and_named_datasets.named_list import called
+from tfquiver.service.node.coordinator_orders.named_list import called
 from tfquiver.service.node.disk.disk_cache import DiskCache
-from tfquiver.service.node.shards_from_disk_peers_or_store.shard_source import ShardSource
+from tfquiver.service.node.shards_from_disk_other_nodes_or_store.shard_source import ShardSource
 from tfquiver.service.node.shards_put_at_their_owners.known_places import KnownPlaces
 
 _AT_ONCE_SHARDS = 1024

@@ -15,7 +15,7 @@ from tfquiver.proto.tfquiver.v1 import coordinator_pb2, node_pb2, types_pb2
 from tfquiver.proto.tfquiver.v1 import named_datasets_pb2 as pb
 from tfquiver.rare_lines import every_n_seconds
 from tfquiver.service.node.coordinator_orders.dataset_tasks import DatasetTasks, Report
-from tfquiver.service.node.digests_and_named_datasets.named_list import NamedList
+from tfquiver.service.node.coordinator_orders.named_list import NamedList
 
 _TRY_AGAIN_S = 2.0
 _LOOK_S = 2.5

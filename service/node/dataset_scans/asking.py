@@ -10,13 +10,13 @@ import grpc
 
 from tfquiver import errors
 from tfquiver.amounts import many
+from tfquiver.data_sources_found_and_registered.scans import file_parts
 from tfquiver.digests.file_entry import FileEntry
 from tfquiver.grpc_plumbing import rpc
 from tfquiver.listing.listing_terms import ListingTerms
 from tfquiver.plain_text import plain
 from tfquiver.proto.tfquiver.v1 import node_pb2 as pb
 from tfquiver.proto.tfquiver.v1 import node_pb2_grpc, types_pb2
-from tfquiver.registering_by_clients.scans import file_parts
 from tfquiver.scanning.file_scan import ScannedFile
 from tfquiver.service.node.dataset_scans.tables import Tables
 

@@ -18,7 +18,7 @@ from tfquiver.proto.tfquiver.v1 import coordinator_pb2, node_pb2, types_pb2
 from tfquiver.service.node.coordinator_link.coordinator_link import CoordinatorLink
 from tfquiver.service.node.dataset_scans.elsewhere import ScansElsewhere
 from tfquiver.service.node.dataset_scans.scan import ScanReport
-from tfquiver.service.node.digests_and_named_datasets.digest_cache import DigestCache
+from tfquiver.service.node.digests_kept_here.digest_cache import DigestCache
 from tfquiver.stores import ObjectStore
 
 MAX_FILES = 1_000_000

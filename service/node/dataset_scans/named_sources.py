@@ -7,12 +7,13 @@ import functools
 from collections.abc import Awaitable, Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 
-from tfquiver import errors, formats
+from tfquiver import errors
 from tfquiver.amounts import many
+from tfquiver.dataset_arguments.directories import beneath
+from tfquiver.digests import formats
 from tfquiver.digests.digest import Digest
 from tfquiver.digests.file_entry import FileEntry
 from tfquiver.listing import listing
-from tfquiver.listing.directories import beneath
 from tfquiver.listing.listing_terms import ListingTerms, format_name
 from tfquiver.proto.tfquiver.v1 import named_datasets_pb2 as pb
 from tfquiver.proto.tfquiver.v1 import types_pb2

@@ -7,8 +7,9 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from tfquiver import errors, formats
+from tfquiver import errors
 from tfquiver.amounts import many
+from tfquiver.digests import formats
 from tfquiver.digests.file_entry import FileEntry
 from tfquiver.proto.tfquiver.v1 import node_pb2 as pb
 from tfquiver.proto.tfquiver.v1 import types_pb2

@@ -15,7 +15,7 @@ from tfquiver import errors
 from tfquiver.digests.digest import Digest
 from tfquiver.hash_prefixes_and_sorted_numbers.prefixes import Prefixes, of_rows, strike
 from tfquiver.logs import about
-from tfquiver.service.node.evicting_emptying_removing_leftovers.named_prefixes import NamedPrefixes
+from tfquiver.service.node.digests_kept_here.named_prefixes import NamedPrefixes
 
 T = TypeVar("T")
 _LOOK_S = 10.0

@@ -12,7 +12,7 @@ from tfquiver.amounts import many
 from tfquiver.proto.tfquiver.v1 import node_pb2
 from tfquiver.service.node.checked_shards_in_memory.hot import HotSet
 from tfquiver.service.node.disk.disk_cache import DiskCache
-from tfquiver.service.node.shards_from_disk_peers_or_store.shard_source import ShardSource
+from tfquiver.service.node.shards_from_disk_other_nodes_or_store.shard_source import ShardSource
 
 
 async def clear(disk: DiskCache, source: ShardSource, hot: HotSet) -> node_pb2.ClearReply:

@@ -32,7 +32,7 @@ from tfquiver.service.node.disk.disk_cache import DiskCache
 from tfquiver.service.node.moving_shards import move_plan
 from tfquiver.service.node.moving_shards.look_again import LookAgain, lookups
 from tfquiver.service.node.rate_limits.token_bucket import TokenBucket
-from tfquiver.service.node.shards_from_disk_peers_or_store.shard_source import ShardSource
+from tfquiver.service.node.shards_from_disk_other_nodes_or_store.shard_source import ShardSource
 from tfquiver.service.node.shards_put_at_their_owners.known_places import KeptSet, KnownPlaces
 
 # Two nodes that know different placements might each give up what they think the other keeps. By then each has told

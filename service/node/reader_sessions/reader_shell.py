@@ -10,8 +10,9 @@ from typing import Any
 
 from absl import logging
 
-from tfquiver import errors, formats
+from tfquiver import errors
 from tfquiver.amounts import many
+from tfquiver.digests import formats
 from tfquiver.digests.digest import Digest
 from tfquiver.draws_and_weights.drawn_shards import KEY_MARK, MOST_DRAWS, drawn_shards
 from tfquiver.logs import about
@@ -24,7 +25,7 @@ from tfquiver.service.node.reader_sessions.reader_calls import Coordinator, Read
 from tfquiver.service.node.reader_sessions.reader_session import ReaderLimits, ReaderSession
 from tfquiver.service.node.reader_sessions.reader_stalls import ReaderStalls
 from tfquiver.service.node.reader_sessions.shard_fetches import ShardFetches
-from tfquiver.service.node.shards_from_disk_peers_or_store.shard_source import ShardSource
+from tfquiver.service.node.shards_from_disk_other_nodes_or_store.shard_source import ShardSource
 from tfquiver.service.node.unix_socket_clients.frame_socket import FrameSocket, want_no_descriptors
 from tfquiver.service.tracing.shard_spans import ReaderSpans, ShardSpans
 from tfquiver.socket_frames import reader_frames as frames

@@ -14,10 +14,11 @@ from tfquiver import errors
 from tfquiver.digests.digest import Digest
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2 as pb
 from tfquiver.rare_lines import every_n_seconds
+from tfquiver.service.node.coordinator_link.shown_by_mounts import ShownByMounts
 from tfquiver.service.node.reader_sessions import reader_session
 from tfquiver.service.node.reader_sessions.reader_calls import Coordinator
 from tfquiver.service.node.reader_sessions.reader_shell import ReaderShell
-from tfquiver.service.node.shards_from_disk_peers_or_store.shard_source import ShardSource
+from tfquiver.service.node.shards_from_disk_other_nodes_or_store.shard_source import ShardSource
 from tfquiver.service.node.shared_batches.stream_shell import StreamShell
 from tfquiver.service.node.shared_batches.streams import Streams
 from tfquiver.service.node.unix_socket_clients.delivery_shell import Deliveries
@@ -25,7 +26,6 @@ from tfquiver.service.node.unix_socket_clients.frame_socket import FrameSocket
 from tfquiver.service.node.unix_socket_clients.local_peer import peer_groups, peer_uid
 from tfquiver.service.node.unix_socket_clients.mount_shell import MountShell
 from tfquiver.service.node.unix_socket_clients.reader_group import ReaderGroup
-from tfquiver.service.node.unix_socket_clients.shown_by_mounts import ShownByMounts
 from tfquiver.service.node.unix_socket_clients.silent_readers import PATIENCE_S, SilentReaders
 from tfquiver.service.node.unix_socket_clients.ticket_shell import TicketOffice, TicketProvider
 from tfquiver.service.tracing.shard_spans import ShardSpans

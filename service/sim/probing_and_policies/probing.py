@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from tfquiver.service.coordinator.measuring.counters import Counters
-from tfquiver.service.coordinator.measuring.store_load import StoreLoad
+from tfquiver.service.coordinator.measuring_jobs_and_stores.counters import Counters
+from tfquiver.service.coordinator.measuring_jobs_and_stores.store_load import StoreLoad
 from tfquiver.service.coordinator.probing.measurement import JobMeasurement
 from tfquiver.service.coordinator.probing.probe import ProbeResult
 from tfquiver.service.coordinator.probing.schedule import ProbeSchedule

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
-from tfquiver.service.coordinator.measuring.meters import GONE_S
+from tfquiver.service.coordinator.measuring_jobs_and_stores.meters import GONE_S
 from tfquiver.service.coordinator.options import CoordinatorOptions
 from tfquiver.service.sim.workloads_and_recordings.recorded import (
     MOST_ACCELERATORS,

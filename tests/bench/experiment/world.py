@@ -15,9 +15,9 @@ from tests.bench.experiment.jobs import JobSpec, options
 from tests.bench.experiment.remote import Data, Remote
 from tests.support import node_calls
 from tests.support.cluster import Cluster, Server, wait_until
+from tfquiver.data_sources_found_and_registered.registration import Registrar
 from tfquiver.grpc_plumbing import rpc
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2, coordinator_pb2_grpc, types_pb2
-from tfquiver.registering_by_clients.registration import Registrar
 
 if TYPE_CHECKING:
     import tensorflow as tf

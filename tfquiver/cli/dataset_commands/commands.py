@@ -18,11 +18,11 @@ from tfquiver.cli.dataset_commands import names, states, waiting, warm
 from tfquiver.cli.status_asked_watched_explained import status
 from tfquiver.cli.status_tables_and_warnings import nodes_view
 from tfquiver.cluster_address.service_name import coordinator_address
+from tfquiver.data_sources_found_and_registered.registration import Registrar
 from tfquiver.digests.digest import Digest
 from tfquiver.listing.listing_terms import format_number
 from tfquiver.proto.tfquiver.v1 import named_datasets_pb2 as pb2
 from tfquiver.proto.tfquiver.v1 import named_datasets_pb2_grpc, types_pb2
-from tfquiver.registering_by_clients.registration import Registrar
 from tfquiver.stores.local import path_of, whole_path
 
 NOT_ALL = 3

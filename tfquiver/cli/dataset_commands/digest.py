@@ -22,16 +22,17 @@ from rich.progress import (
 from rich.table import Column, Table
 from rich.text import Text
 
-from tfquiver import durable, errors, formats, plain_text
+from tfquiver import durable, errors, plain_text
 from tfquiver.amounts import many
 from tfquiver.cli import calls
 from tfquiver.cluster_address.service_name import coordinator_address
+from tfquiver.data_sources_found_and_registered.listed import listed
+from tfquiver.data_sources_found_and_registered.registration import Registrar
 from tfquiver.dataset_arguments.user_weights import user_weights
+from tfquiver.digests import formats
 from tfquiver.digests.digest import Digest
 from tfquiver.listing.listing_terms import ListingTerms
 from tfquiver.plain_text import shortened
-from tfquiver.registering_by_clients.listed import listed
-from tfquiver.registering_by_clients.registration import Registrar
 from tfquiver.scanning import digest_build
 from tfquiver.scanning.cutting import CutPolicy
 from tfquiver.scanning.digest_verify import check_content

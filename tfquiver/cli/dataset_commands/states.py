@@ -5,8 +5,8 @@ from __future__ import annotations
 import time
 from typing import Any
 
-from tfquiver import formats
 from tfquiver.cli.status_tables_and_warnings import words
+from tfquiver.digests import formats
 from tfquiver.listing.listing_terms import format_name
 from tfquiver.proto.tfquiver.v1 import named_datasets_pb2 as pb2
 from tfquiver.proto.tfquiver.v1 import types_pb2

@@ -56,7 +56,7 @@ def op() -> Finding:
         told = _told(child)
         if told is None:
             child.kill()
-            do = "see what `python -m tfquiver.ops.library.build` and `python -c 'import tensorflow'` say"
+            do = "see what `python -m tfquiver.ops.compiling_and_loading.build` and `python -c 'import tensorflow'` say"
             return fail(what, f"not loaded within {_LOAD_S:.0f} s", do)
     out, err = told
     try:

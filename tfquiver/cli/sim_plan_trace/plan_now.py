@@ -17,7 +17,7 @@ from tfquiver.cluster_address.service_name import coordinator_address
 from tfquiver.grpc_plumbing import addresses
 from tfquiver.plain_text import plain, shortened
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2, coordinator_pb2_grpc
-from tfquiver.service.coordinator.measuring.meters import GONE_S
+from tfquiver.service.coordinator.measuring_jobs_and_stores.meters import GONE_S
 from tfquiver.service.coordinator.policies import registry
 from tfquiver.service.sim.workloads_and_recordings.files import Scenario
 from tfquiver.service.sim.workloads_and_recordings.recorded import accelerators, as_now

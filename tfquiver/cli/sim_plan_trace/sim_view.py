@@ -13,8 +13,8 @@ from rich.console import Console
 
 from tfquiver import errors
 from tfquiver.amounts import of_bytes
+from tfquiver.charts_as_png import png
 from tfquiver.cli.calls import table
-from tfquiver.png_pictures import png
 from tfquiver.service.sim.job_queue_rates_store_bandwidth.outcome import Bound, Outcome
 from tfquiver.service.sim.workloads_and_recordings.workload import Workload
 

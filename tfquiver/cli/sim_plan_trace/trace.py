@@ -19,7 +19,7 @@ from tfquiver.cli import calls, durations
 from tfquiver.cli.sim_plan_trace import reading_jobs
 from tfquiver.cluster_address.service_name import coordinator_address
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2_grpc
-from tfquiver.service.coordinator.measuring.meters import GONE_S
+from tfquiver.service.coordinator.measuring_jobs_and_stores.meters import GONE_S
 from tfquiver.service.sim.workloads_and_recordings.recording import Recorder
 
 _ABOUT = """Records which jobs read which data sets, and how fast they could, until Ctrl-C, SIGTERM, or --for is over;

@@ -20,7 +20,7 @@ from tfquiver.cli.status_asked_watched_explained import explained_names
 from tfquiver.cli.status_tables_and_warnings import words
 from tfquiver.cluster_address.service_name import coordinator_address
 from tfquiver.grpc_plumbing import addresses
-from tfquiver.node_daemon_and_cache_directory import server_file, up_file
+from tfquiver.notes_in_cache_and_work_directories import server_file, up_file
 from tfquiver.plain_text import plain
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2, coordinator_pb2_grpc
 

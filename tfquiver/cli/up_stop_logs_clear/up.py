@@ -11,7 +11,7 @@ from tfquiver.cli.up_stop_logs_clear import whole_cluster
 from tfquiver.cli.up_stop_logs_clear.last_time import Asked
 from tfquiver.cluster_address import service_name
 from tfquiver.local_cluster import plan, ports
-from tfquiver.node_daemon_and_cache_directory.up_file import MOST_WORKERS
+from tfquiver.notes_in_cache_and_work_directories.up_file import MOST_WORKERS
 
 _ABOUT = """A whole cluster on this machine: coordinator, node, dispatcher and workers, until Ctrl-C or SIGTERM.
 What is cached, registered and served stays in the directory, and so do the ports, --workers and --quota: `up` again

@@ -22,8 +22,8 @@ from tfquiver.cluster_address import service_name
 from tfquiver.local_cluster import hold, ports, scrape_targets
 from tfquiver.local_cluster.plan import Wish
 from tfquiver.local_cluster.supervisor import Supervisor
-from tfquiver.node_daemon_and_cache_directory import cluster_file, up_file
-from tfquiver.node_daemon_and_cache_directory.up_file import Ports
+from tfquiver.notes_in_cache_and_work_directories import cluster_file, up_file
+from tfquiver.notes_in_cache_and_work_directories.up_file import Ports
 
 
 def run(

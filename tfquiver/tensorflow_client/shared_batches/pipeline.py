@@ -23,7 +23,7 @@ class Pipeline:
     def __init__(self, dataset: Any) -> None:
         import tensorflow as tf
 
-        from tfquiver.ops.library import loader
+        from tfquiver.ops.compiling_and_loading import loader
 
         self.spec = dataset.element_spec
         self._sources = _checked_sources(dataset)

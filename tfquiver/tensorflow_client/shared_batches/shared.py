@@ -55,7 +55,7 @@ def _leave() -> None:
         maker.stop()
     line.stop_all()
     if mine:
-        from tfquiver.ops.library import loader
+        from tfquiver.ops.compiling_and_loading import loader
 
         loader.load().stop_all()
     for maker in makers:

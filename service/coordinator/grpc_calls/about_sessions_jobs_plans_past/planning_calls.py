@@ -14,7 +14,7 @@ from tfquiver.proto.tfquiver.v1 import types_pb2
 from tfquiver.roles_and_tokens.identity import Role
 from tfquiver.service.coordinator.grpc_calls import checks
 from tfquiver.service.coordinator.grpc_calls.callers import Callers
-from tfquiver.service.coordinator.planning.replanning import Replanning
+from tfquiver.service.coordinator.plan_rounds_and_moves.replanning import Replanning
 
 
 class PlanningCalls(Callers):

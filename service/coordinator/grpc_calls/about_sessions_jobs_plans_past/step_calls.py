@@ -9,7 +9,7 @@ from tfquiver.grpc_plumbing.rpc import caller, handled
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2 as pb2
 from tfquiver.service.coordinator.grpc_calls import checks
 from tfquiver.service.coordinator.grpc_calls.callers import Callers
-from tfquiver.service.coordinator.measuring.step_meter import MOST_ACCELERATORS, StepReading
+from tfquiver.service.coordinator.measuring_jobs_and_stores.step_meter import MOST_ACCELERATORS, StepReading
 
 INTERVAL_MS, LONGEST_MS = 5000, 20_000  # well within SILENT_S of the meters
 MOST_PER_S = 400  # a report takes a quarter of a millisecond, and readers are served by the same loop

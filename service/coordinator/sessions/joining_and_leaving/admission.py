@@ -15,8 +15,8 @@ from tfquiver.service.coordinator.sessions.decisions import Decisions
 from tfquiver.service.coordinator.sessions.joining_and_leaving.resumptions import Start, check_position
 from tfquiver.service.coordinator.sessions.session import Session
 from tfquiver.service.coordinator.sessions.session_book import Record
-from tfquiver.service.coordinator.shard_order.block_order import epoch_of
-from tfquiver.service.coordinator.shard_order.wish import Wish
+from tfquiver.service.coordinator.what_a_session_reads_next.block_order import epoch_of
+from tfquiver.service.coordinator.what_a_session_reads_next.wish import Wish
 
 _NOTICED_S = 2.0  # from a node's time being over until its readers are gone; in all less than an iterator asks for
 _FORGOTTEN_AT_ONCE = 100  # a hundredth of all

@@ -1,7 +1,0 @@
-"""Other nodes: this one asks them (connections and their sockets, lanes, whose answers can be trusted to come, how each
-proves that it holds the same token), and serves them at its data port: who connects, what they are answered, what they
-put here (`incoming`). What travels, both ways, is in `frames_and_bodies`.
-
-Called by `shards_from_disk_peers_or_store` for what another owns, by `shards_put_at_their_owners` for what belongs
-there, and by the loop when a peer connects. Never believes a byte that came: it is hashed before anybody reads it.
-"""
