@@ -20,7 +20,7 @@ namespace {
 constexpr size_t kSize = 1 << 20;
 
 size_t PageBytes(const ElementMemory& memory) {
-  struct stat is {};
+  struct stat is{};
   EXPECT_EQ(::fstat(memory.fd(), &is), 0);
   return static_cast<size_t>(is.st_blocks) * 512;
 }

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 
 from absl import logging
 
@@ -13,6 +14,7 @@ from tfquiver.service.node.checked_shards_in_memory.hot import HotSet
 from tfquiver.service.node.disk import entry
 from tfquiver.service.node.disk.disk_cache import DiskCache
 from tfquiver.service.node.evicting_emptying_removing_leftovers.given_up import GivenUp
+from tfquiver.service.node.evicting_emptying_removing_leftovers.letting_go import among
 from tfquiver.service.node.shards_from_disk_other_nodes_or_store.disk_reads import DiskReads
 from tfquiver.service.node.shards_put_at_their_owners.handing_over import HandingOver
 from tfquiver.service.node.shards_written_in_time.inserts import Inserts
@@ -37,6 +39,7 @@ class FromMemoryToDisks:
         self._node_id, self._disk, self._hot, self._reads = node_id, disk, hot, reads
         self._inserts, self._handing_over, self._unkept = inserts, handing_over, unkept
         self._queue: dict[bytes, tuple[ShardRef, bool]] = {}  # by hash; whether this node is its owner
+        self._under_way = b""
         self._task: asyncio.Task[None] | None = None
 
     def was_read(self, ref: ShardRef, owner: str, missing: bool) -> None:
@@ -51,6 +54,13 @@ class FromMemoryToDisks:
         self._queue[ref.hash] = ref, is_owner
         if self._task is None:
             self._task = asyncio.get_running_loop().create_task(self._work_off())
+
+    async def forget(self, hashes: Sequence[bytes]) -> None:
+        """These are given up: of what waits here nobody asks for it, and it would be kept again."""
+        if waiting := self._queue.keys() - {self._under_way}:
+            for hash in await asyncio.to_thread(among, waiting, hashes):
+                if hash != self._under_way:  # that is told otherwise: `GivenUp`
+                    self._queue.pop(hash, None)
 
     async def close(self) -> None:
         if self._task:
@@ -74,6 +84,7 @@ class FromMemoryToDisks:
         try:
             while self._queue:
                 ref, is_owner = next(iter(self._queue.values()))
+                self._under_way = ref.hash
                 try:
                     await self._bring(ref, is_owner)
                 except (errors.TfquiverError, OSError) as error:
@@ -82,7 +93,7 @@ class FromMemoryToDisks:
                 finally:
                     self._queue.pop(ref.hash, None)
         finally:
-            self._task = None
+            self._task, self._under_way = None, b""
 
     async def _bring(self, ref: ShardRef, is_owner: bool) -> None:
         with self._unkept.until_here(ref.hash) as getting:

@@ -187,6 +187,7 @@ class ShardSource:
 
     async def give_up(self, hashes: Sequence[bytes]) -> None:
         """As `LettingGo.give_up`."""
+        await self._to_disks.forget(hashes)
         await self._letting_go.give_up(hashes)
 
     async def settle(self) -> bool:
