@@ -12,8 +12,8 @@ from pathlib import Path
 import grpc
 import pytest
 
+from tfquiver.data_sources_found_and_registered.known_at_once import known_at_once
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2, coordinator_pb2_grpc, types_pb2
-from tfquiver.registering_by_clients.known_at_once import known_at_once
 
 KEY, OTHER = bytes(range(32)), bytes(32)
 DATASET = types_pb2.Dataset(digest_id=KEY, name="flowers", shards=3, records=70_000, size_bytes=1 << 40)

@@ -27,10 +27,10 @@ from tests.support.cluster import wait_until
 from tests.support.log_lines import capture_log
 from tfquiver import CutPolicy, errors
 from tfquiver import keras as keras_backup
+from tfquiver.data_sources_found_and_registered import registration
 from tfquiver.node_daemon_and_cache_directory import daemon as local
 from tfquiver.node_daemon_and_cache_directory import endpoints
 from tfquiver.proto.tfquiver.v1 import node_pb2, node_pb2_grpc
-from tfquiver.registering_by_clients import registration
 
 FILES, RECORDS, RECORD_BYTES = 4, 500, 2000
 TOTAL = FILES * RECORDS

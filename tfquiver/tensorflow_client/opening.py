@@ -21,7 +21,7 @@ from tfquiver.dataset_arguments.sampled import Sampled
 from tfquiver.datasets_being_read import made_datasets
 from tfquiver.node_daemon_and_cache_directory import endpoints
 <<<<<<< HEAD
-from tfquiver.registering_by_clients.progress_bar import ProgressBar
+from tfquiver.data_sources_found_and_registered.progress_bar import ProgressBar
 =======
 from tfquiver.proto.tfquiver.v1 import types_pb2
 >>>>>>> c6d1c590 (Rooms are where strangers look for them: all 910 files were described, and their rooms guessed by names alone; rooms that were taken for one another have other names)
@@ -33,9 +33,9 @@ if TYPE_CHECKING:
 
 <<<<<<< HEAD
     from tfquiver.proto.tfquiver.v1 import types_pb2
-    from tfquiver.registering_by_clients.described import AtOnce
-    from tfquiver.registering_by_clients.registration import Registrar
-    from tfquiver.registering_by_clients.store_access import StoreAccess
+    from tfquiver.data_sources_found_and_registered.described import AtOnce
+    from tfquiver.data_sources_found_and_registered.registration import Registrar
+    from tfquiver.data_sources_found_and_registered.store_access import StoreAccess
 =======
     from tfquiver.data_sources_found_and_registered.store_access import StoreAccess
 >>>>>>> c6d1c590 (Rooms are where strangers look for them: all 910 files were described, and their rooms guessed by names alone; rooms that were taken for one another have other names)
@@ -168,7 +168,7 @@ def _registered(
     session_key: str,
 ) -> types_pb2.Dataset:
     """By all that servers are to be asked and told. Imports gRPC."""
-    from tfquiver.registering_by_clients.registration import Registrar
+    from tfquiver.data_sources_found_and_registered.registration import Registrar
 
     way, sampled = opening.way, opening.sampled
     with Registrar(coordinator, control, way.token, way.patience_s) as registrar, ProgressBar(progress) as report:

@@ -19,7 +19,7 @@ from tfquiver.dataset_arguments.orders import Order, Shuffled
 from tfquiver.dataset_arguments.sampled import Sampled
 from tfquiver.listing.listing import Source
 <<<<<<< HEAD
-from tfquiver.registering_by_clients.described import describe
+from tfquiver.data_sources_found_and_registered.described import describe
 =======
 from tfquiver.proto.tfquiver.v1 import types_pb2
 >>>>>>> c6d1c590 (Rooms are where strangers look for them: all 910 files were described, and their rooms guessed by names alone; rooms that were taken for one another have other names)
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
     from tfquiver.dataset_arguments.fixed_length import FixedLength
     from tfquiver.proto.tfquiver.v1 import types_pb2
-    from tfquiver.registering_by_clients.registration import Registrar
+    from tfquiver.data_sources_found_and_registered.registration import Registrar
 
 
 @raised_as_both()

@@ -20,7 +20,7 @@ _AT_ONCE = 1 << 14
 
 
 class Passing(Protocol):
-    """What comes from the store and may be kept yet: of `shards_from_disk_peers_or_store`, the room above."""
+    """What comes from the store and may be kept yet: of `shards_from_disk_other_nodes_or_store`, the room above."""
 
     def passing(self) -> set[bytes]: ...
 
