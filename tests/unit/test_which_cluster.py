@@ -14,12 +14,8 @@ import pytest
 from tfquiver import durable, errors
 from tfquiver.cli import calls
 from tfquiver.cli.main import main, parser
-<<<<<<< HEAD
-from tfquiver.cluster_address import running
-from tfquiver.node_daemon_and_cache_directory import running_nodes, server_file, up_file
-=======
 from tfquiver.cluster_address import running, running_nodes
->>>>>>> c6d1c590 (Rooms are where strangers look for them: all 910 files were described, and their rooms guessed by names alone; rooms that were taken for one another have other names)
+from tfquiver.notes_in_cache_and_work_directories import server_file, up_file
 
 NOBODY = "localhost:1"
 ASKS = [

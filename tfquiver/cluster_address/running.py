@@ -9,12 +9,8 @@ from pathlib import Path
 
 from tfquiver import errors
 from tfquiver.amounts import many
-<<<<<<< HEAD
-from tfquiver.cluster_address import service_name
-from tfquiver.node_daemon_and_cache_directory import running_nodes, server_file, up_file
-=======
 from tfquiver.cluster_address import running_nodes, service_name
->>>>>>> c6d1c590 (Rooms are where strangers look for them: all 910 files were described, and their rooms guessed by names alone; rooms that were taken for one another have other names)
+from tfquiver.notes_in_cache_and_work_directories import server_file, up_file
 from tfquiver.plain_text import plain
 
 _MOST_NAMED = 8

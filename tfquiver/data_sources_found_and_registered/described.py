@@ -8,25 +8,18 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from tfquiver import errors
-from tfquiver.data_sources_found_and_registered.listed import accesses_of, default_name, listed
-from tfquiver.data_sources_found_and_registered.named import may_be_name
-from tfquiver.data_sources_found_and_registered.registration import Registrar
-from tfquiver.dataset_arguments.option_groups import FirstUse, Progress
-from tfquiver.listing.listing import Source
-from tfquiver.listing.listing_terms import ListingTerms
-<<<<<<< HEAD:tfquiver/data_sources_found_and_registered/described.py
 from tfquiver.data_sources_found_and_registered.known_at_once import known_at_once
 from tfquiver.data_sources_found_and_registered.listed import accesses_of, default_name, listed
 from tfquiver.data_sources_found_and_registered.named import may_be_name
-=======
-from tfquiver.proto.tfquiver.v1 import types_pb2
->>>>>>> c6d1c590 (Rooms are where strangers look for them: all 910 files were described, and their rooms guessed by names alone; rooms that were taken for one another have other names):tfquiver/data_sources_found_and_registered/described.py
+from tfquiver.dataset_arguments.option_groups import FirstUse, Progress
+from tfquiver.listing.listing import Source
+from tfquiver.listing.listing_terms import ListingTerms
 from tfquiver.scanning.cutting import CutPolicy
 from tfquiver.stores.credentials.resolved import Access, place_of
 
 if TYPE_CHECKING:
-    from tfquiver.proto.tfquiver.v1 import types_pb2
     from tfquiver.data_sources_found_and_registered.registration import Registrar
+    from tfquiver.proto.tfquiver.v1 import types_pb2
 
 Register = Callable[["Registrar", Progress | None, str], "types_pb2.Dataset"]
 AtOnce = Callable[[str, float], "types_pb2.Dataset | None"]  # of the coordinator's address, and for how long it asks

@@ -14,31 +14,21 @@ from absl import logging
 from tfquiver.amounts import apart
 from tfquiver.cluster_address import naming
 from tfquiver.data_sources_found_and_registered.progress_bar import ProgressBar
-from tfquiver.data_sources_found_and_registered.registration import Registrar
 from tfquiver.dataset_arguments.dataset_options import SourceOptions
 from tfquiver.dataset_arguments.option_groups import Progress
 from tfquiver.dataset_arguments.sampled import Sampled
 from tfquiver.datasets_being_read import made_datasets
 from tfquiver.node_daemon_and_cache_directory import endpoints
-<<<<<<< HEAD
-from tfquiver.data_sources_found_and_registered.progress_bar import ProgressBar
-=======
-from tfquiver.proto.tfquiver.v1 import types_pb2
->>>>>>> c6d1c590 (Rooms are where strangers look for them: all 910 files were described, and their rooms guessed by names alone; rooms that were taken for one another have other names)
 from tfquiver.server_reachability.lifetimes import user_of
 from tfquiver.tensorflow_client.exactly_once import Origin
 
 if TYPE_CHECKING:
     import tensorflow as tf
 
-<<<<<<< HEAD
-    from tfquiver.proto.tfquiver.v1 import types_pb2
     from tfquiver.data_sources_found_and_registered.described import AtOnce
     from tfquiver.data_sources_found_and_registered.registration import Registrar
     from tfquiver.data_sources_found_and_registered.store_access import StoreAccess
-=======
-    from tfquiver.data_sources_found_and_registered.store_access import StoreAccess
->>>>>>> c6d1c590 (Rooms are where strangers look for them: all 910 files were described, and their rooms guessed by names alone; rooms that were taken for one another have other names)
+    from tfquiver.proto.tfquiver.v1 import types_pb2
     from tfquiver.stores.credentials.resolved import Access
     from tfquiver.tensorflow_client.parsing import Parsing
 
