@@ -69,6 +69,9 @@ class TestOnOneMachine:
         for called in ("made", "again", "used"):
             code, told = command("set-cache", called, "full")
             assert (code, told["name"], told["cache"]) == (0, called, {"mode": "uniform"})
+            capsys.readouterr()
+            assert main(["explain", called]) == 0
+            assert capsys.readouterr().out.startswith("data set used"), "as its content was first called"
         assert command("place", "made")[0] == 0
         assert main(["warm", "--name", "another", files]) == 0
         assert "these files were registered before, as used; --name=another names" in capsys.readouterr().out

@@ -234,6 +234,10 @@ def test_the_usage_of_the_command_is_shown_that_got_too_much(
     [
         (["prefetch"], "there is no command 'prefetch': did you mean `tfquiver dataset prefetch`?"),
         (["statsu"], "there is no command 'statsu': did you mean `tfquiver status`?"),
+        (["help"], "there is no command 'help': did you mean `tfquiver --help`?"),
+        (["version"], "did you mean `tfquiver --version`?"),
+        ([], "which command? `tfquiver --help` lists them"),
+        (["dataset"], "which command? `tfquiver dataset --help` lists them"),
         (["dataset", "lst"], "there is no command 'lst': did you mean `tfquiver dataset list`?"),
         (["dataset", "rename"], "there is no command 'rename': of the same source another name is made, for which"),
         (["xyzzy"], "there is no command 'xyzzy': `tfquiver --help` lists them all"),

@@ -36,6 +36,15 @@ def test_the_help_of_one_is_whole(name: str, capsys: pytest.CaptureFixture[str])
     assert len(said.splitlines()) > 5
 
 
+@pytest.mark.parametrize("words", [["--help"], ["dataset", "--help"], ["digest", "--help"]])
+def test_each_command_stands_beside_what_it_does(
+    words: list[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("COLUMNS", "120")
+    _, _, below = helped(words, capsys).partition("  COMMAND\n")
+    assert [line for line in below.partition("\n\n")[0].splitlines() if len(line.split()) < 3] == []
+
+
 def imported(arguments: list[str]) -> set[str]:
     """Of tfquiver's modules, and what is heavy."""
     code = (

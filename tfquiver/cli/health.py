@@ -34,7 +34,9 @@ def add_parser(subparsers: Any) -> None:
     parser.add_argument(
         "--live", action="store_true", help="only whether it turns at all: one that does not needs a restart"
     )
-    parser.add_argument("--timeout_s", type=_seconds, default=5.0, help="it must answer so soon; default: 5")
+    parser.add_argument(
+        "--timeout_s", type=_seconds, default=5.0, metavar="SECONDS", help="it must answer so soon; default: 5"
+    )
     parser.set_defaults(run=_run)
 
 

@@ -69,10 +69,25 @@ _RENAMED = (
 _LONGEST = 6000  # a path may have 4096 characters
 
 
+class _Formatter(argparse.HelpFormatter):
+    """With room for the longest command beside what it does: argparse forgets that commands are indented once more."""
+
+    def add_argument(self, action: argparse.Action) -> None:
+        super().add_argument(action)
+        if isinstance(action, argparse._SubParsersAction):
+            self._action_max_length += self._indent_increment
+
+
+class _AsWritten(_Formatter, argparse.RawDescriptionHelpFormatter):
+    """The description is not broken into lines."""
+
+
 class _Parser(argparse.ArgumentParser):
     """Says what is wrong in one line, whatever was typed."""
 
     def error(self, message: str) -> NoReturn:
+        if message.endswith(" required: COMMAND"):
+            message = f"which command? `{self.prog} --help` lists them"
         super().error(plain_text.plain(message, _LONGEST))
 
     def _check_value(self, action: argparse.Action, value: Any) -> None:
@@ -82,7 +97,9 @@ class _Parser(argparse.ArgumentParser):
             return
         if self.prog.endswith(" dataset") and value in _RENAMES:
             raise argparse.ArgumentError(None, f"there is no command {value!r}: {_RENAMED}")
-        near = " or ".join(f"`{self.prog} {command}`" for command in _near(self, str(value)))
+        flag = f"--{value}"  # `help` or `version` as a command
+        meant = [flag] if flag in self._option_string_actions else _near(self, str(value))
+        near = " or ".join(f"`{self.prog} {command}`" for command in meant)
         hint = f"did you mean {near}?" if near else f"`{self.prog} --help` lists them all"
         raise argparse.ArgumentError(None, f"there is no command {value!r}: {hint}")
 
@@ -124,7 +141,7 @@ def parser() -> argparse.ArgumentParser:
 
 def _parser(whole: Iterable[str]) -> argparse.ArgumentParser:
     """`whole`: commands with their arguments; of the others it is only known what `--help` says of them."""
-    made = _Parser(prog="tfquiver", description=_ABOUT, formatter_class=argparse.RawDescriptionHelpFormatter)
+    made = _Parser(prog="tfquiver", description=_ABOUT, formatter_class=_AsWritten)
     made.add_argument("--version", action="version", version=f"tfquiver {VERSION}")
     subparsers = _Subparsers(made.add_subparsers(required=True, metavar="COMMAND"))
     whole = frozenset(whole)
@@ -144,7 +161,7 @@ class _Subparsers:
         self._made, self.choices = made, made.choices
 
     def add_parser(self, name: str, **more: Any) -> Any:
-        return self._made.add_parser(name, help=_COMMANDS[name][1], **more)
+        return self._made.add_parser(name, help=_COMMANDS[name][1], **({"formatter_class": _Formatter} | more))
 
 
 def _check_begin(argv: Sequence[str]) -> None:

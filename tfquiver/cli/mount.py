@@ -57,8 +57,8 @@ def add_parser(subparsers: Any) -> None:
                        "has used before: tfrecord, whose shards `tfquiver.dataset` shares; bytes: anything, cut by "
                        "content; default: as the first file begins")  # fmt: skip
     mount.add_argument("--allow_other", action="store_true", help="let other users of this machine read, too")
-    mount.add_argument("--patience_s", type=_seconds, default=60.0, metavar="S", help="how long a read waits for a "
-                       "node or store that is away before it is an I/O error; default: 60")  # fmt: skip
+    mount.add_argument("--patience_s", type=_seconds, default=60.0, metavar="SECONDS", help="how long a read waits for "
+                       "a node or store that is away before it is an I/O error; default: 60")  # fmt: skip
     mount.add_argument("--read_ahead", default="64MiB", metavar="SIZE", help="how far each sequential reader is "
                        "fetched ahead, half of it at a time; default: 64MiB")  # fmt: skip
     mount.add_argument("--memory", default="512MiB", metavar="SIZE", help="of shards that are stored compressed and "

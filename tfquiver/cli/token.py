@@ -19,7 +19,7 @@ def add_parser(subparsers: Any) -> None:
     new = commands.add_parser("new", help="a token, and its line for the coordinator's --tokens_file")
     new.add_argument("role", choices=[str(role) for role in Role], help="admin: people who run the cluster; node: "
                      "tfquiver-node, -dispatcher, -worker; job: trainers and those who start them")  # fmt: skip
-    new.add_argument("name", help="whose it is; what is registered with it belongs to that name")
+    new.add_argument("name", metavar="NAME", help="whose it is; what is registered with it belongs to that name")
     new.add_argument("--out", default="", metavar="FILE", help="write the token there (mode 0600), print only its line")
     new.set_defaults(run=_new)
 

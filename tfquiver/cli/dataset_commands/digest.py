@@ -49,18 +49,23 @@ def add_parser(subparsers: Any) -> None:
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
 
     build = commands.add_parser("build", help="scan files and write their digest; run again to go on after a kill")
-    build.add_argument("pattern", nargs="+", help="path, glob or URI: 'data/train-*', 'gs://bucket/train-*'")
+    build.add_argument(
+        "pattern", nargs="+", metavar="URI", help="path, glob or URI: 'data/train-*', 'gs://bucket/train-*'"
+    )
     build.add_argument("-o", "--output", type=Path, required=True, metavar="FILE", help="digest file to write")
     build.add_argument("--name", default="", help="for people; default: the output's name")
     calls.add_format(build)
     defaults = CutPolicy()
-    for field in ("min", "target", "max"):
+    for field, what in (
+        ("min", "no shard is smaller, but at a file's end"),
+        ("target", "of shards on average, about"),
+        ("max", "a shard ends with the record that takes it there"),
+    ):
         size = getattr(defaults, f"{field}_bytes")
-        build.add_argument(
-            f"--{field}_shard", default=str(size), metavar="SIZE", help=f"{field} shard size; default {size >> 10}KiB"
-        )
+        shown = f"{size / (1 << 20):g}MiB"
+        build.add_argument(f"--{field}_shard", default=str(size), metavar="SIZE", help=f"{what}; default: {shown}")
     build.add_argument(
-        "--workers", type=_workers, default=os.cpu_count() or 1, help="scanning processes; default: CPUs"
+        "--workers", type=_workers, default=os.cpu_count() or 1, metavar="N", help="scanning processes; default: CPUs"
     )
     build.add_argument(
         "--service", default="", metavar="WHERE",

@@ -29,8 +29,10 @@ def add_parser(subparsers: Any) -> None:
     parser.add_argument("source", nargs="+", metavar="SRC", help="a folder, or a .tar, .parquet or .arrow file")
     parser.add_argument("-o", "--output", required=True, metavar="WHERE", help="a folder, or gs://bucket/prefix")
     parser.add_argument("--name", default="data", help="how the files' names begin (%(default)s)")
-    parser.add_argument("--workers", type=int, default=os.cpu_count() or 1, help="processes (%(default)s)")
-    parser.add_argument("--part_bytes", default="128MiB", help="of images in one file, about (%(default)s)")
+    parser.add_argument("--workers", type=int, default=os.cpu_count() or 1, metavar="N", help="processes (%(default)s)")
+    parser.add_argument(
+        "--part_bytes", default="128MiB", metavar="SIZE", help="of images in one file, about (%(default)s)"
+    )
     parser.set_defaults(run=_run)
 
 

@@ -81,7 +81,12 @@ def _explained(arguments: argparse.Namespace) -> int:
             print(json.dumps(known) if arguments.json else "\n".join(explained_names.lines(known)))
             return 0
         try:
-            told = _ask(stub, arguments.name, token, whom)
+            try:
+                told = _ask(stub, arguments.name, token, whom)
+            except errors.NotFoundError:
+                if not (other := explained_names.first_used_as(channel, arguments.name, token, whom)):
+                    raise
+                told = _ask(stub, other, token, whom)
         except errors.NotFoundError as error:
             raise errors.NotFoundError(explained_names.shown(str(error), stub, token, whom)) from error
         if not arguments.json:

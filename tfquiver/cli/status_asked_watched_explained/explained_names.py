@@ -9,9 +9,10 @@ from typing import Any
 
 from tfquiver import plain_text
 from tfquiver.cli import calls
+from tfquiver.cli.dataset_commands import names as named_datasets
 from tfquiver.cli.status_tables_and_warnings import words
 from tfquiver.grpc_plumbing import pages
-from tfquiver.proto.tfquiver.v1 import coordinator_pb2
+from tfquiver.proto.tfquiver.v1 import coordinator_pb2, coordinator_pb2_grpc, named_datasets_pb2_grpc
 
 _UNNAMED = re.compile(r"(?<![\w./-])([A-Za-z0-9][A-Za-z0-9._-]*/)?job-[0-9a-f]{12}\b")  # with its owner, or without
 
@@ -63,6 +64,21 @@ def unread(stub: Any, name: str, token: str, whom: str) -> dict[str, Any] | None
     datasets = calls.ask(stub.ListDatasets, coordinator_pb2.ListDatasetsRequest(), token, whom).datasets
     there = any(name == one.name for one in datasets)
     return {"kind": "dataset", "name": name, "decided": False} if there else None
+
+
+def first_used_as(channel: Any, name: str, token: str, whom: str) -> str:
+    """How plans call the data set that somebody has given this name: as whoever used its content first. Empty: there is
+    none. Raises the typed error."""
+
+    def ask(method: Any, request: Any) -> Any:
+        return calls.ask(method, request, token, whom)
+
+    named = named_datasets.find(ask, named_datasets_pb2_grpc.NamedDatasetsStub(channel), name, resident=False)
+    if named is None or not named.HasField("dataset"):
+        return ""
+    stub, its = coordinator_pb2_grpc.CoordinatorStub(channel), named.dataset.digest_id
+    datasets = ask(stub.ListDatasets, coordinator_pb2.ListDatasetsRequest()).datasets
+    return next((one.name for one in datasets if one.digest_id == its and one.name != name), "")
 
 
 def nothing(name: str) -> str:
