@@ -237,6 +237,7 @@ class Listener(coordinator_pb2_grpc.CoordinatorServicer):
         return [number for message in self.messages for number in message.given_up]
 
 
+@pytest.mark.slow
 @on_loop
 async def test_a_message_has_a_thousand_calls_at_most_and_a_thousand_that_are_given_up(tmp_path: Path) -> None:
     listener = Listener()
@@ -254,6 +255,7 @@ async def test_a_message_has_a_thousand_calls_at_most_and_a_thousand_that_are_gi
     assert sorted(listener.given_up) == [call.number for call in listener.calls]
 
 
+@pytest.mark.slow
 @on_loop
 async def test_what_is_given_up_before_it_is_sent_is_not_sent(tmp_path: Path) -> None:
     listener = Listener()

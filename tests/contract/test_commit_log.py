@@ -222,6 +222,7 @@ async def test_what_nobody_waits_for_shares_flushes_and_holds_up_nobody_who_wait
     assert len(syncs) <= 5
 
 
+@pytest.mark.slow
 @on_loop
 async def test_it_is_compacted_when_it_has_grown(tmp_path: Path) -> None:
     path = tmp_path / "log"

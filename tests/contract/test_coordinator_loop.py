@@ -31,6 +31,7 @@ from tfquiver.service.coordinator.what_a_session_reads_next import made_orders
 from tfquiver.service.coordinator.what_a_session_reads_next.chunk_layout import ChunkLayout
 
 
+@pytest.mark.slow
 @on_loop
 async def test_others_are_served_while_many_lost_nodes_are_given_up(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -59,6 +60,7 @@ async def test_others_are_served_while_many_lost_nodes_are_given_up(
         assert coordinator.membership.live(), "it was heard of just now"
 
 
+@pytest.mark.slow
 @on_loop
 async def test_of_thousands_of_lost_nodes_as_many_are_given_up_in_a_turn_as_some_milliseconds_take(
     tmp_path: Path,

@@ -255,6 +255,7 @@ async def test_nobody_waits_for_a_disk_that_hangs_or_is_read_only(tmp_path: Path
         await with_cache(disk.path / "d", coordinator, drop)
 
 
+@pytest.mark.slow
 def test_a_digest_whose_file_is_cut_off_while_it_is_open_goes_on(tmp_path: Path) -> None:
     """In a process of its own: a mapping of it would end that with SIGBUS."""
     path = tmp_path / "a.tfqd"

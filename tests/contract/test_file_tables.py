@@ -34,6 +34,7 @@ def table(uri: str, shards: int = 3) -> tuple[FileEntry, ScannedFile]:
     return file, ScannedFile(FileEntry(uri, 100 * shards, "1", "gzip"), rows)
 
 
+@pytest.mark.slow
 @on_loop
 async def test_a_k_fold_reads_each_byte_once(tmp_path: Path) -> None:
     files = listing.expand(str(write_files(tmp_path / "data", files=8)))

@@ -268,6 +268,7 @@ async def test_a_warm_up_of_what_is_removed_before_it_has_begun_to_load_loads_no
         assert len(node.disk) == 0
 
 
+@pytest.mark.slow
 @on_loop
 async def test_a_warm_up_of_what_was_removed_ends(tmp_path: Path) -> None:
     digest, store = build(write_files(tmp_path / "data"), CutPolicy(512, 1024, 4096)), Late()

@@ -55,6 +55,7 @@ def test_both_kinds_are_shown_with_options() -> None:
     assert sum(1 for block in SHOWN for _ in as_shown_and_with_each_option(block)) > 6
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("text", [text for block in SHOWN for text in as_shown_and_with_each_option(block)])
 def test_a_server_would_take_it_and_drop_nothing(text: str) -> None:
     given = yaml.safe_load(text)

@@ -206,6 +206,7 @@ async def test_what_no_data_set_names_cannot_be_told_while_digests_cannot_be_rea
         assert await coordinator.claims.unclaimed(asked) == bytes([1])
 
 
+@pytest.mark.slow
 @on_loop
 async def test_orders_and_lists_of_the_longest_sources_fit_a_reply(tmp_path: Path) -> None:
     async with started(tmp_path) as coordinator:

@@ -117,6 +117,7 @@ async def test_what_nobody_waits_for_waits_for_the_readers(tmp_path: Path) -> No
         await w.until(lambda: w.held(2) == PER_CHUNK)
 
 
+@pytest.mark.slow
 @on_loop
 async def test_what_nobody_waits_for_keeps_to_its_rate(tmp_path: Path) -> None:
     length = 8192
@@ -148,6 +149,7 @@ async def test_a_shard_that_cannot_be_had_does_not_hold_up_the_others_nor_the_st
         assert w.store.reads.count(bad) <= 4
 
 
+@pytest.mark.slow
 @on_loop
 async def test_a_node_loads_what_it_owns_and_the_rest_when_the_others_are_gone(tmp_path: Path) -> None:
     async with world(tmp_path, others=("other-a", "other-b")) as w:
@@ -161,6 +163,7 @@ async def test_a_node_loads_what_it_owns_and_the_rest_when_the_others_are_gone(t
         assert len(w.store.reads) == SHARDS
 
 
+@pytest.mark.slow
 @on_loop
 async def test_shared_content_stays_while_another_data_set_keeps_it(tmp_path: Path) -> None:
     async with world(tmp_path) as w:
@@ -244,6 +247,7 @@ async def test_without_room_nothing_is_fetched_in_vain(tmp_path: Path) -> None:
         assert len(w.store.reads) == 2 * PER_CHUNK
 
 
+@pytest.mark.slow
 @on_loop
 async def test_orders_for_a_data_set_that_cannot_be_had_wait_and_the_others_are_carried_out(tmp_path: Path) -> None:
     async with world(tmp_path) as w:

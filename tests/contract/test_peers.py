@@ -302,6 +302,7 @@ async def test_nobody_waits_for_a_node_that_is_no_member_any_more(tmp_path: Path
         Stuck.let_go.set()
 
 
+@pytest.mark.slow
 @on_loop
 async def test_connections_to_a_node_that_is_no_member_any_more_are_not_kept(tmp_path: Path, digest: Digest) -> None:
     members: Members = []

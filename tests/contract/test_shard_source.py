@@ -46,6 +46,7 @@ async def read_all(node: StoreNode, digest: Digest, times: int = 1, owner: str |
     assert all(good)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("mode", ["auto", "raw", "zstd"])
 @on_loop
 async def test_four_readers_cost_one_fetch_and_later_ones_none(
@@ -63,6 +64,7 @@ async def test_four_readers_cost_one_fetch_and_later_ones_none(
         assert again.source.stats().store_requests == 0
 
 
+@pytest.mark.slow
 def test_each_byte_leaves_the_object_store_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     write_files(tmp_path / "data")
     with gcs_emulator() as emulator:
@@ -89,6 +91,7 @@ def test_each_byte_leaves_the_object_store_once(tmp_path: Path, monkeypatch: pyt
         store.close()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("compress", [gzip.compress, zlib.compress])
 @on_loop
 async def test_a_compressed_file_is_read_once_for_all_its_shards(

@@ -108,6 +108,7 @@ def test_many_small_files_are_waited_for_at_the_same_time(tmp_path: Path, placed
     assert len(set(placed)) == len(placed) == 1600
 
 
+@pytest.mark.slow
 def test_few_files_and_large_ones_are_not(tmp_path: Path, placed: list[bytes]) -> None:
     for number, (files, size_bytes) in enumerate(((100, 100), (100, 256 << 10))):
         root = tmp_path / str(number)

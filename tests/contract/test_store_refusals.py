@@ -90,6 +90,7 @@ def test_the_librarys_own_way_without_credentials(server: S3Server, monkeypatch:
     store.close()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("which", ["key", "secret"])
 def test_a_wrong_s3_key(server: S3Server, monkeypatch: pytest.MonkeyPatch, which: str) -> None:
     for name, value in server.environment().items():

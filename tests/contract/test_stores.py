@@ -127,6 +127,7 @@ def test_lists_what_matches_sorted_with_sizes(place: Place) -> None:
     assert place.store.list(f"{place.base}/nope/*") == []
 
 
+@pytest.mark.slow
 def test_reads_exactly_the_range(place: Place) -> None:
     place.put("f", CONTENT)
     info = place.store.stat(f"{place.base}/f")
@@ -137,6 +138,7 @@ def test_reads_exactly_the_range(place: Place) -> None:
         assert place.store.read(info.uri, offset, length, "", DEADLINE_S) == data
 
 
+@pytest.mark.slow
 def test_a_range_comes_in_parts(place: Place) -> None:
     place.put("f", CONTENT)
     info = place.store.stat(f"{place.base}/f")
@@ -160,6 +162,7 @@ def test_whoever_takes_parts_may_end_it(place: Place) -> None:
     assert taken == [CONTENT[:10]]
 
 
+@pytest.mark.slow
 def test_parts_of_an_object_that_is_gone(place: Place) -> None:
     place.put("f", CONTENT)
     info = place.store.stat(f"{place.base}/f")
@@ -196,6 +199,7 @@ def test_a_replaced_object_is_a_stale_digest_and_never_other_bytes(place: Place)
         place.store.read(info.uri, 0, 10, info.generation, DEADLINE_S)
 
 
+@pytest.mark.slow
 def test_a_shorter_object_is_a_stale_digest(place: Place) -> None:
     if place.base.startswith("gs:"):
         pytest.skip("a generation's length cannot change in GCS; the emulator does not answer 416")
@@ -213,6 +217,7 @@ def test_many_threads_at_once(place: Place) -> None:
         assert [read.result() for read in reads] == [CONTENT[at : at + 50] for at in range(40)]
 
 
+@pytest.mark.slow
 def test_names_with_odd_characters(place: Place) -> None:
     name = "d/with space #1 %41+ü.tfrecord"
     place.put(name, CONTENT)

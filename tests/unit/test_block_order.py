@@ -72,6 +72,7 @@ def test_a_block_fits_one_reply() -> None:
     assert list(order.first) == [0, MAX_BLOCK_SHARDS, 2 * MAX_BLOCK_SHARDS, 2 * MAX_BLOCK_SHARDS + 5]
 
 
+@pytest.mark.slow
 @given(shard_lists, st.randoms(use_true_random=False))
 def test_readers_get_whole_blocks_and_what_comes_back_is_handed_out_again(
     shards: list[tuple[int, int]], rng: random.Random

@@ -51,6 +51,7 @@ def test_repacked_records_share_nearly_all_shards(seed: int, file_ends: list[int
         assert whole == repacked
 
 
+@pytest.mark.slow
 @given(st.integers(0, 2**32), st.integers(0, 600), st.lists(st.binary(max_size=100), max_size=20))
 def test_added_records_leave_the_other_shards_alone(seed: int, at: int, added: list[bytes]) -> None:
     payloads = payloads_of(seed, 600)

@@ -45,6 +45,7 @@ def digests(draw: st.DrawFn) -> Digest:
     )
 
 
+@pytest.mark.slow
 @given(digests())
 def test_round_trip(digest: Digest) -> None:
     data = digest.to_bytes()

@@ -80,6 +80,7 @@ class Killed(BaseException):
     """Stands for kill -9: nothing of ours handles it."""
 
 
+@pytest.mark.slow
 def test_a_build_goes_on_where_it_was_stopped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("tfquiver.scanning.file_scan._FLUSH_ROWS", 3)
     expected = build(three_files()).to_bytes()
@@ -196,6 +197,7 @@ class OneHugeRecord(MemoryStore):
         return head + bytes(length - len(head) - len(foot)) + foot
 
 
+@pytest.mark.slow
 def test_a_300_mb_record_is_digested_in_bounded_memory() -> None:
     store = OneHugeRecord()
     entry = FileEntry("mem://huge", store.payload_bytes + 16, "1")

@@ -226,6 +226,7 @@ def test_which_workers_one_has_that_was_silent_is_known_to_the_next_coordinator(
     assert coordinator.missed == {}, "it has its worker"
 
 
+@pytest.mark.slow
 def test_workers_that_are_forgotten_of_one_that_is_lost_are_known_again_when_it_is_back() -> None:
     """In a log that was compacted meanwhile they are no more."""
     coordinator = Coordinator()

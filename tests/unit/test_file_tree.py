@@ -42,6 +42,7 @@ def is_possible(files: set[str]) -> bool:
     return not any(other.startswith(f"{file}/") for file in files for other in files)
 
 
+@pytest.mark.slow
 @given(st.sets(relative, min_size=1, max_size=12).filter(is_possible))
 def test_what_is_listed_is_what_there_is(files: set[str]) -> None:
     uris = [f"s3://bucket/x/{file}" for file in sorted(files, reverse=True)]
@@ -52,6 +53,7 @@ def test_what_is_listed_is_what_there_is(files: set[str]) -> None:
     assert len({path.partition("/")[0] for path in shown}) > 1 or len(shown) == 1, "nothing more is in common"
 
 
+@pytest.mark.slow
 @given(st.sets(relative, min_size=1, max_size=12).filter(is_possible))
 def test_a_listing_can_be_broken_off_anywhere(files: set[str]) -> None:
     shown = of(*(f"s3://bucket/{file}" for file in files))

@@ -188,6 +188,7 @@ def run(tmp_path: Path, data: object, *more: str) -> int:
     return main(["sim", str(path), *more])
 
 
+@pytest.mark.slow
 def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "80")
     assert run(tmp_path, good()) == 0

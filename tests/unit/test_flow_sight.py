@@ -74,6 +74,7 @@ def test_who_has_ended_is_seen_for_a_while() -> None:
     assert all(view.remote_bytes_per_s is None for view in policy.views.values())
 
 
+@pytest.mark.slow
 def test_what_nobody_reads_stays_until_others_need_the_room() -> None:
     """The second comes when nobody has read the first's data set for a while, and finds it."""
     jobs = job("a"), job("b", "other", 4.0), job("c", submit_s=200.0)

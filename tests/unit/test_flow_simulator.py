@@ -125,6 +125,7 @@ def test_a_second_job_finds_what_the_first_has_brought_meanwhile() -> None:
     assert made.store_bytes == pytest.approx(SIZE, rel=0.02), "each byte once for both"
 
 
+@pytest.mark.slow
 def test_lru_of_one_job_keeps_little_of_what_it_will_need() -> None:
     """Of an epoch's first part p < c the last (c - p) / (1 - p) of the former epoch is there: c + (1 - c) ln(1 - c)."""
     for share in (0.2, 0.5, 0.8):
@@ -133,6 +134,7 @@ def test_lru_of_one_job_keeps_little_of_what_it_will_need() -> None:
         assert hits == pytest.approx(share + (1 - share) * log(1 - share), rel=0.03, abs=0.001)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("sight", SIGHTS)
 def test_lru_with_room_for_all_is_filled_in_the_first_epoch(sight: str) -> None:
     job = SimJob("job", "data", SPEED, 3 * SIZE)
@@ -220,6 +222,7 @@ def test_a_job_that_takes_less_than_the_clock_can_tell() -> None:
     assert bound(late, cluster).makespan_s == pytest.approx(1e-15)
 
 
+@pytest.mark.slow
 def test_a_curriculum_that_samples_next_to_nothing_ends() -> None:
     pacing = Pacing(1e-6, 1.0, float(SIZE))
     workload = Workload({"data": SIZE}, (SimJob("one", "data", SPEED, SIZE / 8, pacing=pacing),))

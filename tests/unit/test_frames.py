@@ -63,6 +63,7 @@ any_frame = st.one_of(
 )
 
 
+@pytest.mark.slow
 @given(any_frame)
 def test_what_is_written_is_read(frame: frames.Frame) -> None:
     assert frames.decode(frames.encode(frame)) == frame

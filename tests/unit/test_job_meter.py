@@ -160,6 +160,7 @@ readings = st.builds(Reading, numbers, numbers, seconds, seconds, numbers, numbe
 times = st.one_of(st.floats(-1e9, 1e9), st.floats(0, 100))
 
 
+@pytest.mark.slow
 @given(st.lists(st.tuples(st.sampled_from("abc"), readings, times), max_size=40))
 def test_nonsense_is_bounded(reports: list[tuple[str, Reading, float]]) -> None:
     meter = JobMeter()

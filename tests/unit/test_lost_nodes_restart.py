@@ -189,6 +189,7 @@ def test_of_those_that_live_none_is_forgotten_nor_is_any_that_is_named_beside_on
     assert coordinator.missed.keys() == {"node-a"}
 
 
+@pytest.mark.slow
 def test_who_comes_back_is_not_compared_with_all_that_are_still_away() -> None:
     """Of 16 times as many, all of which are awaited, each takes as long."""
 

@@ -382,6 +382,7 @@ def test_a_restart_before_the_first_plan_of_a_choice_makes_that_plan_whatever_it
     assert not restored.switched
 
 
+@pytest.mark.slow
 @settings(max_examples=30)
 @given(st.sampled_from(POLICIES), st.lists(views(), min_size=1, max_size=4))
 def test_whatever_comes_the_plan_in_force_is_possible(name: str, seen: list[ClusterView]) -> None:

@@ -19,6 +19,7 @@ from tfquiver.service.coordinator.policies.views_and_plans.interface import (
 )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", POLICIES)
 @given(view=views())
 def test_room_bandwidth_and_pins_are_kept_and_everything_has_a_reason(name: str, view: ClusterView) -> None:

@@ -216,6 +216,7 @@ def test_who_asks_for_more_at_once_is_not_probed_again_for_it() -> None:
     assert len(run.missed) == 1
 
 
+@pytest.mark.slow
 def test_a_store_that_is_never_the_same_is_not_probed_beyond_what_that_may_cost() -> None:
     job, rng = SimJob("a"), random.Random(4)
     run = Run(job)

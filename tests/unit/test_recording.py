@@ -196,6 +196,7 @@ stores = st.none() | st.dictionaries(st.sampled_from("xy"), counts)
 polls = st.lists(st.tuples(st.floats(0, 1e12), st.lists(seen, max_size=4), stores), max_size=6)
 
 
+@pytest.mark.slow
 @given(polls, st.integers(-1, 2**64), st.booleans())
 def test_whatever_is_told_can_be_read_again(
     told: list[tuple[float, list[Seen], dict[str, int] | None]], cache_bytes: int, anonymous: bool

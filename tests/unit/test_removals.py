@@ -179,6 +179,7 @@ async def test_a_digest_that_is_here_no_more_names_nothing(tmp_path: Path) -> No
     assert [hash[0] for hash in node.deleted] == [1, 2]
 
 
+@pytest.mark.slow
 @on_loop
 async def test_digests_are_read_before_something_is_evicted(tmp_path: Path) -> None:
     many = [digest_of(hashes(0, number + 1), f"d{number}") for number in range(100)]

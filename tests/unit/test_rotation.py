@@ -99,6 +99,7 @@ class RotationMachine(RuleBasedStateMachine):
 
 
 TestRotationMachine = RotationMachine.TestCase
+TestRotationMachine = pytest.mark.slow(TestRotationMachine)
 TestRotationMachine.settings = settings(max_examples=100, stateful_step_count=25, deadline=None)
 
 

@@ -82,6 +82,7 @@ class SamplerMachine(RuleBasedStateMachine):
 
 
 TestSamplerMachine = SamplerMachine.TestCase
+TestSamplerMachine = pytest.mark.slow(TestSamplerMachine)
 TestSamplerMachine.settings = settings(max_examples=100, stateful_step_count=30, deadline=None)
 
 
@@ -162,6 +163,7 @@ def test_the_order_follows_from_the_seed() -> None:
     assert sampler(50, bytearray(50), 7).take(50, 50) != sampler(50, bytearray(50), 8).take(50, 50)
 
 
+@pytest.mark.slow
 def test_a_session_costs_two_bits_a_shard_and_looks_at_all_of_them_seldom(monkeypatch: pytest.MonkeyPatch) -> None:
     """Counted, not timed: 1000 sessions over 5 million shards are to fit into a few GiB."""
     shards, draws = 1_000_000, 0

@@ -285,6 +285,7 @@ _PATHS = st.text("ab/", max_size=6).map(lambda text: f"gs://{text}")
 _PATTERNS = st.text("ab/*?[]!", min_size=1, max_size=7) | st.text("ab/*", min_size=1, max_size=7).map("gs://{}".format)
 
 
+@pytest.mark.slow
 @settings(max_examples=500, deadline=None)
 @given(st.lists(_PATTERNS, min_size=1, max_size=6), st.lists(_PATHS, min_size=1, max_size=6))
 def test_patterns_match_among_others_what_they_match_alone(patterns: list[str], files: list[str]) -> None:

@@ -89,6 +89,7 @@ def test_what_is_no_question_is_named(body: Any, said: str) -> None:
     assert str(wrong.value).startswith(said)
 
 
+@pytest.mark.slow
 @given(JSON, JSON, JSON, st.dictionaries(st.text(max_size=3), st.floats(0, 1)))
 def test_whatever_comes_is_answered_for_each_machine_or_refused(
     pod: Any, nodes: Any, names: Any, scores: dict[str, float]

@@ -138,6 +138,7 @@ def test_the_limit_of_keys_in_parts_is_that_of_all_together(monkeypatch: pytest.
             assert found.tolist() == [int(picked[a:b].sum()) for a, b in itertools.pairwise(before)]
 
 
+@pytest.mark.slow
 def test_an_epoch_without_replacement_is_drawn_in_less_memory_than_the_weights_take_twice(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

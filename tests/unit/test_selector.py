@@ -61,6 +61,7 @@ def test_what_is_none_is_refused_by_its_part(text: str, said: str) -> None:
         Selector.parse(text)
 
 
+@pytest.mark.slow
 @given(st.text(max_size=60), label_maps)
 def test_any_text_is_a_selector_or_a_typed_error(text: str, its: dict[str, str]) -> None:
     try:
@@ -71,6 +72,7 @@ def test_any_text_is_a_selector_or_a_typed_error(text: str, its: dict[str, str])
         assert found.matches(its) in (True, False)
 
 
+@pytest.mark.slow
 @given(label_maps, label_maps)
 def test_a_node_matches_its_own_labels_and_nobody_elses(its: dict[str, str], other: dict[str, str]) -> None:
     own = Selector.parse(",".join(f"{key}={value}" for key, value in its.items()))

@@ -288,6 +288,7 @@ def test_logs_of_a_directory(tmp_path: Path, capsys: pytest.CaptureFixture[str])
     assert "run this on its machine" in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_a_log_is_followed_into_the_file_that_takes_its_place(tmp_path: Path) -> None:
     log = tmp_path / "log" / "node.log"
     log.parent.mkdir()

@@ -195,6 +195,7 @@ def test_what_cannot_be_is_not_counted_nor_what_is_true_lost_for_it(lie: dict[st
     assert meter.load().s_per_byte == pytest.approx(1e-7, rel=0.02)
 
 
+@pytest.mark.slow
 @given(
     st.lists(
         st.tuples(st.sampled_from("ab"), st.sampled_from("12"), st.floats(0, 100), st.tuples(*[UINT64] * 6)),
