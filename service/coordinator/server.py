@@ -13,6 +13,7 @@ from tfquiver.roles_and_tokens.identity import READERS, Always, Authority, Open
 from tfquiver.service.common_to_servers.health import HealthService
 from tfquiver.service.coordinator.coordinator import Coordinator
 from tfquiver.service.coordinator.grpc_calls.callers import Tokens
+from tfquiver.service.coordinator.grpc_calls.calls_here import CallsHere
 from tfquiver.service.coordinator.grpc_calls.servicer import CoordinatorServicer
 from tfquiver.service.coordinator.options import CoordinatorOptions
 
@@ -43,6 +44,11 @@ class CoordinatorServer:
         """While it listens."""
         assert self._coordinator is not None
         return self._coordinator
+
+    def calls_here(self) -> CallsHere:
+        """While it listens, for the node that it is in: that one's most frequent calls, without gRPC."""
+        assert self._servicer is not None
+        return self._servicer.calls_here()
 
     async def start(
         self,

@@ -10,6 +10,7 @@ import time
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextlib import aclosing
 from dataclasses import asdict
+from typing import TYPE_CHECKING
 
 from absl import logging
 
@@ -54,6 +55,9 @@ from tfquiver.service.node.shutdown import draining
 from tfquiver.service.node.unix_socket_clients.reader_group import ReaderGroup
 from tfquiver.service.node.unix_socket_clients.session_server import SessionServer
 from tfquiver.version import VERSION
+
+if TYPE_CHECKING:
+    from tfquiver.service.coordinator.server import CoordinatorServer
 
 _STORE_DEADLINE_S = 20.0  # of one attempt; the session makes several
 _READERS_STOP_S = 1.5
@@ -148,13 +152,14 @@ class Node:
 
     async def _start(self) -> None:
         options, directory = self._options, self._directory
+        own: CoordinatorServer | None = None
         if not options.coordinator:
             from tfquiver.service.coordinator.server import CoordinatorServer  # not of use to other nodes
 
-            coordinator = CoordinatorServer()
+            own = CoordinatorServer()
             readers = self.coordinator if options.reader_group else ""
-            await coordinator.start(directory.made("coordinator"), self._own_coordinator, readers_address=readers)
-            self._undo.append(coordinator.stop)
+            await own.start(directory.made("coordinator"), self._own_coordinator, readers_address=readers)
+            self._undo.append(own.stop)
         self._link = CoordinatorLink(
             options.coordinator or self._own_coordinator,
             options.token if options.coordinator else "",
@@ -167,6 +172,8 @@ class Node:
             self._members_changed,
             lambda: self._orders.was_away(),
         )
+        if own:
+            self._link.coordinator_is_here(own.calls_here())
         self._undo.append(self._link.close)
         self._link.on_places = self._places_told
         self._known = known = KnownPlaces(directory.node_id, self._link.members)

@@ -27,6 +27,7 @@ from tfquiver.service.coordinator.grpc_calls.about_sessions_jobs_plans_past.plan
 from tfquiver.service.coordinator.grpc_calls.about_sessions_jobs_plans_past.session_calls import SessionCalls
 from tfquiver.service.coordinator.grpc_calls.about_sessions_jobs_plans_past.step_calls import StepCalls
 from tfquiver.service.coordinator.grpc_calls.callers import Tokens
+from tfquiver.service.coordinator.grpc_calls.calls_here import CallsHere
 from tfquiver.service.coordinator.grpc_calls.streamed_calls import StreamedCalls
 from tfquiver.service.coordinator.nodes_mounts_dispatchers.dispatchers import MAX_ID_BYTES, MAX_LEFT, MAX_WORKERS
 from tfquiver.service.coordinator.nodes_mounts_dispatchers.membership import MAX_NODES
@@ -55,6 +56,10 @@ class CoordinatorServicer(
         self.derived_datasets = DerivedDatasetCalls(coordinator, tokens)
         in_streams = {"Heartbeat": self.Heartbeat, "Orders": self.Orders, "Lease": self.Lease, "Ack": self.Ack}
         self._streamed = StreamedCalls(in_streams, tokens)
+
+    def calls_here(self) -> CallsHere:
+        """For the node that has this coordinator in it; who may do what is not asked."""
+        return CallsHere(self.Lease, self.Ack)
 
     def release_streams(self) -> None:
         """No more calls come over them; they end when what they have is answered."""

@@ -126,7 +126,7 @@ class _Stream:
             if not self._has_room:
                 await self._room()  # what came in one message with this may have filled it
             try:
-                made = await self._methods[kind][1](getattr(call, kind), _CONTEXT)
+                made = await self._methods[kind][1](getattr(call, kind), CONTEXT)
                 if not self._has_room:
                     await self._room()  # many may have waited for the same thing: those that come later wait in turn
                 body = self._shared.bytes_of(kind, made)
@@ -134,7 +134,7 @@ class _Stream:
                     _refuse(reply, grpc.StatusCode.UNIMPLEMENTED, "the reply is too large to come between others")
                 else:
                     reply.reply = body
-            except _Aborted as refused:
+            except Aborted as refused:
                 _refuse(reply, refused.code, refused.details)
         if self._running.pop(call.number, None) is not None:  # else nobody waits for it any more
             await self._send(reply)
@@ -159,7 +159,7 @@ class _Stream:
         self._writing = False
 
 
-class _Aborted(Exception):
+class Aborted(Exception):
     def __init__(self, code: grpc.StatusCode, details: str) -> None:
         super().__init__(details)
         self.code, self.details = code, details
@@ -169,10 +169,10 @@ class _Context:
     """What of gRPC's context a unary call here may use."""
 
     async def abort(self, code: grpc.StatusCode, details: str) -> NoReturn:
-        raise _Aborted(code, details)
+        raise Aborted(code, details)
 
 
-_CONTEXT = _Context()
+CONTEXT = _Context()
 
 
 def _size_bytes(reply: pb2.NodeCallReply) -> int:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeVar
 
 import grpc
 from absl import logging
@@ -19,6 +19,18 @@ from tfquiver.service.metrics.instruments import LEASE
 from tfquiver.service.node.coordinator_link.call_stream import CallStream
 
 T = TypeVar("T")
+
+
+class ReadersCalls(Protocol):
+    """What readers make all the time, over a stream or to a coordinator in this process; as `CallStream` has them."""
+
+    async def lease(self, request: pb.LeaseRequest, timeout_s: float) -> pb.LeaseReply: ...
+
+    async def ack(self, request: pb.AckRequest, timeout_s: float) -> pb.AckReply: ...
+
+    def close(self) -> None: ...
+
+
 CALL_TIMEOUT_S = 10.0
 # Less than who asks waits (ops/tf/tickets/ticket_provider.cc): it would take this node for one that hangs, and not ask
 # it for two seconds, when it is the coordinator that is away.
@@ -42,6 +54,11 @@ class CoordinatorCalls:
         self._stub: Any = coordinator_pb2_grpc.CoordinatorStub(self._channel)
         self._named: Any = named_datasets_pb2_grpc.NamedDatasetsStub(self._channel)
         self._stream = CallStream(self._stub, self._metadata)
+        self._readers: ReadersCalls = self._stream
+
+    def coordinator_is_here(self, calls: ReadersCalls) -> None:
+        """In this process: what readers ask all the time is asked so."""
+        self._readers = calls
 
     # Calls for readers.
 
@@ -57,11 +74,11 @@ class CoordinatorCalls:
     async def lease(self, request: pb.LeaseRequest) -> pb.LeaseReply:
         with LEASE.time():
             timeout_s = CALL_TIMEOUT_S + request.wait_ms / 1000
-            reply: pb.LeaseReply = await self._repeated(lambda: self._stream.lease(request, timeout_s))
+            reply: pb.LeaseReply = await self._repeated(lambda: self._readers.lease(request, timeout_s))
         return reply
 
     async def ack(self, request: pb.AckRequest) -> pb.AckReply:
-        return await self._repeated(lambda: self._stream.ack(request, CALL_TIMEOUT_S))
+        return await self._repeated(lambda: self._readers.ack(request, CALL_TIMEOUT_S))
 
     async def close_reader(self, request: pb.CloseReaderRequest) -> None:
         await self._call(self._stub.CloseReader, request)

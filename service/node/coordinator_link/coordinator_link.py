@@ -159,6 +159,7 @@ class CoordinatorLink(CoordinatorCalls):
         """Leaves, and hangs up."""
         await self.leave()
         self._stream.close()
+        self._readers.close()
         await self._channel.close()
 
     def _ask_soon(self) -> int:
