@@ -14,6 +14,7 @@ from tfquiver.amounts import many, of_bytes
 from tfquiver.service.node.hanging_disk.disk_threads import OnDisk
 from tfquiver.service.node.shared_batches.member import Member
 from tfquiver.service.node.shared_batches.one_pass import Answer, OnePass, Sum
+from tfquiver.service.node.shared_batches.shares import grant, left
 from tfquiver.service.node.shared_batches.spill_files import SpillFiles
 from tfquiver.service.node.shared_batches.window import MOST_SEGMENTS, Delete, Forget, InMemory, Spill, Step, Window
 from tfquiver.socket_frames import stream_frames
@@ -337,14 +338,20 @@ class Streams:
             if found.likeness != likeness:
                 raise errors.InvalidArgumentError(stream_frames.refusal(name, found.likeness, likeness))
             return found
-        memory_bytes = min(window_bytes, (MOST_MEMORY_BYTES - self._memory_bytes) // 2)  # others come, too
-        if len(self._streams) >= MOST_STREAMS or memory_bytes < LEAST_WINDOW_BYTES:
+        own = [stream.window for (whose, _), stream in self._streams.items() if whose == uid]
+        own_bytes = sum(window.memory_bytes for window in own)
+        memory_bytes = min(window_bytes, grant(MOST_MEMORY_BYTES, self._memory_bytes, own_bytes))
+        if not left(MOST_STREAMS, len(self._streams), len(own)) or memory_bytes < LEAST_WINDOW_BYTES:
+            has = f"{many(len(own), 'stream')} with {of_bytes(own_bytes)} of windows on this node"
+            every = f"{many(len(self._streams), 'stream')} with {of_bytes(self._memory_bytes)}"
             raise errors.ResourceExhaustedError(
-                f"stream {name!r}: {many(len(self._streams), 'stream has', 'streams have')} {self._memory_bytes} "
-                "bytes of windows already"
+                f"stream {name!r}: user {uid} has {has} (all users: {every}), and may have no more: room is kept for "
+                "other users; a stream is forgotten a minute after its last trainer has left"
             )
-        disk_bytes = min(spill_bytes, max(0, self._files.limit_bytes - self._disk_bytes) // 2)
-        window = Window(memory_bytes, disk_bytes, min(MOST_SEGMENTS, (MOST_ON_DISK - self._segments) // 2))
+        own_disk_bytes = sum(window.spill_bytes for window in own)
+        disk_bytes = min(spill_bytes, grant(self._files.limit_bytes, self._disk_bytes, own_disk_bytes))
+        segments = grant(MOST_ON_DISK, self._segments, sum(window.most_segments for window in own))
+        window = Window(memory_bytes, disk_bytes, min(MOST_SEGMENTS, segments))
         sizes = of_bytes(memory_bytes), of_bytes(disk_bytes)
         logging.info("stream %r: a window of %s in memory, %s on the disk", name, *sizes)
         self._memory_bytes += memory_bytes
