@@ -88,3 +88,22 @@ async def test_every_second_of_the_young_looks_at_what_the_one_before_has_left()
             gc.callbacks.remove(count)
     assert len(kept) and len(kinds) >= 10
     assert kinds.count(1) >= len(kinds) // 3 and not kinds.count(2)
+
+
+@on_loop
+async def test_what_comes_and_goes_with_calls_under_way_starts_none() -> None:
+    """Where a collection of the young came with every 700 objects more, calls of 300 nodes started seven a second."""
+    begun = list[str]()
+
+    def count(phase: str, info: dict[str, Any]) -> None:
+        begun.append(phase)
+
+    with full_collections.now_and_then():
+        gc.callbacks.append(count)
+        try:
+            for _ in range(10):
+                under_way = [list[int]() for _ in range(3000)]
+                under_way.clear()
+        finally:
+            gc.callbacks.remove(count)
+    assert not begun

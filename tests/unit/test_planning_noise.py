@@ -55,6 +55,32 @@ def test_usual_noise_moves_nothing(name: str) -> None:
         assert noisy.moved(name, Patience(-1.0, 1e18, 1e9, 0)) > 10
 
 
+def test_a_restart_does_not_let_another_cache_move() -> None:
+    """A coordinator that is killed again and again moved a whole cache each time."""
+
+    def plan_both_ways(planner: Planner, from_s: float) -> str:
+        for at, rates in enumerate([(1e8, 9e8), (9e8, 1e8)]):
+            planner.replan(with_rates(settled(planner, view), *rates), from_s + at)
+        return planner.refused
+
+    patience = Patience(confirmations=0)
+    view = one_job_each([100, 100], [1e8, 9e7], 100, None)
+    planner = Planner(patience=patience)
+    planner.replan(view, 0.0)
+    assert "more than may within an hour" in plan_both_ways(planner, 1.0)
+    again = Planner(patience=patience)
+    again.restore(planner.plan, list(planner.history))
+    assert "more than may within an hour" in plan_both_ways(again, 10.0)
+    assert again.plan.allocations == planner.plan.allocations
+    other, _ = planner.successor(planner.policy_name, planner.policy, 20.0)
+    plan_both_ways(other, 20.0)
+    assert other.plan.allocations == planner.plan.allocations
+    later = Planner(patience=patience)
+    later.restore(planner.plan, list(planner.history))
+    later.replan(with_rates(settled(later, view), 9e8, 1e8), 2 * HOUR_S + 10.0)
+    assert later.plan.allocations != planner.plan.allocations
+
+
 def test_a_budget_refills_by_the_hour() -> None:
     budget = MoveBudget(0.5)
     assert budget.take(100, 100, 0.0)

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Literal
 
 from tfquiver.amounts import many, of_bytes
 from tfquiver.service.coordinator.plan_rounds_and_moves.decision_history import changes
+from tfquiver.service.coordinator.plan_rounds_and_moves.decision_history.decision import Decision
 from tfquiver.service.coordinator.plan_rounds_and_moves.moves import HOUR_S, Move, MoveBudget, move
 from tfquiver.service.coordinator.plan_rounds_and_moves.worth import Valuing, worth_of
 from tfquiver.service.coordinator.policies.views_and_plans.interface import Allocation, ClusterView, Plan, Policy
 from tfquiver.service.coordinator.speed_model_and_weighted_shares.demand import reading_rates
 
+_NEWS, _PAYS = "jobs, data sets or room changed", "pays for its moves"  # rules of decisions that the budget has paid
 Why = Literal["", "failed", "gain", "loading", "again", "budget"]
 
 
@@ -39,9 +41,11 @@ class Verdict:
 
 
 class Hysteresis:
-    def __init__(self, patience: Patience) -> None:
-        self._patience = patience
-        self._budget = MoveBudget(patience.moves_per_hour)
+    def __init__(self, patience: Patience, made: Iterable[Decision] = ()) -> None:
+        """`made`: what was decided, also before this process or by another policy, as it is when data is to move for
+        the first time: what moved then counts, or every restart would let a whole cache move."""
+        self._patience, self._made = patience, made
+        self._budget: MoveBudget | None = None
         # What was worth it when it was proposed, for which facts, and how often it was again.
         self._rival: tuple[Plan, object] | None = None
         self._confirmed = 0
@@ -69,9 +73,9 @@ class Hysteresis:
             return Verdict(proposed, "moves nothing")
         if news and not moved.evicted_bytes:
             return Verdict(proposed, "evicts nothing that is read")
-        rule = "jobs, data sets or room changed"
+        rule = _NEWS
         if not news or isinstance(policy, Valuing):
-            rule, proposed = "pays for its moves", self._challenge(proposed, facts)
+            rule, proposed = _PAYS, self._challenge(proposed, facts)
             moved = move(view, old, proposed.allocations)
             verdict = self._not_worth(policy, view, old, proposed, moved)
             if verdict is not None:
@@ -85,6 +89,9 @@ class Hysteresis:
                     refused=f"moving data would pay; {many(left, 'more plan', 'more plans in a row')} must find so "
                     "first",
                 )
+        if self._budget is None:
+            self._budget = MoveBudget(self._patience.moves_per_hour)
+            self._budget.restore(_moved(self._made), view.cache_bytes, now)
         if not self._budget.take(moved.evicted_bytes, view.cache_bytes, now):
             said = f"{of_bytes(moved.evicted_bytes)} that jobs read would go, more than may within an hour"
             return Verdict(None, why="budget", refused=said)
@@ -124,6 +131,13 @@ class Hysteresis:
             said = f"{would} after {loading_s:.0f} s in which {loss}: not worth it within {patience.horizon_s:.0f} s"
             return Verdict(None, why="loading", refused=said)
         return None
+
+
+def _moved(decisions: Iterable[Decision]) -> Iterator[tuple[float, int]]:
+    """When, and how many bytes at most: not all of what a data set might have was there."""
+    for one in decisions:
+        if one.rule in (_NEWS, _PAYS) and isinstance(one.was, Allocation) and isinstance(one.becomes, Allocation):
+            yield one.at_s, max(0, one.was.cache_bytes - one.becomes.cache_bytes)
 
 
 def _percent(part: float, of: float) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from tfquiver.service.coordinator.policies.pins import free, free_bytes, pinned, two_chunks_bytes
@@ -62,14 +62,24 @@ class MoveBudget:
 
     def take(self, amount_bytes: int, cache_bytes: int, now: float) -> bool:
         """Whether so many bytes may move now; if so they are counted."""
-        elapsed_s = 0.0 if self._at_s is None else max(0.0, now - self._at_s)
-        self._at_s = now
-        self._spent_share = max(0.0, self._spent_share - elapsed_s / HOUR_S * self._share_per_hour)
+        self._refill(now)
         share = amount_bytes / max(1, cache_bytes)
         if amount_bytes and self._spent_share + share > 1:
             return False
         self._spent_share += share
         return True
+
+    def restore(self, moved: Iterable[tuple[float, int]], cache_bytes: int, now: float) -> None:
+        """What others have taken before: when, and how many bytes. To be called first. A cache that was larger then had
+        room for more."""
+        for at_s, amount_bytes in sorted(moved):
+            self._refill(min(at_s, now))  # clocks are set
+            self._spent_share = min(1.0, self._spent_share + amount_bytes / max(1, cache_bytes))
+
+    def _refill(self, now: float) -> None:
+        elapsed_s = 0.0 if self._at_s is None else max(0.0, now - self._at_s)
+        self._at_s = now
+        self._spent_share = max(0.0, self._spent_share - elapsed_s / HOUR_S * self._share_per_hour)
 
 
 def _part(allocation: Allocation, there_bytes: int, taken_bytes: int) -> Allocation:

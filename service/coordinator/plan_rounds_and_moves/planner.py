@@ -53,7 +53,7 @@ class Planner:
         self.history = History()
         self.refused = ""  # of the last `replan`
         self._patience = patience or Patience()
-        self._hysteresis = Hysteresis(self._patience)
+        self._hysteresis = Hysteresis(self._patience, self.history)
         self._told: set[str] = set()
         self._plan: Plan | None = None
         self._facts: _Facts | None = None  # that the plan in force was made for
