@@ -72,9 +72,11 @@ class Placement:
             is_whole = asked.mode == UNIFORM and asked.allocation_bytes >= whole_bytes
             if is_whole:
                 fixed.allocation_bytes = max(asked.allocation_bytes, whole_bytes * copies)
-            self._fix_allocation(digest.digest_id, fixed, quotas_bytes, rooms_bytes, copies if is_whole else 1)
+            most_bytes = whole_bytes * copies
+            shown_copies = copies if is_whole else 1
+            self._fix_allocation(digest.digest_id, fixed, quotas_bytes, rooms_bytes, shown_copies, most_bytes)
             # More than all of it keeps no more, and would be taken from the others.
-            fixed.allocation_bytes = min(fixed.allocation_bytes, whole_bytes * copies)
+            fixed.allocation_bytes = min(fixed.allocation_bytes, most_bytes)
         if asked.mode == COOPERATIVE:
             _fix_chunks(fixed, asked, digest)
         return fixed
@@ -135,6 +137,7 @@ class Placement:
         quotas_bytes: Sequence[int],
         rooms_bytes: Sequence[int] | None,
         copies: int,
+        most_bytes: int,
     ) -> None:
         by_quotas_bytes = sum(quotas_bytes)
         there_bytes = by_quotas_bytes if rooms_bytes is None else min(by_quotas_bytes, sum(rooms_bytes))
@@ -142,7 +145,8 @@ class Placement:
         free_bytes = max(0, there_bytes - taken_bytes)
         if not fixed.allocation_bytes and fixed.mode in (COOPERATIVE, LRU):
             several = sum(quota > 0 for quota in quotas_bytes) > 1
-            fixed.allocation_bytes = int(free_bytes * (1 - UNEVEN_SHARE if several else 1))
+            # Quotas of all that one can write come to more together than a message has room for.
+            fixed.allocation_bytes = min(int(free_bytes * (1 - UNEVEN_SHARE if several else 1)), most_bytes)
             if not fixed.allocation_bytes:
                 raise errors.ResourceExhaustedError(
                     f"setting.allocation_bytes: other data sets have {of_bytes(taken_bytes)}, and the live nodes' "

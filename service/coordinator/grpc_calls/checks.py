@@ -37,7 +37,7 @@ def hashes(field: str, values: Iterable[bytes]) -> None:
 
 def rate(field: str, bytes_per_s: float) -> None:
     if not 0 <= bytes_per_s <= MAX_BYTES:  # nor is it, where it is not a number
-        raise errors.InvalidArgumentError(f"{field}: {bytes_per_s}; it is bytes/s, at least 0; 0: no allocation")
+        raise errors.InvalidArgumentError(f"{field}: {bytes_per_s}; it is bytes/s, 0 to {MAX_BYTES}; 0: no allocation")
 
 
 def between(field: str, value: int, least: int, most: int) -> None:
