@@ -1,9 +1,11 @@
-"""A node that is cleared of a million entries: what is left of them is counted beside its loop."""
+"""A node that is cleared of a million entries: what is left of them is counted beside its loop. And one whose readers
+go on meanwhile."""
 
 from __future__ import annotations
 
 import hashlib
 import threading
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -15,12 +17,18 @@ from tfquiver.service.node.checked_shards_in_memory.verified import VerifiedShar
 from tfquiver.service.node.disk.disk_cache import DiskCache
 from tfquiver.service.node.grpc_calls_warm_clear.clear import clear
 
+BODIES = (b"one" * 100, b"two" * 100)
+
+
+def insert(disk: DiskCache) -> None:
+    for body in BODIES:
+        disk.insert(VerifiedShard.check(hashlib.sha256(body).digest(), body, "a shard"))
+
 
 @on_loop
 async def test_entries_are_not_looked_up_on_the_loop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     async with StoreNode(tmp_path / "cache") as node:
-        for body in (b"one" * 100, b"two" * 100):
-            node.disk.insert(VerifiedShard.check(hashlib.sha256(body).digest(), body, "a shard"))
+        insert(node.disk)
         assert len(node.disk) == 2
         is_here, threads = DiskCache.__contains__, set[threading.Thread]()
 
@@ -28,7 +36,32 @@ async def test_entries_are_not_looked_up_on_the_loop(tmp_path: Path, monkeypatch
             threads.add(threading.current_thread())
             return is_here(disk, hash)
 
-        monkeypatch.setattr(DiskCache, "__contains__", looked_up)
-        reply = await clear(node.disk, node.source, HotSet(0))
-        assert (reply.entries, reply.left, len(node.disk)) == (2, 0, 0)
+        def read_only(disk: DiskCache, hashes: Sequence[bytes]) -> tuple[int, int]:
+            return 0, len(hashes)
+
+        with monkeypatch.context() as patched:
+            patched.setattr(DiskCache, "__contains__", looked_up)
+            patched.setattr(DiskCache, "give_up", read_only)
+            reply = await clear(node.disk, node.source, HotSet(0))
+        assert (reply.entries, reply.bytes, reply.left) == (0, 0, 2)
         assert threads and threading.main_thread() not in threads
+
+
+@on_loop
+async def test_what_readers_fetch_again_meanwhile_is_not_called_left(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It was said that the disk did not let go, and that fewer bytes had gone."""
+    async with StoreNode(tmp_path / "cache") as node:
+        insert(node.disk)
+        used_bytes, give_up = node.disk.used_bytes, DiskCache.give_up
+
+        def then_fetched(disk: DiskCache, hashes: Sequence[bytes]) -> tuple[int, int]:
+            told = give_up(disk, hashes)
+            insert(disk)
+            return told
+
+        monkeypatch.setattr(DiskCache, "give_up", then_fetched)
+        reply = await clear(node.disk, node.source, HotSet(0))
+        assert (reply.entries, reply.bytes, reply.left) == (2, used_bytes, 0)
+        assert len(node.disk) == 2

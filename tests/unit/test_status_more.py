@@ -7,12 +7,14 @@ import json
 import os
 import subprocess
 import sys
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests.support.as_user import as_user
 from tests.unit.test_status_tables import told
 from tfquiver import durable, errors
 from tfquiver.cli import calls
@@ -20,6 +22,7 @@ from tfquiver.cli.main import main
 from tfquiver.cli.status_asked_watched_explained import watching
 from tfquiver.cli.status_asked_watched_explained.money import Prices
 from tfquiver.cli.status_tables_and_warnings import activity, alike, sessions_view, status_view
+from tfquiver.cli.up_stop_logs_clear import logs
 from tfquiver.cluster_address import running_nodes
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2, node_pb2, types_pb2
 
@@ -262,6 +265,15 @@ def test_a_node_of_this_user_is_found_by_the_lock_that_it_holds(tmp_path: Path) 
             process.communicate()
     assert [path for path in running_nodes.directories() if path.parent == tmp_path] == []
     assert running_nodes.directories(tmp_path / "no-proc") == []
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="becomes another user: run it as root")
+def test_logs_that_one_may_not_see_are_not_called_none() -> None:
+    with tempfile.TemporaryDirectory() as made:
+        Path(made).chmod(0o755)
+        (Path(made) / "log").mkdir(mode=0o700)
+        with pytest.raises(RuntimeError, match="PermissionError"):
+            as_user(65534, 65534, [], lambda: len(logs._logs_in(Path(made))))
 
 
 def test_logs_of_a_directory(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

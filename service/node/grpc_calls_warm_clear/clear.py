@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 
 from absl import logging
 
@@ -17,12 +16,11 @@ from tfquiver.service.node.shards_from_disk_other_nodes_or_store.shard_source im
 
 async def clear(disk: DiskCache, source: ShardSource, hot: HotSet) -> node_pb2.ClearReply:
     """What stood when it was called; what is fetched meanwhile stays. Readers keep their descriptors."""
-    hashes, before_bytes = disk.hashes(), disk.used_bytes
-    with contextlib.suppress(errors.ResourceExhaustedError):  # who asked is told what is left
+    hashes, before_bytes, left = disk.hashes(), disk.evicted_bytes, 0
+    try:
         await source.give_up(hashes)
+    except errors.ResourceExhaustedError:  # who asked is told what is left: there may be a million
+        left = await asyncio.to_thread(lambda: sum(hash in disk for hash in hashes))
     await asyncio.to_thread(hot.keep_only, lambda hash: False)
-    left = await asyncio.to_thread(lambda: sum(hash in disk for hash in hashes))  # there may be a million
     logging.info("cleared on demand: %s; the disk keeps %d", many(len(hashes) - left, "entry", "entries"), left)
-    return node_pb2.ClearReply(
-        entries=len(hashes) - left, bytes=max(before_bytes - disk.used_bytes, 0), left=left
-    )  # fmt: skip
+    return node_pb2.ClearReply(entries=len(hashes) - left, bytes=disk.evicted_bytes - before_bytes, left=left)

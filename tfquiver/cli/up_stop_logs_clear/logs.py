@@ -59,6 +59,14 @@ def _elsewhere(directory: Path) -> str:
     return f" (the {server.server if server else 'node'} there, pid {pid}, logs to its standard error{file})"
 
 
+def _logs_in(directory: Path) -> list[Path]:
+    """Raises OSError: of another user's, for one, which `glob` takes for an empty one."""
+    try:
+        return sorted(path for path in (directory / "log").iterdir() if path.suffix == ".log")[:_MOST_FILES]
+    except (FileNotFoundError, NotADirectoryError):
+        return []
+
+
 def _run(arguments: argparse.Namespace) -> int:
     followed, silent = [], []
     for where in running.named_or_running(calls.given(arguments)):
@@ -68,7 +76,7 @@ def _run(arguments: argparse.Namespace) -> int:
         try:
             if not directory.is_dir():
                 raise errors.NotFoundError(f"logs: {plain(str(directory))}: no such directory")
-            found = sorted((directory / "log").glob("*.log"))[:_MOST_FILES]
+            found = _logs_in(directory)
         except (OSError, ValueError) as error:  # longer than a path can be, for one
             raise errors.InvalidArgumentError(f"logs: {shortened(where)}: {error.args[-1]}") from error
         by_hand = None if any(path.name == _NODES for path in found) else logged_to.read(directory)
