@@ -97,7 +97,7 @@ def _pages(what: str, file: BinaryIO, column: Any, width_bytes: int) -> tuple[in
         at = column.dictionary_page_offset
     end, values, dictionary_bytes, pages = at + column.total_compressed_size, 0, 0, list[Page]()
     while values < column.num_values and at < end:  # as readers do
-        header, header_bytes = _header(what, file, at)
+        header, header_bytes = page_header(what, file, at)
         kind, unpacked_bytes, packed_bytes = (_amount(header.get(field)) for field in (1, 2, 3))
         if min(kind, unpacked_bytes, packed_bytes) < 0:
             raise errors.DataLossError(f"{what}: damaged at byte {at}: that is no page")
@@ -132,7 +132,7 @@ def _amount(value: Any) -> int:
     return value if isinstance(value, int) else -1
 
 
-def _header(what: str, file: BinaryIO, at: int) -> tuple[dict[int, Any], int]:
+def page_header(what: str, file: BinaryIO, at: int) -> tuple[dict[int, Any], int]:
     """A struct of Thrift's compact protocol: its fields by number, and how many bytes it has."""
     for wanted_bytes in (256, _MOST_HEADER_BYTES):
         file.seek(at)
@@ -158,6 +158,8 @@ def _struct(data: io.BytesIO, depth: int) -> dict[int, Any]:
 
 
 def _value(data: io.BytesIO, kind: int, depth: int) -> Any:
+    if depth > _MOST_DEPTH:  # of lists in lists, as of structs
+        raise ValueError
     match kind:
         case 1 | 2:
             return kind == 1
