@@ -149,7 +149,7 @@ def _transport_core(core: list[Future[str]]) -> list[Future[str]]:
         f"core_{name}"
         for name in (
             "bytes_checksums_tfrecords",
-            "node_frames_and_socket",
+            "node_messages_and_socket",
             "element_messages_and_handshake",
             "element_client_and_server",
         )

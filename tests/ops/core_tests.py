@@ -21,8 +21,14 @@ SANITIZERS = {
 # anonymous namespaces does not compile: it is renamed, or its folder leaves the group.
 GROUPS = (
     ("reader", "shard_loading", "shuffle_pool_and_order"),
-    ("element_client_and_server", "example_parsing", "node_frames_and_socket", "element_messages_and_handshake"),
-    ("told_by_python", "bytes_checksums_tfrecords", "record_memory", "node_session_protocol", "asking_for_tickets"),
+    ("element_client_and_server", "example_parsing", "node_messages_and_socket", "element_messages_and_handshake"),
+    (
+        "told_by_python",
+        "bytes_checksums_tfrecords",
+        "record_memory",
+        "conversation_with_the_node",
+        "asking_for_tickets",
+    ),
 )
 
 

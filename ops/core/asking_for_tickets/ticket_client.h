@@ -6,8 +6,8 @@
 #include <mutex>
 #include <string>
 
-#include "ops/core/node_frames_and_socket/frame.h"
-#include "ops/core/node_frames_and_socket/unix_socket.h"
+#include "ops/core/node_messages_and_socket/frame.h"
+#include "ops/core/node_messages_and_socket/unix_socket.h"
 #include "ops/core/status.h"
 
 namespace tfquiver {

@@ -14,7 +14,7 @@
 #include "ops/core/element_messages_and_handshake/host_look_up.h"
 #include "ops/core/element_messages_and_handshake/messages.h"
 #include "ops/core/element_messages_and_handshake/stream_socket.h"
-#include "ops/core/node_frames_and_socket/unix_socket.h"
+#include "ops/core/node_messages_and_socket/unix_socket.h"
 
 namespace tfquiver {
 

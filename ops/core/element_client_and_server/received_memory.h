@@ -8,7 +8,7 @@
 #include <utility>
 #include <vector>
 
-#include "ops/core/node_frames_and_socket/unix_socket.h"
+#include "ops/core/node_messages_and_socket/unix_socket.h"
 
 namespace tfquiver {
 

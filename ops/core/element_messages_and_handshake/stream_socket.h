@@ -12,7 +12,7 @@
 #include "ops/core/bytes_checksums_tfrecords/crc32c.h"
 #include "ops/core/clock.h"
 #include "ops/core/element_messages_and_handshake/host_look_up.h"
-#include "ops/core/node_frames_and_socket/unix_socket.h"
+#include "ops/core/node_messages_and_socket/unix_socket.h"
 #include "ops/core/status.h"
 
 namespace tfquiver {

@@ -8,8 +8,8 @@
 #include <vector>
 
 #include "ops/core/bytes_checksums_tfrecords/crc32c.h"
-#include "ops/core/node_frames_and_socket/unix_socket.h"
-#include "ops/core/node_session_protocol/session_client.h"
+#include "ops/core/conversation_with_the_node/session_client.h"
+#include "ops/core/node_messages_and_socket/unix_socket.h"
 #include "ops/core/progress_and_checkpoints/checkpoint.h"
 #include "ops/core/record_memory/block_pool.h"
 #include "ops/core/shard_loading/shard_intake.h"

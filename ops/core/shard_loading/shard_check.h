@@ -3,7 +3,7 @@
 
 #include <cstdint>
 
-#include "ops/core/node_frames_and_socket/frame.h"
+#include "ops/core/node_messages_and_socket/frame.h"
 #include "ops/core/status.h"
 
 namespace tfquiver {

@@ -6,7 +6,7 @@
 
 #include "ops/core/asking_for_tickets/ticket_client.h"
 #include "ops/core/clock.h"
-#include "ops/core/node_frames_and_socket/frame.h"
+#include "ops/core/node_messages_and_socket/frame.h"
 #include "ops/core/reader/reader.h"
 #include "ops/core/told_by_python/process.h"
 #include "ops/tf/status_conversion.h"

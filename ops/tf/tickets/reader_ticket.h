@@ -6,7 +6,7 @@
 #include <string>
 #include <string_view>
 
-#include "ops/core/node_session_protocol/session_protocol.h"
+#include "ops/core/conversation_with_the_node/session_protocol.h"
 #include "ops/core/progress_and_checkpoints/checkpoint.h"
 #include "ops/core/told_by_python/options.h"
 #include "ops/tf/quiver_dataset_op/quiver_dataset.h"

@@ -3,6 +3,7 @@ under way (`letting_go`, `given_up`); data sets that were removed, or emptied wh
 it; what scans left that came to nothing; and which shards other digests here name, too (`other_digests`), so that they
 stay.
 
-Called by `shards_from_disk_other_nodes_or_store`, `peers`, orders and time; the coordinator says what is whose. Never
-decides what is evicted, never takes from a reader what it holds, nor bytes that a data set names which is there.
+Called by `shards_from_disk_other_nodes_or_store`, `connections_between_nodes`, orders and time; the coordinator says
+what is whose. Never decides what is evicted, never takes from a reader what it holds, nor bytes that a data set names
+which is there.
 """

@@ -24,11 +24,11 @@ from tfquiver.service.node.counters.stats import Stats
 from tfquiver.service.node.digests_kept_here.resident import bitmap
 from tfquiver.service.node.disk import entry
 from tfquiver.service.node.disk.disk_cache import DiskCache
+from tfquiver.service.node.disk.disk_reads import DiskReads
 from tfquiver.service.node.disk.stored_body import StoredBody
 from tfquiver.service.node.evicting_emptying_removing_leftovers.given_up import Getting, GivenUp
 from tfquiver.service.node.evicting_emptying_removing_leftovers.letting_go import LettingGo
 from tfquiver.service.node.hanging_disk.disk_threads import DiskThreads, OnDisk
-from tfquiver.service.node.shards_from_disk_other_nodes_or_store.disk_reads import DiskReads
 from tfquiver.service.node.shards_from_disk_other_nodes_or_store.fetcher import Fetcher
 from tfquiver.service.node.shards_from_disk_other_nodes_or_store.flights import Flights
 from tfquiver.service.node.shards_from_disk_other_nodes_or_store.from_memory_to_disks import FromMemoryToDisks

@@ -1,4 +1,4 @@
-#include "ops/core/node_frames_and_socket/unix_socket.h"
+#include "ops/core/node_messages_and_socket/unix_socket.h"
 
 #include <poll.h>
 #include <sys/socket.h>

@@ -1,12 +1,12 @@
-#ifndef TFQUIVER_OPS_CORE_NODE_FRAMES_AND_SOCKET_FRAME_HEADER_H_
-#define TFQUIVER_OPS_CORE_NODE_FRAMES_AND_SOCKET_FRAME_HEADER_H_
+#ifndef TFQUIVER_OPS_CORE_NODE_MESSAGES_AND_SOCKET_FRAME_HEADER_H_
+#define TFQUIVER_OPS_CORE_NODE_MESSAGES_AND_SOCKET_FRAME_HEADER_H_
 
 #include <cstdint>
 #include <string>
 #include <string_view>
 
 #include "ops/core/bytes_checksums_tfrecords/bytes.h"
-#include "ops/core/node_frames_and_socket/frame.h"
+#include "ops/core/node_messages_and_socket/frame.h"
 
 namespace tfquiver {
 
@@ -59,4 +59,4 @@ inline bool GetFrameHeader(std::string_view* in, FrameHeader* header) {
 
 }  // namespace tfquiver
 
-#endif  // TFQUIVER_OPS_CORE_NODE_FRAMES_AND_SOCKET_FRAME_HEADER_H_
+#endif  // TFQUIVER_OPS_CORE_NODE_MESSAGES_AND_SOCKET_FRAME_HEADER_H_

@@ -1,4 +1,4 @@
-#include "ops/core/node_session_protocol/node_silence.h"
+#include "ops/core/conversation_with_the_node/node_silence.h"
 
 #include <algorithm>
 #include <vector>

@@ -1,5 +1,5 @@
-#ifndef TFQUIVER_OPS_CORE_NODE_FRAMES_AND_SOCKET_UNIX_SOCKET_H_
-#define TFQUIVER_OPS_CORE_NODE_FRAMES_AND_SOCKET_UNIX_SOCKET_H_
+#ifndef TFQUIVER_OPS_CORE_NODE_MESSAGES_AND_SOCKET_UNIX_SOCKET_H_
+#define TFQUIVER_OPS_CORE_NODE_MESSAGES_AND_SOCKET_UNIX_SOCKET_H_
 
 #include <sys/socket.h>
 #include <sys/uio.h>
@@ -110,4 +110,4 @@ void Wait(int socket, short events, int wake, Clock::time_point deadline);
 
 }  // namespace tfquiver
 
-#endif  // TFQUIVER_OPS_CORE_NODE_FRAMES_AND_SOCKET_UNIX_SOCKET_H_
+#endif  // TFQUIVER_OPS_CORE_NODE_MESSAGES_AND_SOCKET_UNIX_SOCKET_H_

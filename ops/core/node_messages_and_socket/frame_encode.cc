@@ -1,8 +1,8 @@
 #include <algorithm>
 #include <utility>
 
-#include "ops/core/node_frames_and_socket/frame.h"
-#include "ops/core/node_frames_and_socket/frame_header.h"
+#include "ops/core/node_messages_and_socket/frame.h"
+#include "ops/core/node_messages_and_socket/frame_header.h"
 
 namespace tfquiver {
 namespace {

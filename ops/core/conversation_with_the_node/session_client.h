@@ -1,5 +1,5 @@
-#ifndef TFQUIVER_OPS_CORE_NODE_SESSION_PROTOCOL_SESSION_CLIENT_H_
-#define TFQUIVER_OPS_CORE_NODE_SESSION_PROTOCOL_SESSION_CLIENT_H_
+#ifndef TFQUIVER_OPS_CORE_CONVERSATION_WITH_THE_NODE_SESSION_CLIENT_H_
+#define TFQUIVER_OPS_CORE_CONVERSATION_WITH_THE_NODE_SESSION_CLIENT_H_
 
 #include <atomic>
 #include <cstdint>
@@ -7,11 +7,11 @@
 #include <string>
 #include <vector>
 
-#include "ops/core/node_frames_and_socket/frame.h"
-#include "ops/core/node_frames_and_socket/node_connection.h"
-#include "ops/core/node_frames_and_socket/unix_socket.h"
-#include "ops/core/node_session_protocol/node_silence.h"
-#include "ops/core/node_session_protocol/session_protocol.h"
+#include "ops/core/conversation_with_the_node/node_silence.h"
+#include "ops/core/conversation_with_the_node/session_protocol.h"
+#include "ops/core/node_messages_and_socket/frame.h"
+#include "ops/core/node_messages_and_socket/node_connection.h"
+#include "ops/core/node_messages_and_socket/unix_socket.h"
 #include "ops/core/shard_loading/shard_intake.h"
 #include "ops/core/shuffle_pool_and_order/record_pool.h"
 #include "ops/core/status.h"
@@ -77,4 +77,4 @@ class SessionClient {
 
 }  // namespace tfquiver
 
-#endif  // TFQUIVER_OPS_CORE_NODE_SESSION_PROTOCOL_SESSION_CLIENT_H_
+#endif  // TFQUIVER_OPS_CORE_CONVERSATION_WITH_THE_NODE_SESSION_CLIENT_H_

@@ -1,12 +1,12 @@
-#ifndef TFQUIVER_OPS_CORE_NODE_FRAMES_AND_SOCKET_NODE_CONNECTION_H_
-#define TFQUIVER_OPS_CORE_NODE_FRAMES_AND_SOCKET_NODE_CONNECTION_H_
+#ifndef TFQUIVER_OPS_CORE_NODE_MESSAGES_AND_SOCKET_NODE_CONNECTION_H_
+#define TFQUIVER_OPS_CORE_NODE_MESSAGES_AND_SOCKET_NODE_CONNECTION_H_
 
 #include <atomic>
 #include <functional>
 #include <string>
 
-#include "ops/core/node_frames_and_socket/frame.h"
-#include "ops/core/node_frames_and_socket/unix_socket.h"
+#include "ops/core/node_messages_and_socket/frame.h"
+#include "ops/core/node_messages_and_socket/unix_socket.h"
 #include "ops/core/status.h"
 
 namespace tfquiver {
@@ -46,4 +46,4 @@ class NodeConnection {
 
 }  // namespace tfquiver
 
-#endif  // TFQUIVER_OPS_CORE_NODE_FRAMES_AND_SOCKET_NODE_CONNECTION_H_
+#endif  // TFQUIVER_OPS_CORE_NODE_MESSAGES_AND_SOCKET_NODE_CONNECTION_H_

@@ -1,4 +1,4 @@
-#include "ops/core/node_session_protocol/session_protocol.h"
+#include "ops/core/conversation_with_the_node/session_protocol.h"
 
 #include <string>
 

@@ -1,5 +1,5 @@
-#ifndef TFQUIVER_OPS_CORE_NODE_SESSION_PROTOCOL_SESSION_PROTOCOL_H_
-#define TFQUIVER_OPS_CORE_NODE_SESSION_PROTOCOL_SESSION_PROTOCOL_H_
+#ifndef TFQUIVER_OPS_CORE_CONVERSATION_WITH_THE_NODE_SESSION_PROTOCOL_H_
+#define TFQUIVER_OPS_CORE_CONVERSATION_WITH_THE_NODE_SESSION_PROTOCOL_H_
 
 #include <chrono>
 #include <cstdint>
@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "ops/core/clock.h"
-#include "ops/core/node_frames_and_socket/frame.h"
+#include "ops/core/node_messages_and_socket/frame.h"
 #include "ops/core/status.h"
 
 namespace tfquiver {
@@ -103,4 +103,4 @@ class SessionProtocol {
 
 }  // namespace tfquiver
 
-#endif  // TFQUIVER_OPS_CORE_NODE_SESSION_PROTOCOL_SESSION_PROTOCOL_H_
+#endif  // TFQUIVER_OPS_CORE_CONVERSATION_WITH_THE_NODE_SESSION_PROTOCOL_H_

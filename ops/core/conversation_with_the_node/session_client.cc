@@ -1,4 +1,4 @@
-#include "ops/core/node_session_protocol/session_client.h"
+#include "ops/core/conversation_with_the_node/session_client.h"
 
 #include <fcntl.h>
 #include <poll.h>

@@ -1,4 +1,4 @@
-#include "ops/core/node_frames_and_socket/node_connection.h"
+#include "ops/core/node_messages_and_socket/node_connection.h"
 
 #include <poll.h>
 #include <unistd.h>

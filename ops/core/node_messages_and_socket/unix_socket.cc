@@ -1,4 +1,4 @@
-#include "ops/core/node_frames_and_socket/unix_socket.h"
+#include "ops/core/node_messages_and_socket/unix_socket.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -14,7 +14,7 @@
 #include <mutex>
 #include <set>
 
-#include "ops/core/node_frames_and_socket/frame.h"
+#include "ops/core/node_messages_and_socket/frame.h"
 
 namespace tfquiver {
 namespace {

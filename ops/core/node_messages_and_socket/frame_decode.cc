@@ -1,7 +1,7 @@
 #include <cstring>
 
-#include "ops/core/node_frames_and_socket/frame.h"
-#include "ops/core/node_frames_and_socket/frame_header.h"
+#include "ops/core/node_messages_and_socket/frame.h"
+#include "ops/core/node_messages_and_socket/frame_header.h"
 
 namespace tfquiver {
 namespace {

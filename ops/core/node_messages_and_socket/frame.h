@@ -1,5 +1,5 @@
-#ifndef TFQUIVER_OPS_CORE_NODE_FRAMES_AND_SOCKET_FRAME_H_
-#define TFQUIVER_OPS_CORE_NODE_FRAMES_AND_SOCKET_FRAME_H_
+#ifndef TFQUIVER_OPS_CORE_NODE_MESSAGES_AND_SOCKET_FRAME_H_
+#define TFQUIVER_OPS_CORE_NODE_MESSAGES_AND_SOCKET_FRAME_H_
 
 #include <cstddef>
 #include <cstdint>
@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "ops/core/bytes_checksums_tfrecords/bytes.h"
-#include "ops/core/node_frames_and_socket/place.h"
+#include "ops/core/node_messages_and_socket/place.h"
 #include "ops/core/reader_throughput_and_waits/report.h"
 #include "ops/core/status.h"
 
@@ -151,4 +151,4 @@ Status Decode(std::string_view message, NodeFrame* frame);
 
 }  // namespace tfquiver
 
-#endif  // TFQUIVER_OPS_CORE_NODE_FRAMES_AND_SOCKET_FRAME_H_
+#endif  // TFQUIVER_OPS_CORE_NODE_MESSAGES_AND_SOCKET_FRAME_H_
