@@ -48,7 +48,7 @@ class BuildOp(build_ext):
     def get_source_files(self) -> list[str]:
         found = [
             path
-            for half in ("core", "tf", "tf_data_transfer_plugin", "c_interface")
+            for half in ("core", "tf", "tf_data_transfer_plugin", "reader_library_without_tensorflow")
             for path in (ROOT / "ops" / half).rglob("*.[hc]*")
         ]
         return [str(path.relative_to(ROOT)) for path in [*found, ROOT / "ops" / "exports.lds"]]

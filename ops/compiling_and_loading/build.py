@@ -33,7 +33,8 @@ class BuildError(RuntimeError):
 
 
 def sources(half: str) -> list[Path]:
-    """The C++ sources of one part, "core", "tf", "tf_data_transfer_plugin" or "c_interface", tests excluded."""
+    """The C++ sources of one part, "core", "tf", "tf_data_transfer_plugin" or "reader_library_without_tensorflow",
+    tests excluded."""
     return sorted(path for path in (OPS / half).rglob("*.cc") if not path.name.endswith("_test.cc"))
 
 
@@ -103,7 +104,11 @@ def build(targets: Sequence[TensorFlow], lib_dir: Path, reader: bool = False) ->
                 (objects("tf", _tf_flags(target)), transport(target), objects("core", _core_flags(target)), target)
                 for target in targets
             ]
-            plain = objects("core", _CORE_FLAGS) + objects("c_interface", _CORE_FLAGS) if reader else []
+            plain = (
+                objects("core", _CORE_FLAGS) + objects("reader_library_without_tensorflow", _CORE_FLAGS)
+                if reader
+                else []
+            )
             # The op's last: where it is nobody builds any more, also when this is killed in between.
             beside = [
                 _link(

@@ -28,10 +28,11 @@ from tfquiver.service.common_to_servers.tensorflow_servers.node_child import Nod
 from tfquiver.service.common_to_servers.tensorflow_servers.node_place import NodePlace
 from tfquiver.service.common_to_servers.tensorflow_servers.tensorflow_runtime import Runtime, StartError
 from tfquiver.service.common_to_servers.tensorflow_servers.tf_server import default_signals, until_stopped
-from tfquiver.service.dispatcher import journal_repair, work_dir_id
+from tfquiver.service.dispatcher import work_dir_id
 from tfquiver.service.dispatcher.ending_leftover_tasks.reaper import Reaper, Timeouts
 from tfquiver.service.dispatcher.ending_leftover_tasks.service_rpc import GrpcServiceRpc
 from tfquiver.service.dispatcher.ending_leftover_tasks.session_news import CoordinatorNews
+from tfquiver.service.dispatcher.journal import journal_repair
 from tfquiver.service.dispatcher.worker_reports import INTERVAL_S, WorkerReports
 from tfquiver.service.metrics import metrics_flag
 from tfquiver.service.metrics.instruments import TOLD_BY

@@ -18,7 +18,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Set
 from dataclasses import dataclass, field
 
-from tfquiver.service.dispatcher import journal_reader as journal
+from tfquiver.service.dispatcher.journal import journal_reader as journal
 
 
 @dataclass(slots=True)

@@ -26,7 +26,7 @@ import numpy as np
 from tests.bench.bars import Bar, finish, run_bench
 from tests.support.digests import numbered_digest
 from tfquiver.digests.digest import Digest
-from tfquiver.draws_and_weights.record_weights import HEADER_BYTES, record_weights
+from tfquiver.formats_of_draws_and_weights.record_weights import HEADER_BYTES, record_weights
 from tfquiver.service.coordinator.sampled_epochs_and_users_weights.weight_files import WeightFiles
 from tfquiver.service.coordinator.sampling_schemes.chance import Chance
 from tfquiver.service.coordinator.sampling_schemes.drawing import drawn

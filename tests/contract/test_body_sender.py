@@ -11,8 +11,8 @@ import pytest
 
 from tests.support.aio import on_loop
 from tfquiver import errors
-from tfquiver.service.node.connections_between_nodes.frames_and_bodies import body_sender
-from tfquiver.service.node.connections_between_nodes.frames_and_bodies.body_sender import Body, BodySender
+from tfquiver.service.node.bodies_sent_between_nodes import body_sender
+from tfquiver.service.node.bodies_sent_between_nodes.body_sender import Body, BodySender
 
 
 def pair() -> tuple[socket.socket, socket.socket]:

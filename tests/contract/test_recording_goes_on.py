@@ -13,7 +13,7 @@ import pytest
 
 from tfquiver import durable
 from tfquiver.cli.main import main
-from tfquiver.cli.sim_plan_trace import trace
+from tfquiver.cli.sim_plan_trace_commands import trace
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2 as pb
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2_grpc
 

@@ -14,7 +14,7 @@ from tfquiver.grpc_plumbing import rpc
 from tfquiver.proto.tfquiver.v1 import node_pb2 as pb
 from tfquiver.proto.tfquiver.v1 import node_pb2_grpc
 from tfquiver.roles_and_tokens.identity import Always, Authority, Identity, Open, Role
-from tfquiver.service.node.connections_between_nodes.frames_and_bodies import data_frames
+from tfquiver.service.node.bodies_sent_between_nodes import data_frames
 from tfquiver.socket_frames import reader_frames
 from tfquiver.version import VERSION
 

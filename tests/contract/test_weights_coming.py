@@ -16,7 +16,12 @@ from tests.support.coordinator_client import CoordinatorClient
 from tests.support.coordinator_served import served
 from tests.support.digests import numbered_digest
 from tfquiver import durable, errors
-from tfquiver.draws_and_weights.record_weights import HEADER_BYTES, RecordWeights, checked_values, record_weights
+from tfquiver.formats_of_draws_and_weights.record_weights import (
+    HEADER_BYTES,
+    RecordWeights,
+    checked_values,
+    record_weights,
+)
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2 as pb
 from tfquiver.service.coordinator.sampled_epochs_and_users_weights import coming_weights
 from tfquiver.service.coordinator.sampled_epochs_and_users_weights.coming_weights import ComingWeights

@@ -15,7 +15,7 @@ import pytest
 from tests.support import node_calls, numbered
 from tests.support.cluster import wait_until
 from tests.support.late_service import RECORDS_A_FILE, LateService, ended, launch
-from tfquiver.service.dispatcher import journal_reader
+from tfquiver.service.dispatcher.journal import journal_reader
 
 FILES = 2
 TOTAL = FILES * RECORDS_A_FILE

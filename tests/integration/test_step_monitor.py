@@ -31,8 +31,7 @@ from tfquiver.cli.status_tables_and_warnings import status_view
 from tfquiver.grpc_plumbing import rpc
 from tfquiver.node_daemon_and_cache_directory import endpoints
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2, coordinator_pb2_grpc
-from tfquiver.tensorflow_client import accelerators
-from tfquiver.tensorflow_client.step_times import step_monitor, step_reports
+from tfquiver.tensorflow_client.step_times import accelerators, step_monitor, step_reports
 
 BATCH = 8
 GIVE_UP_S = 60.0

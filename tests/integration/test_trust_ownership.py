@@ -16,7 +16,7 @@ from tests.support.gcs_emulator import gcs_emulator
 from tests.support.node_calls import CALL_S, ensure_requests
 from tests.support.store_node import build, write_files
 from tests.support.trusted import Trusted, code_of
-from tfquiver.cli.sim_plan_trace import reading_jobs
+from tfquiver.cli.sim_plan_trace_commands import reading_jobs
 from tfquiver.data_sources_found_and_registered.registration import Registrar
 from tfquiver.digests.digest import Digest
 from tfquiver.digests.file_entry import FileEntry

@@ -14,7 +14,7 @@ import tfquiver
 from tests.support import node_calls, numbered
 from tests.support.cluster import Cluster, wait_until
 from tfquiver.cli.main import main
-from tfquiver.cli.sim_plan_trace import reading_jobs
+from tfquiver.cli.sim_plan_trace_commands import reading_jobs
 from tfquiver.node_daemon_and_cache_directory import daemon, endpoints
 
 FILES, RECORDS, RECORD_BYTES = 4, 500, 2000

@@ -11,7 +11,7 @@ import numpy.typing as npt
 from tests.support.numbered import Numbers
 from tfquiver.dataset_arguments.sampled import Sampled
 from tfquiver.digests.digest import Digest
-from tfquiver.draws_and_weights.drawn_shards import DrawnShards
+from tfquiver.formats_of_draws_and_weights.drawn_shards import DrawnShards
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2, coordinator_pb2_grpc
 from tfquiver.service.coordinator.sampling_schemes import registry
 from tfquiver.service.coordinator.sampling_schemes.drawing import drawn

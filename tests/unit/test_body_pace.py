@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from tfquiver.service.node.connections_between_nodes.frames_and_bodies.body_pace import BodyPace
+from tfquiver.service.node.bodies_sent_between_nodes.body_pace import BodyPace
 
 KIB = 1 << 10
 

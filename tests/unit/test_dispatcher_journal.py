@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from tfquiver import errors
 from tfquiver.grpc_plumbing import proto_wire
 from tfquiver.scanning import tfrecord
-from tfquiver.service.dispatcher import journal_reader
-from tfquiver.service.dispatcher.journal_reader import (
+from tfquiver.service.dispatcher.journal import journal_reader
+from tfquiver.service.dispatcher.journal.journal_reader import (
     ClientCame,
     ClientLeft,
     CreateIteration,
@@ -23,7 +23,7 @@ from tfquiver.service.dispatcher.journal_reader import (
     SplitProduced,
     TaskOver,
 )
-from tfquiver.service.dispatcher.journal_repair import CUT_DIR, repair
+from tfquiver.service.dispatcher.journal.journal_repair import CUT_DIR, repair
 
 GOLDEN = Path(__file__).parent.parent / "golden" / "dispatcher_journal"
 DATA = GOLDEN.read_bytes()

@@ -11,7 +11,7 @@ import pytest
 
 from tfquiver import errors
 from tfquiver.cli.main import main
-from tfquiver.cli.sim_plan_trace import trace
+from tfquiver.cli.sim_plan_trace_commands import trace
 from tfquiver.service.coordinator.policies import registry
 from tfquiver.service.coordinator.policies.views_and_plans.interface import ClusterView, Plan
 from tfquiver.service.sim.workloads_and_recordings import files, traces

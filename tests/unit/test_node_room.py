@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tfquiver.cli.sim_plan_trace.reading_jobs import Cluster
+from tfquiver.cli.sim_plan_trace_commands.reading_jobs import Cluster
 from tfquiver.disk_space_of_shards.node_room import most_bytes, room_bytes
 from tfquiver.proto.tfquiver.v1.types_pb2 import NodeInfo
 

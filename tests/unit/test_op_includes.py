@@ -66,7 +66,7 @@ def test_core_folders_include_lower_ones_only() -> None:
 
 
 def test_folders_say_what_they_are_for_and_stay_small() -> None:
-    tops = [OPS / top for top in ("core", "tf", "tf_data_transfer_plugin", "c_interface")]
+    tops = [OPS / top for top in ("core", "tf", "tf_data_transfer_plugin", "reader_library_without_tensorflow")]
     folders = [folder for top in tops for folder in (top, *top.rglob("*")) if folder.is_dir()]
     assert len(folders) > 11
     for folder in folders:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from tfquiver.cli.sim_plan_trace import plan_now
-from tfquiver.cli.sim_plan_trace.reading_jobs import Cluster
+from tfquiver.cli.sim_plan_trace_commands import plan_now
+from tfquiver.cli.sim_plan_trace_commands.reading_jobs import Cluster
 from tfquiver.service.sim.workloads_and_recordings.seen import Dataset, Seen
 
 DATASET = Dataset("ab", "d", 10, 10, 1, 1)

@@ -15,8 +15,8 @@ import pytest
 from tests.support.sampled import counts_of
 from tests.unit.test_sampling_distributions import ALPHA, POWER, SEED, p_value, population, power
 from tfquiver import errors
-from tfquiver.draws_and_weights.record_picks import RecordPicks
-from tfquiver.draws_and_weights.record_weights import checked_values, record_weights
+from tfquiver.formats_of_draws_and_weights.record_picks import RecordPicks
+from tfquiver.formats_of_draws_and_weights.record_weights import checked_values, record_weights
 from tfquiver.service.coordinator.sampling_schemes.drawing import drawn
 from tfquiver.service.coordinator.sampling_schemes.interface import Population
 from tfquiver.service.coordinator.sampling_schemes.record_weighted_draws import draw_planes, smallest_keys

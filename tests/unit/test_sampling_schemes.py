@@ -18,8 +18,8 @@ from tests.support.python_calls import python_calls
 from tests.unit.test_sampling_distributions import EVEN, population
 from tfquiver import errors
 from tfquiver.amounts import many
-from tfquiver.draws_and_weights import drawn_shards as drawn_module
-from tfquiver.draws_and_weights.drawn_shards import DrawnShards, drawn_shards
+from tfquiver.formats_of_draws_and_weights import drawn_shards as drawn_module
+from tfquiver.formats_of_draws_and_weights.drawn_shards import DrawnShards, drawn_shards
 from tfquiver.proto.tfquiver.v1 import commit_log_pb2 as log_pb2
 from tfquiver.service.coordinator.sampled_epochs_and_users_weights import asked as asked_module
 from tfquiver.service.coordinator.sampled_epochs_and_users_weights.asked import AskedSamplings, arguments_of

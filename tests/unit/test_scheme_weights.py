@@ -14,8 +14,8 @@ from tests.support.sampled import counts_of
 from tests.unit.test_record_weights_distribution import weighed
 from tests.unit.test_sampling_distributions import ALPHA, POWER, SEED, population
 from tfquiver import errors
-from tfquiver.draws_and_weights.record_picks import RecordPicks
-from tfquiver.draws_and_weights.record_weights import checked_values
+from tfquiver.formats_of_draws_and_weights.record_picks import RecordPicks
+from tfquiver.formats_of_draws_and_weights.record_weights import checked_values
 from tfquiver.service.coordinator.sampling_schemes import interface
 from tfquiver.service.coordinator.sampling_schemes.chance import Chance
 from tfquiver.service.coordinator.sampling_schemes.drawing import drawn

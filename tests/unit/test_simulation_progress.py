@@ -7,7 +7,7 @@ import time
 
 import pytest
 
-from tfquiver.cli.sim_plan_trace.progressing import Progressing
+from tfquiver.cli.sim_plan_trace_commands.progressing import Progressing
 
 
 def test_it_says_so_every_while_where_it_is_no_terminal(capsys: pytest.CaptureFixture[str]) -> None:

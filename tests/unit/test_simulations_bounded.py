@@ -12,8 +12,8 @@ import pytest
 from tests.unit.flow_world import SIZE, SPEED
 from tfquiver import errors
 from tfquiver.cli.main import main
-from tfquiver.cli.sim_plan_trace import limits_of_patience, sim
-from tfquiver.cli.sim_plan_trace.limits_of_patience import MOST_S, Patience
+from tfquiver.cli.sim_plan_trace_commands import limits_of_patience, sim
+from tfquiver.cli.sim_plan_trace_commands.limits_of_patience import MOST_S, Patience
 from tfquiver.clock import ManualClock
 from tfquiver.service.sim.job_queue_rates_store_bandwidth import samples
 from tfquiver.service.sim.job_queue_rates_store_bandwidth.samples import Sample, Samples

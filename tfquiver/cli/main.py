@@ -52,11 +52,11 @@ _COMMANDS = {
     "digest": ("tfquiver.cli.dataset_commands.digest", "build, show and verify digests (.tfqd)"),
     "pack": ("tfquiver.cli.dataset_commands.pack", "make TFRecord files of images, tars, Parquet"),
     "sim": (
-        "tfquiver.cli.sim_plan_trace.sim",
+        "tfquiver.cli.sim_plan_trace_commands.sim",
         "what a cache, a policy or a scheduler would do for jobs and store bytes",
     ),
-    "plan": ("tfquiver.cli.sim_plan_trace.plan", "what a larger cache or a faster store would buy, and cost"),
-    "trace": ("tfquiver.cli.sim_plan_trace.trace", "record what the jobs of a cluster read, to simulate it"),
+    "plan": ("tfquiver.cli.sim_plan_trace_commands.plan", "what a larger cache or a faster store would buy, and cost"),
+    "trace": ("tfquiver.cli.sim_plan_trace_commands.trace", "record what the jobs of a cluster read, to simulate it"),
     "token": ("tfquiver.cli.token", "tokens: who may call the coordinator and the nodes"),
 }
 _ALONE = ("-h", "--help", "--version")  # flags that take no command

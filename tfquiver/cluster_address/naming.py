@@ -80,7 +80,7 @@ def session_key(scheme: str = "") -> str:
     key = f"{uuid.uuid4().hex}-{program(sys.argv[0] if sys.argv else '')}"
     if not scheme:
         return key
-    from tfquiver.draws_and_weights.drawn_shards import KEY_MARK  # most epochs are of shards
+    from tfquiver.formats_of_draws_and_weights.drawn_shards import KEY_MARK  # most epochs are of shards
 
     return f"{key}{KEY_MARK}{scheme}"
 

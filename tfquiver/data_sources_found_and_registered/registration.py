@@ -22,7 +22,7 @@ from tfquiver.server_reachability.patient_calls import until_answered
 
 if TYPE_CHECKING:
     from tfquiver.digests.digest import Digest
-    from tfquiver.draws_and_weights.record_weights import RecordWeights
+    from tfquiver.formats_of_draws_and_weights.record_weights import RecordWeights
 
 T = TypeVar("T")
 CALL_S = 10.0
@@ -227,7 +227,9 @@ class Registrar:
         )
 
     def _put(self, weights: RecordWeights, digest_id: bytes) -> None:
-        from tfquiver.draws_and_weights.record_weights import HEADER_BYTES  # only who has weights needs NumPy
+        from tfquiver.formats_of_draws_and_weights.record_weights import (
+            HEADER_BYTES,  # only who has weights needs NumPy
+        )
 
         data = memoryview(weights.to_bytes())
 

@@ -14,8 +14,8 @@ import numpy as np
 
 from tfquiver import errors
 from tfquiver.amounts import many, of_bytes
-from tfquiver.draws_and_weights import record_weights
-from tfquiver.draws_and_weights.record_weights import RecordWeights, Values
+from tfquiver.formats_of_draws_and_weights import record_weights
+from tfquiver.formats_of_draws_and_weights.record_weights import RecordWeights, Values
 
 _NPY, _TFQW = b"\x93NUMPY", record_weights.MAGIC
 _MOST_FILE_BYTES = 8 * record_weights.MOST_RECORDS + (64 << 10)  # float64, and the header

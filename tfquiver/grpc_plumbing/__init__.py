@@ -5,5 +5,5 @@ from threads of a training that may fork, and connections to machines that are g
 
 Called by whoever has a connection, and by who watches TensorFlow's servers. Says how a message travels, never what is
 done about it. (Frames on Unix sockets: tfquiver/socket_frames; those that nodes exchange are theirs alone:
-service/node/connections_between_nodes/frames_and_bodies.)
+service/node/bodies_sent_between_nodes.)
 """

@@ -14,7 +14,7 @@ from tfquiver.amounts import many
 
 
 class TfqBatch(ctypes.Structure):
-    """As in ops/c_interface/batch.h."""
+    """As in ops/reader_library_without_tensorflow/batch.h."""
 
     _fields_ = (
         ("records", ctypes.c_int64),

@@ -28,7 +28,7 @@ _CODES = {code.value[0]: code for code in grpc.StatusCode}
 _Lock = AbstractContextManager[bool]
 _Zlib = ctypes.CFUNCTYPE(
     ctypes.c_int64, ctypes.c_void_p, ctypes.c_int64, ctypes.c_void_p, ctypes.c_int64
-)  # as PythonZlib in ops/c_interface/python_zlib.h
+)  # as PythonZlib in ops/reader_library_without_tensorflow/python_zlib.h
 
 
 @functools.cache
@@ -66,7 +66,7 @@ class Sockets:
 
 @dataclass(frozen=True, slots=True)
 class Opening:
-    """What a reader is to read, as tfq_reader_new has it (ops/c_interface/exports.cc)."""
+    """What a reader is to read, as tfq_reader_new has it (ops/reader_library_without_tensorflow/exports.cc)."""
 
     options: Mapping[str, object]
     digest_id: bytes

@@ -6,7 +6,7 @@ import struct
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from tfquiver.draws_and_weights.record_picks import MOST_PICK_BYTES
+from tfquiver.formats_of_draws_and_weights.record_picks import MOST_PICK_BYTES
 from tfquiver.socket_frames.frame_fields import Fields
 
 _PART_BYTES = 60_000

@@ -7,7 +7,6 @@
 
 #include "ops/core/reader/reader.h"
 #include "ops/core/told_by_python/process.h"
-#include "ops/tf/checkpoints/iterator_position.h"
 #include "ops/tf/misuse_refused/static_shard.h"
 #include "ops/tf/parsing/parsing.h"
 #include "ops/tf/quiver_dataset_op/element.h"
@@ -15,6 +14,7 @@
 #include "ops/tf/quiver_dataset_op/stopping.h"
 #include "ops/tf/quiver_dataset_op/wait_cancellation.h"
 #include "ops/tf/quiver_ends_at_once_op/tuner_waking.h"
+#include "ops/tf/saving_into_tensorflow_checkpoints/iterator_position.h"
 #include "ops/tf/status_conversion.h"
 #include "ops/tf/tensor_parts.h"
 #include "ops/tf/tickets/reader_ticket.h"

@@ -12,9 +12,9 @@ import numpy.typing as npt
 
 from tfquiver import errors
 from tfquiver.amounts import of_bytes
-from tfquiver.draws_and_weights.drawn_shards import DrawnShards
-from tfquiver.draws_and_weights.record_picks import RecordPicks
-from tfquiver.draws_and_weights.record_weights import RecordWeights
+from tfquiver.formats_of_draws_and_weights.drawn_shards import DrawnShards
+from tfquiver.formats_of_draws_and_weights.record_picks import RecordPicks
+from tfquiver.formats_of_draws_and_weights.record_weights import RecordWeights
 from tfquiver.service.coordinator.dataset_registry_sharing_removal.registry import Registry
 from tfquiver.service.coordinator.sampled_epochs_and_users_weights.samplings import Samplings
 from tfquiver.service.coordinator.sampled_epochs_and_users_weights.weight_files import WeightFiles

@@ -23,8 +23,8 @@ from absl import logging
 from tfquiver import durable, errors
 from tfquiver.amounts import many, of_bytes
 from tfquiver.digests.digest import Digest
-from tfquiver.draws_and_weights import record_weights
-from tfquiver.draws_and_weights.record_weights import HEADER_BYTES, RecordWeights
+from tfquiver.formats_of_draws_and_weights import record_weights
+from tfquiver.formats_of_draws_and_weights.record_weights import HEADER_BYTES, RecordWeights
 from tfquiver.rare_lines import every_n_seconds
 from tfquiver.service.coordinator.sampled_epochs_and_users_weights.coming_weights import ComingWeights
 

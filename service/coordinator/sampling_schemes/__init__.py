@@ -3,6 +3,6 @@ name, ours and those of other packages; what they are told (`numbers`, `file_pat
 they may not draw, looked at where an epoch is drawn (`drawing`). (Which records of a shard a draw picks is in
 `record_weighted_draws`.) Pure.
 
-Called by `sampled_epochs`, and by the simulator (`pacing`). Never knows what is cached: of the draws that may come
-next, `what_a_session_reads_next` takes those that are.
+Called by `sampled_epochs_and_users_weights`, and by the simulator (`pacing`). Never knows what is cached: of the draws
+that may come next, `what_a_session_reads_next` takes those that are.
 """

@@ -9,8 +9,8 @@ import numpy.typing as npt
 
 from tfquiver import errors
 from tfquiver.amounts import many
-from tfquiver.draws_and_weights.drawn_shards import MOST_DRAWS, MOST_STAGES, DrawnShards, are_stages
-from tfquiver.draws_and_weights.record_picks import MOST_PICK_BYTES, RecordPicks, record_picks
+from tfquiver.formats_of_draws_and_weights.drawn_shards import MOST_DRAWS, MOST_STAGES, DrawnShards, are_stages
+from tfquiver.formats_of_draws_and_weights.record_picks import MOST_PICK_BYTES, RecordPicks, record_picks
 from tfquiver.plain_text import plain
 from tfquiver.service.coordinator.sampling_schemes.chance import Chance
 from tfquiver.service.coordinator.sampling_schemes.interface import Draws, Population, Scheme

@@ -16,8 +16,8 @@ from typing import Protocol
 import numpy as np
 import numpy.typing as npt
 
-from tfquiver.draws_and_weights.record_picks import MOST_PLANES, RecordPicks
-from tfquiver.draws_and_weights.record_weights import RecordWeights, Values
+from tfquiver.formats_of_draws_and_weights.record_picks import MOST_PLANES, RecordPicks
+from tfquiver.formats_of_draws_and_weights.record_weights import RecordWeights, Values
 from tfquiver.service.coordinator.sampling_schemes.chance import Chance
 from tfquiver.service.coordinator.sampling_schemes.record_weighted_draws.seeded_numbers import picks_seed
 from tfquiver.service.coordinator.sampling_schemes.record_weighted_draws.smallest_keys import AT_ONCE

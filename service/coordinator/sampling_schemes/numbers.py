@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tfquiver.amounts import many
-from tfquiver.draws_and_weights.drawn_shards import MOST_DRAWS
+from tfquiver.formats_of_draws_and_weights.drawn_shards import MOST_DRAWS
 
 _MOST = 1e300
 

@@ -8,7 +8,7 @@ from collections.abc import Sequence, Set
 from tfquiver import errors
 from tfquiver.amounts import many
 from tfquiver.digests.digest import Digest
-from tfquiver.draws_and_weights import drawn_shards
+from tfquiver.formats_of_draws_and_weights import drawn_shards
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2 as pb2
 from tfquiver.proto.tfquiver.v1.commit_log_pb2 import ResumeAsked
 from tfquiver.service.coordinator.bandwidth_budgets.budgets import Budgets

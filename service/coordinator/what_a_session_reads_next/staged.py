@@ -1,6 +1,6 @@
 """Samplers of draws: stage after stage, and in each what is resident first; or one draw after another. Pure.
 
-Numbers are those of draws (`draws_and_weights.drawn_shards`), of which several may be of one shard.
+Numbers are those of draws (`formats_of_draws_and_weights.drawn_shards`), of which several may be of one shard.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 import numpy as np
 import numpy.typing as npt
 
-from tfquiver.draws_and_weights.drawn_shards import DrawnShards
+from tfquiver.formats_of_draws_and_weights.drawn_shards import DrawnShards
 from tfquiver.hash_prefixes_and_sorted_numbers.sorted_numbers import distinct
 from tfquiver.service.coordinator.what_a_session_reads_next.sampler import NOWHERE, Place, ResidentFirst
 from tfquiver.service.coordinator.what_a_session_reads_next.slots import MOST_DRAWN, Slots

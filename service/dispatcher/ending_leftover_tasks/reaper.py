@@ -24,7 +24,7 @@ from tfquiver.service.dispatcher.departures import Departures
 from tfquiver.service.dispatcher.ending_leftover_tasks.graphs import Graphs
 from tfquiver.service.dispatcher.ending_leftover_tasks.service_rpc import ServiceRpc
 from tfquiver.service.dispatcher.ending_leftover_tasks.session_news import SessionNews
-from tfquiver.service.dispatcher.journal_reader import JOURNAL_DIR, JournalFollower
+from tfquiver.service.dispatcher.journal.journal_reader import JOURNAL_DIR, JournalFollower
 from tfquiver.service.dispatcher.silences import Silences
 from tfquiver.service.dispatcher.task_table import TaskTable
 from tfquiver.service.metrics.instruments import REAPED

@@ -8,7 +8,7 @@ import struct
 import time
 from collections.abc import Callable
 
-from tfquiver.service.node.connections_between_nodes.frames_and_bodies.body_pace import BodyPace
+from tfquiver.service.node.bodies_sent_between_nodes.body_pace import BodyPace
 
 CONNECT_S = 3.0
 SILENCE_S = 5.0  # a living peer says WORKING every second

@@ -17,10 +17,10 @@ from tfquiver import errors
 from tfquiver.digests.digest import Digest, ShardRef
 from tfquiver.logs import about
 from tfquiver.proto.tfquiver.v1 import types_pb2
+from tfquiver.service.node.bodies_sent_between_nodes.peer_body import DamagedBodyError, WrongBodyError
 from tfquiver.service.node.checked_shards_in_memory.ready_shard import ReadyShard
 from tfquiver.service.node.checked_shards_in_memory.sealed_memory import NoMemoryError
 from tfquiver.service.node.checked_shards_in_memory.verified import VerifiedShard
-from tfquiver.service.node.connections_between_nodes.frames_and_bodies.peer_body import DamagedBodyError, WrongBodyError
 from tfquiver.service.node.connections_between_nodes.lanes import Lane, Pools, lane_of
 from tfquiver.service.node.connections_between_nodes.peer_connection import (
     LyingPeerError,

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Protocol
 
 from tfquiver import errors
-from tfquiver.draws_and_weights.drawn_shards import MOST_DRAWS
+from tfquiver.formats_of_draws_and_weights.drawn_shards import MOST_DRAWS
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2 as pb
 from tfquiver.proto.tfquiver.v1 import types_pb2 as types_pb
 from tfquiver.service.node.reader_sessions.instructions import Lease, LeaseState

@@ -14,7 +14,7 @@ from tfquiver import errors
 from tfquiver.amounts import many
 from tfquiver.digests import formats
 from tfquiver.digests.digest import Digest
-from tfquiver.draws_and_weights.drawn_shards import KEY_MARK, MOST_DRAWS, drawn_shards
+from tfquiver.formats_of_draws_and_weights.drawn_shards import KEY_MARK, MOST_DRAWS, drawn_shards
 from tfquiver.logs import about
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2 as pb
 from tfquiver.service.metrics.instruments import STALL

@@ -17,7 +17,7 @@ from tfquiver.cluster_address import naming
 from tfquiver.dataset_arguments.checks import absolute, check_integer, check_name
 from tfquiver.dataset_arguments.option_groups import Connection, check_group
 from tfquiver.roles_and_tokens import own_token
-from tfquiver.tensorflow_client import accelerators as devices
+from tfquiver.tensorflow_client.step_times import accelerators as devices
 from tfquiver.tensorflow_client.step_times import step_reports
 from tfquiver.tensorflow_client.step_times.step_counts import MOST_RECORDS, StepTotals
 from tfquiver.tensorflow_client.tf_errors import raised_as_both

@@ -6,7 +6,7 @@ from __future__ import annotations
 import numpy as np
 
 from tfquiver.amounts import many
-from tfquiver.draws_and_weights.record_picks import MOST_PLANES, RecordPicks
+from tfquiver.formats_of_draws_and_weights.record_picks import MOST_PLANES, RecordPicks
 from tfquiver.service.coordinator.sampling_schemes.chance import Chance
 from tfquiver.service.coordinator.sampling_schemes.interface import Draws, Population
 from tfquiver.service.coordinator.sampling_schemes.numbers import checked_draws, number, truth

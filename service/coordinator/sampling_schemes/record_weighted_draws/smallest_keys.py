@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from tfquiver.draws_and_weights.record_picks import RecordPicks
-from tfquiver.draws_and_weights.record_weights import Values
+from tfquiver.formats_of_draws_and_weights.record_picks import RecordPicks
+from tfquiver.formats_of_draws_and_weights.record_weights import Values
 from tfquiver.service.coordinator.sampling_schemes.record_weighted_draws.seeded_numbers import uniform
 
 AT_ONCE = 1 << 20  # records: what is computed of them takes some 30 MiB

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from tfquiver import errors
 from tfquiver.amounts import many
-from tfquiver.draws_and_weights.drawn_shards import KEY_MARK
+from tfquiver.formats_of_draws_and_weights.drawn_shards import KEY_MARK
 from tfquiver.proto.tfquiver.v1 import commit_log_pb2 as log_pb2
 from tfquiver.proto.tfquiver.v1 import types_pb2
 from tfquiver.service.coordinator.sessions.decisions import Decisions

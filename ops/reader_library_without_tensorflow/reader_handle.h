@@ -1,5 +1,5 @@
-#ifndef TFQUIVER_OPS_C_INTERFACE_READER_HANDLE_H_
-#define TFQUIVER_OPS_C_INTERFACE_READER_HANDLE_H_
+#ifndef TFQUIVER_OPS_READER_LIBRARY_WITHOUT_TENSORFLOW_READER_HANDLE_H_
+#define TFQUIVER_OPS_READER_LIBRARY_WITHOUT_TENSORFLOW_READER_HANDLE_H_
 
 #include <chrono>
 #include <condition_variable>
@@ -9,10 +9,10 @@
 #include <string>
 #include <thread>
 
-#include "ops/c_interface/batch.h"
 #include "ops/core/progress_and_checkpoints/checkpoint.h"
 #include "ops/core/reader/reader.h"
 #include "ops/core/told_by_python/options.h"
+#include "ops/reader_library_without_tensorflow/batch.h"
 
 namespace tfquiver {
 
@@ -67,4 +67,4 @@ class ReaderHandle {
 
 }  // namespace tfquiver
 
-#endif  // TFQUIVER_OPS_C_INTERFACE_READER_HANDLE_H_
+#endif  // TFQUIVER_OPS_READER_LIBRARY_WITHOUT_TENSORFLOW_READER_HANDLE_H_

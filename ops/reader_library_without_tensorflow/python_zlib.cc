@@ -1,4 +1,4 @@
-#include "ops/c_interface/python_zlib.h"
+#include "ops/reader_library_without_tensorflow/python_zlib.h"
 
 #include <atomic>
 

@@ -10,12 +10,12 @@
 #include <string>
 #include <utility>
 
-#include "ops/c_interface/batch.h"
-#include "ops/c_interface/python_zlib.h"
-#include "ops/c_interface/reader_handle.h"
 #include "ops/core/bytes_checksums_tfrecords/crc32c.h"
 #include "ops/core/progress_and_checkpoints/begun.h"
 #include "ops/core/told_by_python/process.h"
+#include "ops/reader_library_without_tensorflow/batch.h"
+#include "ops/reader_library_without_tensorflow/python_zlib.h"
+#include "ops/reader_library_without_tensorflow/reader_handle.h"
 
 #define TFQUIVER_EXPORT extern "C" __attribute__((visibility("default")))
 

@@ -14,7 +14,7 @@ from typing import Self
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 from tfquiver.cli import calls
-from tfquiver.cli.sim_plan_trace.sim_view import lasting
+from tfquiver.cli.sim_plan_trace_commands.sim_view import lasting
 
 _LINE_S, _LOOK_S = 10.0, 0.5
 

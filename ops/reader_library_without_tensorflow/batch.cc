@@ -1,4 +1,4 @@
-#include "ops/c_interface/batch.h"
+#include "ops/reader_library_without_tensorflow/batch.h"
 
 #include <cstring>
 #include <memory>

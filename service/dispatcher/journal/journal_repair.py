@@ -16,7 +16,7 @@ from absl import logging
 
 from tfquiver import errors
 from tfquiver.amounts import of_bytes
-from tfquiver.service.dispatcher import journal_reader
+from tfquiver.service.dispatcher.journal import journal_reader
 
 CUT_DIR = "journal_cuts"
 _MAX_JOURNAL_BYTES = 4 << 30

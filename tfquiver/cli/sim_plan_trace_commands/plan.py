@@ -13,9 +13,9 @@ from typing import Any
 from tfquiver import errors, sizes
 from tfquiver.amounts import of_bytes
 from tfquiver.cli import calls
-from tfquiver.cli.sim_plan_trace import limits_of_patience, plan_now, plan_view, sim, sim_view
-from tfquiver.cli.sim_plan_trace.plan_view import Point
-from tfquiver.cli.sim_plan_trace.progressing import Progressing
+from tfquiver.cli.sim_plan_trace_commands import limits_of_patience, plan_now, plan_view, sim, sim_view
+from tfquiver.cli.sim_plan_trace_commands.plan_view import Point
+from tfquiver.cli.sim_plan_trace_commands.progressing import Progressing
 from tfquiver.service.coordinator.job_schedulers import registry as schedulers
 from tfquiver.service.coordinator.policies.views_and_plans.check import MOST_BYTES, MOST_BYTES_PER_S
 from tfquiver.service.sim.job_queue_rates_store_bandwidth.outcome import bound, check_end

@@ -1,14 +1,14 @@
-#include "ops/c_interface/reader_handle.h"
+#include "ops/reader_library_without_tensorflow/reader_handle.h"
 
 #include <algorithm>
 #include <utility>
 
-#include "ops/c_interface/python_zlib.h"
 #include "ops/core/asking_for_tickets/ticket_client.h"
 #include "ops/core/bytes_checksums_tfrecords/crc32c.h"
 #include "ops/core/clock.h"
 #include "ops/core/random.h"
 #include "ops/core/told_by_python/process.h"
+#include "ops/reader_library_without_tensorflow/python_zlib.h"
 
 namespace tfquiver {
 namespace {

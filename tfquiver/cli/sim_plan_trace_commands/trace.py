@@ -16,7 +16,7 @@ from typing import Any
 from tfquiver import durable, errors, plain_text
 from tfquiver.amounts import many
 from tfquiver.cli import calls, durations
-from tfquiver.cli.sim_plan_trace import reading_jobs
+from tfquiver.cli.sim_plan_trace_commands import reading_jobs
 from tfquiver.cluster_address.service_name import coordinator_address
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2_grpc
 from tfquiver.service.coordinator.measuring_jobs_and_stores.meters import GONE_S

@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from tfquiver import errors
 from tfquiver.amounts import many
-from tfquiver.draws_and_weights.record_picks import RecordPicks, record_picks
+from tfquiver.formats_of_draws_and_weights.record_picks import RecordPicks, record_picks
 from tfquiver.plain_text import shortened
 from tfquiver.proto.tfquiver.v1 import types_pb2
 

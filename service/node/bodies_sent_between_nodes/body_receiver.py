@@ -8,7 +8,7 @@ from collections.abc import Coroutine
 from typing import Any, TypeVar
 
 from tfquiver import errors
-from tfquiver.service.node.connections_between_nodes.frames_and_bodies import data_frames as frames
+from tfquiver.service.node.bodies_sent_between_nodes import data_frames as frames
 
 T = TypeVar("T")
 _PIECE_BYTES = 1 << 20

@@ -12,7 +12,7 @@ from rich.console import Console
 from tfquiver.amounts import of_bytes
 from tfquiver.charts_as_png import png
 from tfquiver.cli.calls import table
-from tfquiver.cli.sim_plan_trace.sim_view import COLOURS, lasting
+from tfquiver.cli.sim_plan_trace_commands.sim_view import COLOURS, lasting
 
 _LEGEND = (
     "JCT: from submission to end, on average. makespan: from the first submission to the last end. from store: what "

@@ -12,7 +12,7 @@ import sys
 
 from tfquiver import errors
 from tfquiver.amounts import of_bytes
-from tfquiver.cli.sim_plan_trace.sim_view import lasting
+from tfquiver.cli.sim_plan_trace_commands.sim_view import lasting
 from tfquiver.clock import Clock, SystemClock
 
 MOST_S, MOST_BYTES = 3600.0, 4 << 30

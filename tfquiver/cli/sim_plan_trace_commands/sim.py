@@ -13,9 +13,9 @@ from typing import Any
 from tfquiver import errors
 from tfquiver.amounts import many
 from tfquiver.cli import calls
-from tfquiver.cli.sim_plan_trace import limits_of_patience, sim_view
-from tfquiver.cli.sim_plan_trace.progressing import Progressing
-from tfquiver.cli.sim_plan_trace.sim_view import Run
+from tfquiver.cli.sim_plan_trace_commands import limits_of_patience, sim_view
+from tfquiver.cli.sim_plan_trace_commands.progressing import Progressing
+from tfquiver.cli.sim_plan_trace_commands.sim_view import Run
 from tfquiver.plain_text import plain, shortened
 from tfquiver.service.coordinator.job_schedulers import registry as schedulers
 from tfquiver.service.coordinator.policies import registry as policies

@@ -12,7 +12,7 @@ from typing import Any
 from tfquiver import errors
 from tfquiver.amounts import many, of_bytes
 from tfquiver.cli import calls
-from tfquiver.cli.sim_plan_trace import reading_jobs
+from tfquiver.cli.sim_plan_trace_commands import reading_jobs
 from tfquiver.cluster_address.service_name import coordinator_address
 from tfquiver.grpc_plumbing import addresses
 from tfquiver.plain_text import plain, shortened

@@ -1,9 +1,9 @@
-#include "ops/tf/checkpoints/iterator_position.h"
+#include "ops/tf/saving_into_tensorflow_checkpoints/iterator_position.h"
 
 #include <utility>
 
 #include "ops/core/told_by_python/process.h"
-#include "ops/tf/checkpoints/live_position.h"
+#include "ops/tf/saving_into_tensorflow_checkpoints/live_position.h"
 #include "ops/tf/status_conversion.h"
 #include "ops/tf/tensor_parts.h"
 #include "tensorflow/core/framework/tensor.h"

@@ -1,4 +1,4 @@
-#include "ops/tf/checkpoints/live_position.h"
+#include "ops/tf/saving_into_tensorflow_checkpoints/live_position.h"
 
 #include <algorithm>
 #include <utility>

@@ -1,0 +1,5 @@
+"""The journal of TensorFlow's dispatcher: read, also while it is written (`journal_reader`: pure), and a torn tail cut
+(`journal_repair`).
+
+Called by the dispatcher's program and by who ends leftover tasks. Never writes to it but to cut what a kill has torn.
+"""
