@@ -101,7 +101,7 @@ def test_what_it_cannot_let_go_of_is_given_to_nobody(tmp_path: Path) -> None:
                 lambda: all(len(node_calls.peers(node.ready["control"])) == 1 for node in place.nodes),
                 "each has a part of what either scans",
             )
-            numbered.write(tmp_path / "data", 4, 100, 20_000)
+            numbered.write(tmp_path / "data", 16, 25, 20_000)  # nobody owns none of 16
             place.call("Create", pb.DatasetSpec(name="train", sources=[f"{tmp_path / 'data'}/"]))
             digest_id = place.until("train", READY).dataset.digest_id
             path = disk.path / "cache" / "digests" / f"{digest_id.hex()}.tfqd"
