@@ -1,5 +1,5 @@
-"""A node that is cleared of a million entries: what is left of them is counted beside its loop. And one whose readers
-go on meanwhile."""
+"""A node that is cleared of a million entries: nothing is looked up on its loop for each. And one whose readers go on
+meanwhile."""
 
 from __future__ import annotations
 
@@ -15,6 +15,8 @@ from tests.support.store_node import StoreNode
 from tfquiver.service.node.checked_shards_in_memory.hot import HotSet
 from tfquiver.service.node.checked_shards_in_memory.verified import VerifiedShard
 from tfquiver.service.node.disk.disk_cache import DiskCache
+from tfquiver.service.node.disk.layout import Layout
+from tfquiver.service.node.disk.leaving_entries import GaveUp
 from tfquiver.service.node.grpc_calls_warm_clear.clear import clear
 
 BODIES = (b"one" * 100, b"two" * 100)
@@ -36,15 +38,15 @@ async def test_entries_are_not_looked_up_on_the_loop(tmp_path: Path, monkeypatch
             threads.add(threading.current_thread())
             return is_here(disk, hash)
 
-        def read_only(disk: DiskCache, hashes: Sequence[bytes]) -> tuple[int, int]:
-            return 0, len(hashes)
+        def read_only(disk: DiskCache, hashes: Sequence[bytes]) -> GaveUp:
+            return GaveUp(0, 0, len(hashes))
 
         with monkeypatch.context() as patched:
             patched.setattr(DiskCache, "__contains__", looked_up)
             patched.setattr(DiskCache, "give_up", read_only)
             reply = await clear(node.disk, node.source, HotSet(0))
         assert (reply.entries, reply.bytes, reply.left) == (0, 0, 2)
-        assert threads and threading.main_thread() not in threads
+        assert threading.main_thread() not in threads
 
 
 @on_loop
@@ -56,7 +58,7 @@ async def test_what_readers_fetch_again_meanwhile_is_not_called_left(
         insert(node.disk)
         used_bytes, give_up = node.disk.used_bytes, DiskCache.give_up
 
-        def then_fetched(disk: DiskCache, hashes: Sequence[bytes]) -> tuple[int, int]:
+        def then_fetched(disk: DiskCache, hashes: Sequence[bytes]) -> GaveUp:
             told = give_up(disk, hashes)
             insert(disk)
             return told
@@ -65,3 +67,29 @@ async def test_what_readers_fetch_again_meanwhile_is_not_called_left(
         reply = await clear(node.disk, node.source, HotSet(0))
         assert (reply.entries, reply.bytes, reply.left) == (2, used_bytes, 0)
         assert len(node.disk) == 2
+
+
+@on_loop
+async def test_of_a_disk_that_keeps_some_only_those_are_left_and_other_evictions_are_not_counted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    root, other = tmp_path / "cache", b"other" * 100
+    async with StoreNode(root) as node:
+        insert(node.disk)
+        used_bytes, give_up = node.disk.used_bytes, DiskCache.give_up
+        stays = Layout(root).path_of(hashlib.sha256(BODIES[1]).digest())
+        stays.unlink()
+        stays.mkdir()
+
+        def then_others(disk: DiskCache, hashes: Sequence[bytes]) -> GaveUp:
+            told = give_up(disk, hashes)
+            insert(disk)
+            shard = VerifiedShard.check(hashlib.sha256(other).digest(), other, "a shard")
+            disk.insert(shard)
+            give_up(disk, [shard.hash])
+            return told
+
+        monkeypatch.setattr(DiskCache, "give_up", then_others)
+        reply = await clear(node.disk, node.source, HotSet(0))
+        assert (reply.entries, reply.bytes, reply.left) == (1, used_bytes // 2, 1)
+        assert len(node.disk) == 2, "what readers have fetched back is not called left"

@@ -13,6 +13,8 @@ from tests.support.store_node import Members, StoreNode, build, is_shard, write_
 from tfquiver.digests.digest import Digest
 from tfquiver.node_labels_shard_owners_chunks import rendezvous
 from tfquiver.scanning.cutting import CutPolicy
+from tfquiver.service.node.disk.disk_cache import DiskCache
+from tfquiver.service.node.disk.leaving_entries import GaveUp
 
 
 @pytest.fixture
@@ -107,3 +109,34 @@ async def test_what_is_given_up_meanwhile_is_not_kept_again(tmp_path: Path, dige
         await read_all(a, digest, ["a"] * digest.num_shards)
         await a.source.give_up([hash.tobytes() for hash in digest.hashes])
         assert not len(a.disk)
+
+
+@on_loop
+async def test_what_the_disk_lets_go_is_not_in_memory_any_more(
+    tmp_path: Path, digest: Digest, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Who read it there found it on no disk, and had it kept again."""
+    members: Members = []
+    async with StoreNode(tmp_path / "a", [digest], node_id="a", members=members) as a:
+        async with StoreNode(tmp_path / "b", [digest], node_id="b", members=members) as b:
+            await read_all(a, digest, ["b"] * digest.num_shards)
+            members.remove(next(one for one in members if one.node_id == b.node_id))
+        owner = ["a"] * digest.num_shards
+        await read_all(a, digest, owner)
+        await until(lambda: len(a.disk) == digest.num_shards)
+        give_up, loop, sources = DiskCache.give_up, asyncio.get_running_loop(), list[str]()
+
+        async def read() -> None:
+            ready = await a.source.get(digest, 0, "a")
+            sources.append(ready.source)
+            ready.close()
+
+        def then_read(disk: DiskCache, hashes: Sequence[bytes]) -> GaveUp:
+            told = give_up(disk, hashes)
+            asyncio.run_coroutine_threadsafe(read(), loop).result(10)
+            return told
+
+        await read()
+        monkeypatch.setattr(DiskCache, "give_up", then_read)
+        await a.source.give_up([hash.tobytes() for hash in digest.hashes])
+        assert sources == ["hot", "store"]

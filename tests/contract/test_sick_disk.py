@@ -105,7 +105,7 @@ def test_a_disk_that_became_read_only_keeps_what_it_holds(disk: Disk) -> None:
     store.use(all_in(A, AccountTerms("a", 3 * ENTRY_BYTES), made))
     assert not store.settle()
     store.use(all_in(A, AccountTerms("a", 10 * ENTRY_BYTES, lru=True), []))
-    assert store.give_up(store.hashes()) == (0, 10)
+    assert store.give_up(store.hashes()) == (0, 0, 10)
     store.resize(ENTRY_BYTES)
     store.resize(10 * ENTRY_BYTES)
     assert set(store.hashes()) == held == {hash for hash, here in told.items() if here}

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+import numpy.typing as npt
 import pytest
 
 from tests.support.aio import on_loop
@@ -15,6 +19,7 @@ from tfquiver.hash_prefixes_and_sorted_numbers.prefixes import of_rows
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2 as pb
 from tfquiver.proto.tfquiver.v1 import types_pb2
 from tfquiver.service.coordinator.grpc_calls.about_datasets.dataset_calls import DatasetCalls
+from tfquiver.service.coordinator.resident_shards.residency import Table
 
 SHARDS, SHARD_BYTES = 10, 100
 
@@ -51,3 +56,37 @@ async def test_no_more_are_taken_than_can_be_looked_for(tmp_path: Path) -> None:
         calls: Any = DatasetCalls(coordinator)
         with pytest.raises(errors.InvalidArgumentError, match="unreached"):
             await calls.ListDatasets.__wrapped__(calls, request, None)
+
+
+@on_loop
+async def test_what_comes_and_goes_while_that_is_looked_for_makes_it_no_less_than_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The amounts are unsigned: one below zero made the whole listing fail."""
+    digest, loop = numbered_digest(SHARDS, "read"), asyncio.get_running_loop()
+    prefixes = of_rows(digest.hashes)
+    async with started(tmp_path) as coordinator:
+        await coordinator.catalogue.register(digest.name, b"", None, parts(digest))
+        await read_first(coordinator, "reader", digest.digest_id)
+        coordinator.caching.changed(coordinator.residency.added("a", prefixes[:2]))
+
+        async def comes() -> None:
+            coordinator.caching.changed(coordinator.residency.added("a", prefixes))
+
+        async def goes() -> None:
+            coordinator.caching.changed(coordinator.residency.removed("a", prefixes[2:]))
+
+        look = Table.only_at
+
+        def meanwhile(table: Table, numbers: Sequence[int]) -> npt.NDArray[np.uint32]:
+            asyncio.run_coroutine_threadsafe(comes(), loop).result(10)
+            found = look(table, numbers)
+            asyncio.run_coroutine_threadsafe(goes(), loop).result(10)
+            return found
+
+        monkeypatch.setattr(Table, "only_at", meanwhile)
+        assert await coordinator.named.resident_bytes(digest.digest_id, ["a"]) == 0
+        request = pb.ListDatasetsRequest(looked_at=[digest.digest_id], unreached=["a"])
+        [one] = (await DatasetCalls(coordinator).ListDatasets(request, None)).datasets
+        assert (one.resident_bytes, one.resident_shards) == (0, 0)
+        assert one.unreached_bytes == SHARDS * SHARD_BYTES

@@ -43,6 +43,21 @@ def test_a_user_that_takes_all_it_can_leaves_some_to_others(window_bytes: int) -
         assert window.memory_bytes >= streams.LEAST_WINDOW_BYTES and window.spill_bytes and window.most_segments
 
 
+@pytest.mark.parametrize("window_bytes", [streams.LEAST_WINDOW_BYTES, 256 << 20, 4 << 30])
+def test_who_comes_when_others_have_all_is_told_that_not_that_room_is_kept(window_bytes: int) -> None:
+    of, taken = node(), list[int]()
+    for uid in range(MANY):
+        its, said = take_all(of, uid, window_bytes)
+        if not its:
+            break
+        taken.append(len(its))
+    assert "room is kept" not in said and "a stream is forgotten a minute after" in said
+    assert f" of this node are taken, by {len(taken)} users: {sum(taken)} streams with " in said
+    if window_bytes == streams.LEAST_WINDOW_BYTES:
+        assert taken == [48, 12, 3, 1]
+        assert said.startswith("stream '0': all 64 streams of this node are taken, by 4 users: 64 streams with 4")
+
+
 def test_one_that_is_alone_has_most_of_it() -> None:
     assert len(take_all(node(), 1, streams.LEAST_WINDOW_BYTES)[0]) == streams.MOST_STREAMS * 3 // 4
     windows = [stream.window.memory_bytes for stream in take_all(node(), 1, 256 << 20)[0]]

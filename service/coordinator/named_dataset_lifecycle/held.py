@@ -33,8 +33,11 @@ class Held:
         they hold does not count."""
         if not self._membership.all_told or not self._caching.met:
             return None
-        if digest_id in self._caching and (share := self._caching.share(digest_id)) is not None:
-            return share.resident_bytes - (await self.unreached(digest_id, unreached))[0]
+        if digest_id in self._caching:
+            lost_bytes, _ = await self.unreached(digest_id, unreached)
+            # Looked at afterwards, as heartbeats change it meanwhile; it may be followed no more.
+            if digest_id in self._caching and (share := self._caching.share(digest_id)) is not None:
+                return max(0, share.resident_bytes - lost_bytes)
         digest = await self._registry.digest(digest_id)
         for _ in self._caching.residency.merge():
             await asyncio.sleep(0)
@@ -46,8 +49,12 @@ class Held:
         if not (numbers := self._caching.residency.numbers(unreached)):
             return 0, 0
         table = self._caching.residency.table(digest_id)
-        shards = await asyncio.to_thread(table.only_at, numbers)
-        return int(table.lengths[shards].sum()), len(shards)
+
+        def lost() -> tuple[int, int]:
+            shards = table.only_at(numbers)
+            return int(table.lengths[shards].sum()), len(shards)
+
+        return await asyncio.to_thread(lost)
 
     async def told(self, digest_id: bytes, scanner: str) -> None:
         """Returns when what a scan has brought is known: `scanner`, which says that it is over, has told what it holds,

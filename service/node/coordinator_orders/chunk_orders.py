@@ -312,10 +312,8 @@ class ChunkOrders:
         """Those that no other data set keeps; how many went."""
         hashes = [rule.map.digest.hashes[shard].tobytes() for shard in shards]
         kept_by = together.accounts_of(hashes)
-        went, _ = self._disk.give_up(
-            [hash for hash, by in zip(hashes, kept_by, strict=True) if set(by) <= {rule.digest_id}]
-        )
-        return went
+        alone = [hash for hash, by in zip(hashes, kept_by, strict=True) if set(by) <= {rule.digest_id}]
+        return self._disk.give_up(alone).entries
 
     async def _missing(self, digest_id: bytes, map: ChunkMap, shards: list[int]) -> list[int]:
         """Without those that another node holds, as after owners have changed. Raises TfquiverError."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 from absl import logging
 
@@ -18,6 +19,14 @@ from tfquiver.service.node.quota_and_eviction.books import Books
 from tfquiver.service.node.quota_and_eviction.rules import Why
 
 _BATCH = 64  # entries that are dealt with under the lock at one time
+
+
+class GaveUp(NamedTuple):
+    """Entries that went, their bytes on the disk, and how many it did not let go."""
+
+    entries: int
+    size_bytes: int
+    stay: int
 
 
 class LeavingEntries:
@@ -88,15 +97,17 @@ class LeavingEntries:
             whole = self._sort_out(batch, [self._books.rules.accounts(hash, Why.STANDS) for hash in batch]) and whole
         return whole
 
-    def give_up(self, hashes: Sequence[bytes]) -> tuple[int, int]:
-        """Evicts these; how many went, and how many the disk did not let go. May wait for the disk."""
-        went = stay = 0
+    def give_up(self, hashes: Sequence[bytes]) -> GaveUp:
+        """Evicts these. May wait for the disk."""
+        entries = size_bytes = stay = 0
         for at in range(0, len(hashes), _BATCH):
             with self._lock:
-                taken = self._books.take(hashes[at : at + _BATCH])
-            deleted = self._unlinked(taken)
-            went, stay = went + deleted, stay + len(taken) - deleted
-        return went, stay
+                sizes = {hash: self._books.sizes.get(hash, 0) for hash in hashes[at : at + _BATCH]}
+                taken = self._books.take(sizes)
+            gone = [hash for hash in taken if self._unlinked([hash])]
+            entries, stay = entries + len(gone), stay + len(taken) - len(gone)
+            size_bytes += sum(sizes[hash] for hash in gone)
+        return GaveUp(entries, size_bytes, stay)
 
     def make_room(self, size_bytes: int) -> None:
         """Evicts entries of so many bytes, at random, for something that the disk has no room for. May wait for it."""

@@ -10,6 +10,7 @@ from tfquiver import errors
 from tfquiver.amounts import many
 from tfquiver.service.node.checked_shards_in_memory.hot import HotSet
 from tfquiver.service.node.disk.disk_cache import DiskCache
+from tfquiver.service.node.disk.leaving_entries import GaveUp
 from tfquiver.service.node.evicting_emptying_removing_leftovers.given_up import GivenUp
 from tfquiver.service.node.hanging_disk.disk_threads import OnDisk
 from tfquiver.service.node.quota_and_eviction.rules import Why
@@ -64,11 +65,16 @@ class LettingGo:
         return whole
 
     async def give_up(self, hashes: Sequence[bytes]) -> None:
-        """Deletes these, on the disk and in memory, whatever the rules keep; what is being fetched of them is not kept,
-        but by who asks for it later. Readers keep their descriptors.
+        """As `let_go`. Raises ResourceExhaustedError: the disk did not let all of them go."""
+        if stay := (await self.let_go(hashes)).stay:
+            raise errors.ResourceExhaustedError(
+                f"node {self._node_id}: its disk does not let go of {many(stay, 'shard')}: is it read-only? Its log "
+                "says why"
+            )
 
-        Raises ResourceExhaustedError: the disk did not let all of them go.
-        """
+    async def let_go(self, hashes: Sequence[bytes]) -> GaveUp:
+        """Deletes these, on the disk and in memory, whatever the rules keep; what is being fetched of them is not kept,
+        but by who asks for it later. Readers keep their descriptors."""
         if coming := self._unkept.getting() | self._fetcher.passing() | self._inserts.running():
             coming = await asyncio.to_thread(among, coming, hashes)
             self._unkept.mark(coming)
@@ -76,21 +82,20 @@ class LettingGo:
             await self._inserts.still(coming)
         if taken := self._handing_over.all_known():  # of millions it would hold the loop up for half a second
             await self._handing_over.give_up(await asyncio.to_thread(among, taken, hashes))
-        stay = 0
-        for some in in_parts(hashes):
-            stay += await self._on_disk(self._given_up, some)
-        if stay:
-            raise errors.ResourceExhaustedError(
-                f"node {self._node_id}: its disk does not let go of {many(stay, 'shard')}: is it read-only? Its log "
-                "says why"
-            )
+        parts = [await self._on_disk(self._given_up, some) for some in in_parts(hashes)]
+        return GaveUp(*map(sum, zip(*parts, strict=True))) if parts else GaveUp(0, 0, 0)
 
-    def _given_up(self, hashes: Sequence[bytes]) -> int:
-        """How many the disk did not let go."""
-        _, stay = self._disk.give_up(hashes)
+    def _given_up(self, hashes: Sequence[bytes]) -> GaveUp:
+        """From memory first: what is read there and stands on no disk is brought onto one again (FromMemoryToDisks).
+        And afterwards: until then it may have been read from the disk."""
+        self._forget(hashes)
+        gone = self._disk.give_up(hashes)
+        self._forget(hashes)
+        return gone
+
+    def _forget(self, hashes: Sequence[bytes]) -> None:
         for hash in hashes:
             self._hot.drop(hash)
-        return stay
 
     async def settle(self) -> bool:
         """As `evict`, of everything, and down to the limits; after the rules have changed."""

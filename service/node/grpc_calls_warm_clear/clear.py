@@ -6,7 +6,6 @@ import asyncio
 
 from absl import logging
 
-from tfquiver import errors
 from tfquiver.amounts import many
 from tfquiver.proto.tfquiver.v1 import node_pb2
 from tfquiver.service.node.checked_shards_in_memory.hot import HotSet
@@ -16,11 +15,7 @@ from tfquiver.service.node.shards_from_disk_other_nodes_or_store.shard_source im
 
 async def clear(disk: DiskCache, source: ShardSource, hot: HotSet) -> node_pb2.ClearReply:
     """What stood when it was called; what is fetched meanwhile stays. Readers keep their descriptors."""
-    hashes, before_bytes, left = disk.hashes(), disk.evicted_bytes, 0
-    try:
-        await source.give_up(hashes)
-    except errors.ResourceExhaustedError:  # who asked is told what is left: there may be a million
-        left = await asyncio.to_thread(lambda: sum(hash in disk for hash in hashes))
+    gone = await source.let_go(disk.hashes())
     await asyncio.to_thread(hot.keep_only, lambda hash: False)
-    logging.info("cleared on demand: %s; the disk keeps %d", many(len(hashes) - left, "entry", "entries"), left)
-    return node_pb2.ClearReply(entries=len(hashes) - left, bytes=disk.evicted_bytes - before_bytes, left=left)
+    logging.info("cleared on demand: %s; the disk keeps %d", many(gone.entries, "entry", "entries"), gone.stay)
+    return node_pb2.ClearReply(entries=gone.entries, bytes=gone.size_bytes, left=gone.stay)

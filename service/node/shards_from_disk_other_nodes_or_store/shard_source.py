@@ -25,6 +25,7 @@ from tfquiver.service.node.digests_kept_here.resident import bitmap
 from tfquiver.service.node.disk import entry
 from tfquiver.service.node.disk.disk_cache import DiskCache
 from tfquiver.service.node.disk.disk_reads import DiskReads
+from tfquiver.service.node.disk.leaving_entries import GaveUp
 from tfquiver.service.node.disk.stored_body import StoredBody
 from tfquiver.service.node.evicting_emptying_removing_leftovers.given_up import Getting, GivenUp
 from tfquiver.service.node.evicting_emptying_removing_leftovers.letting_go import LettingGo
@@ -189,6 +190,11 @@ class ShardSource:
         """As `LettingGo.give_up`."""
         await self._to_disks.forget(hashes)
         await self._letting_go.give_up(hashes)
+
+    async def let_go(self, hashes: Sequence[bytes]) -> GaveUp:
+        """As `LettingGo.let_go`."""
+        await self._to_disks.forget(hashes)
+        return await self._letting_go.let_go(hashes)
 
     async def settle(self) -> bool:
         """As `LettingGo.settle`."""

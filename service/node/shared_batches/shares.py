@@ -1,6 +1,8 @@
-"""How much of a node's room for streams one user may have, so that whoever comes finds some. Pure."""
+"""How much of a node's room for streams one user may have, so that nobody takes all of it alone. Pure."""
 
 from __future__ import annotations
+
+from tfquiver.amounts import many, of_bytes
 
 
 def left(total: int, used: int, own: int) -> int:
@@ -13,3 +15,13 @@ def left(total: int, used: int, own: int) -> int:
 def grant(total: int, used: int, own: int) -> int:
     """At most, for one stream: others of this user come, too."""
     return left(total, used, own) * 2 // 3
+
+
+def refusal(uid: int, streams: int, most_streams: int, used_bytes: int, users: int, own: int, own_bytes: int) -> str:
+    """Why a user may have no further stream. `used_bytes`: of the windows of all; `users`: who have streams."""
+    every = f"{many(streams, 'stream')} with {of_bytes(used_bytes)}"
+    if own:
+        has = f"{many(own, 'stream')} with {of_bytes(own_bytes)} of windows on this node"
+        return f"user {uid} has {has} (all users: {every}), and may have no more: room is kept for other users"
+    all_of = f"all {most_streams} streams" if streams >= most_streams else "all windows for streams"
+    return f"{all_of} of this node are taken, by {many(users, 'user')}: {every} of windows"

@@ -10,11 +10,11 @@ from dataclasses import dataclass, field
 from absl import logging
 
 from tfquiver import errors
-from tfquiver.amounts import many, of_bytes
+from tfquiver.amounts import of_bytes
 from tfquiver.service.node.hanging_disk.disk_threads import OnDisk
 from tfquiver.service.node.shared_batches.member import Member
 from tfquiver.service.node.shared_batches.one_pass import Answer, OnePass, Sum
-from tfquiver.service.node.shared_batches.shares import grant, left
+from tfquiver.service.node.shared_batches.shares import grant, left, refusal
 from tfquiver.service.node.shared_batches.spill_files import SpillFiles
 from tfquiver.service.node.shared_batches.window import MOST_SEGMENTS, Delete, Forget, InMemory, Spill, Step, Window
 from tfquiver.socket_frames import stream_frames
@@ -342,11 +342,10 @@ class Streams:
         own_bytes = sum(window.memory_bytes for window in own)
         memory_bytes = min(window_bytes, grant(MOST_MEMORY_BYTES, self._memory_bytes, own_bytes))
         if not left(MOST_STREAMS, len(self._streams), len(own)) or memory_bytes < LEAST_WINDOW_BYTES:
-            has = f"{many(len(own), 'stream')} with {of_bytes(own_bytes)} of windows on this node"
-            every = f"{many(len(self._streams), 'stream')} with {of_bytes(self._memory_bytes)}"
+            users = len({whose for whose, _ in self._streams})
+            said = refusal(uid, len(self._streams), MOST_STREAMS, self._memory_bytes, users, len(own), own_bytes)
             raise errors.ResourceExhaustedError(
-                f"stream {name!r}: user {uid} has {has} (all users: {every}), and may have no more: room is kept for "
-                "other users; a stream is forgotten a minute after its last trainer has left"
+                f"stream {name!r}: {said}; a stream is forgotten a minute after its last trainer has left"
             )
         own_disk_bytes = sum(window.spill_bytes for window in own)
         disk_bytes = min(spill_bytes, grant(self._files.limit_bytes, self._disk_bytes, own_disk_bytes))

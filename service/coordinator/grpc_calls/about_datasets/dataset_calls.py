@@ -119,16 +119,16 @@ class DatasetCalls(Callers):
             one = reply.datasets[-1]
             if request.with_settings:
                 reply.settings.append(self._coordinator.caching.placement.setting(one.digest_id))
-            share = self._coordinator.caching.share(one.digest_id)
+            lost_bytes = lost_shards = 0
+            if unreached and one.digest_id in self._coordinator.caching:
+                lost_bytes, lost_shards = await named.unreached(one.digest_id, unreached)
+            share = self._coordinator.caching.share(one.digest_id)  # after that, as heartbeats change it meanwhile
             if share is not None:
-                one.resident_bytes, one.resident_shards = share.resident_bytes, share.resident_shards
+                one.resident_bytes = max(0, share.resident_bytes - lost_bytes)
+                one.resident_shards = max(0, share.resident_shards - lost_shards)
                 one.chunks, one.resident_chunks = share.chunks, share.resident_chunks
                 one.resident_age_ms = int(1000 * share.age_s)
-                if unreached and not share.age_s:
-                    lost_bytes, lost_shards = await named.unreached(one.digest_id, unreached)
-                    one.unreached_bytes = lost_bytes
-                    one.resident_bytes = max(0, share.resident_bytes - lost_bytes)
-                    one.resident_shards = max(0, share.resident_shards - lost_shards)
+                one.unreached_bytes = lost_bytes
             self._coordinator.caching.placed.tell(one)
         for one in reply.datasets:
             if looked_at and (one.resident_age_ms or not one.HasField("resident_bytes")):
