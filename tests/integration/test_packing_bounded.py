@@ -13,6 +13,7 @@ import pytest
 from tests.support.packs import PNG, packed
 from tfquiver import errors
 from tfquiver.packing import examples, parquet_pages, tables
+from tfquiver.packing.expanded import expanded_bytes
 from tfquiver.packing.sources import Part
 
 pa = pytest.importorskip("pyarrow", reason="pyarrow is not installed")
@@ -133,6 +134,97 @@ def test_an_image_that_is_too_large_is_named(tmp_path: Path, monkeypatch: pytest
     (tmp_path / "in" / "1.png").write_bytes(PNG + bytes(993))
     with pytest.raises(errors.InvalidArgumentError, match=r"1\.png: has 1001 bytes; 1 GiB is the most"):
         packed(tmp_path / "in", tmp_path / "out")
+
+
+def test_an_image_takes_the_memory_of_its_size(tmp_path: Path) -> None:
+    (tmp_path / "1.png").write_bytes(PNG)
+    tracemalloc.start()
+    try:
+        assert examples._image(tmp_path / "1.png") == PNG
+        assert tracemalloc.get_traced_memory()[1] < 1 << 20
+    finally:
+        tracemalloc.stop()
+
+
+@pytest.mark.parametrize(
+    "made",
+    [
+        lambda texts: pa.array([[text] * (9 - len(text) // 100) for text in texts], pa.list_view(pa.string())),
+        lambda texts: pa.DictionaryArray.from_arrays(
+            pa.array(range(len(texts)), pa.int32()), pa.array([[text] for text in texts])
+        ),
+        lambda texts: pa.DictionaryArray.from_arrays(
+            pa.array(range(len(texts)), pa.int32()), pa.array(texts, pa.string_view())
+        ),
+        lambda texts: pa.RunEndEncodedArray.from_arrays(
+            pa.array(range(1, len(texts) + 1), pa.int32()), pa.array(texts)
+        ),
+    ],
+    ids=["list views", "dictionary of lists", "dictionary of views", "runs"],
+)
+def test_what_a_batch_has_beside_a_row_is_not_counted_for_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, made: Any
+) -> None:
+    monkeypatch.setattr(tables, "MOST_RECORD_BYTES", 2_500)
+    monkeypatch.setattr(tables, "_BATCH_BYTES", 100)
+    texts = ["short"] * 9 + ["x" * 700] * 5
+    batch = pa.RecordBatch.from_arrays([made(texts)], ["x"])
+    assert [len(record) > 700 for record in tables._rows(tmp_path / "x.arrow", batch, 0)] == [
+        len(text) > 5 for text in texts
+    ]
+
+
+def test_a_row_of_a_list_view_that_is_too_large_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tables, "MOST_RECORD_BYTES", 1_000)
+    monkeypatch.setattr(tables, "_BATCH_BYTES", 100)
+    column = pa.ListViewArray.from_arrays([0, 1], [1, 19], repeated(20, b"x" * 60))
+    rows = tables._rows(tmp_path / "x.arrow", pa.RecordBatch.from_arrays([column], ["x"]), 0)
+    with pytest.raises(errors.InvalidArgumentError, match=r"x\.arrow: row 1 \(from 0\) has 1140 bytes"):
+        list(rows)
+
+
+@pytest.mark.parametrize(
+    "kind",
+    [pa.string_view(), pa.binary_view(), pa.list_view(pa.string()), pa.large_list_view(pa.string_view())],
+    ids=str,
+)
+def test_arrays_of_nothing_are_counted(kind: Any) -> None:
+    assert expanded_bytes(pa.array([], kind)) == 0
+    assert expanded_bytes(pa.array([[], None], pa.list_(kind))) == 0
+    assert expanded_bytes(pa.array([None], kind)) == 0
+
+
+def test_a_dictionary_of_nothing_is_counted() -> None:
+    of_nothing = pa.DictionaryArray.from_arrays(pa.array([None], pa.int8()), pa.array([], pa.string_view()))
+    assert expanded_bytes(of_nothing) == 0
+
+
+def test_a_union_is_named(tmp_path: Path) -> None:
+    column = pa.UnionArray.from_sparse(pa.array([0], pa.int8()), [pa.array([1]), pa.array(["x"])])
+    with pytest.raises(errors.InvalidArgumentError, match=r"x\.arrow: column 'x' has a union;"):
+        list(of_file(arrow(tmp_path / "x.arrow", column)))
+
+
+def test_texts_of_dictionaries_are_read_in_batches_of_many_rows(tmp_path: Path) -> None:
+    import pyarrow.parquet
+
+    texts = [f"{n % 2_000:0128}" for n in range(8_000)]
+    path = tmp_path / "x.parquet"
+    pyarrow.parquet.write_table(pa.table({f"c{n}": texts for n in range(30)}), path)
+    metadata = pyarrow.parquet.ParquetFile(path).metadata
+    with path.open("rb") as file:
+        rows, as_they_are = parquet_pages.to_be_read(path, file, metadata, 0, 256, 16 << 20)
+    assert rows == 256
+    assert len(as_they_are) == 30
+
+
+def test_pages_of_a_column_are_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = uneven(tmp_path / "x.parquet")
+    monkeypatch.setattr(parquet_pages, "_MOST_PAGES", 10)
+    with pytest.raises(
+        errors.InvalidArgumentError, match=r"x\.parquet: column 'x': row group 0: has more than 10 pages: write"
+    ):
+        list(of_file(path))
 
 
 def test_pages_that_do_not_fit_are_refused_before_they_are_unpacked(

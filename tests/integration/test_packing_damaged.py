@@ -83,6 +83,18 @@ def test_all_files_of_a_sample_together_are_bounded(tmp_path: Path, monkeypatch:
         packed(path, tmp_path / "other")
 
 
+def _map() -> object:
+    import pyarrow as pa
+
+    return pa.array([[("k", 1)]], pa.map_(pa.string(), pa.int32()))
+
+
+def _list_of_maps() -> object:
+    import pyarrow as pa
+
+    return pa.array([[[("k", 1)]]], pa.list_(pa.map_(pa.string(), pa.int32())))
+
+
 def _no_text() -> object:
     import pyarrow as pa
 
@@ -108,6 +120,8 @@ def _far_moment() -> object:
         (_no_text, errors.DataLossError, "column 'b' has text that is not UTF-8"),
         (_far_day, errors.InvalidArgumentError, "column 'b' has a value that cannot be read"),
         (_far_moment, errors.InvalidArgumentError, "column 'b' has a value that cannot be read"),
+        (_map, errors.InvalidArgumentError, "column 'b' has a map;"),
+        (_list_of_maps, errors.InvalidArgumentError, "column 'b' has a map;"),
         (lambda: [datetime.date(2026, 1, 1)], errors.InvalidArgumentError, "column 'b' has a date;"),
     ],
 )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import fcntl
 import multiprocessing
 import os
 import signal
@@ -204,6 +205,20 @@ def test_a_file_system_without_hard_links_will_do(tmp_path: Path, monkeypatch: p
     assert {path.name for path in (tmp_path / "out").iterdir()} == {path.name for path in (tmp_path / "with").iterdir()}
     with pytest.raises(errors.InvalidArgumentError, match="another --name"):
         packed(images(tmp_path / "other", 4), tmp_path / "out")
+
+
+@pytest.mark.parametrize("number", [errno.ENOSYS, errno.ENOTSUP, errno.ENOLCK])
+def test_a_file_system_without_links_and_locks_will_do(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int
+) -> None:
+    def refuse(*_: object) -> None:
+        raise OSError(number, os.strerror(number))
+
+    no_links(monkeypatch, errno.EPERM)
+    monkeypatch.setattr(fcntl, "flock", refuse)
+    folder = targets.target(str(tmp_path / "out"))
+    assert folder.claim("data.pack.json", b"first") == b"first"
+    assert folder.claim("data.pack.json", b"second") == b"first"
 
 
 def test_one_that_was_killed_where_there_are_no_links_is_in_nobodys_way(

@@ -47,9 +47,12 @@ def _of_images(part: Part) -> Iterator[bytes]:
 def _image(path: Path) -> bytes:
     """Of another format than its name says, too: ImageNet has a PNG that is called .JPEG, and decoders look inside."""
     with path.open("rb") as file:
-        content = file.read(MOST_RECORD_BYTES + 1)
-    if len(content) > MOST_RECORD_BYTES:
-        raise errors.InvalidArgumentError(f"{path}: has {path.stat().st_size} bytes; 1 GiB is the most")
+        size_bytes = os.fstat(file.fileno()).st_size
+        if size_bytes > MOST_RECORD_BYTES:
+            raise errors.InvalidArgumentError(f"{path}: has {size_bytes} bytes; 1 GiB is the most")
+        content = file.read(size_bytes + 1)  # which takes as much memory, however little there is
+    if len(content) > size_bytes:
+        raise errors.UnavailableError(f"{path}: grew while it was read: pack again when it is whole")
     if not _IMAGES_BEGIN.match(content):
         raise errors.DataLossError(
             f"{path}: begins as no JPEG, PNG, GIF, BMP or WebP does: mend it, or take it out of the folder"

@@ -12,9 +12,12 @@ _VIEW_WORDS = 4  # of 32 bits; the first is the value's length
 
 
 def expanded_bytes(array: Any) -> int:
-    """Of text and bytes exactly, of numbers as they are in memory, of what is seldom at most."""
+    """Of text and bytes exactly, of numbers as they are in memory, of what is seldom at most; of one row of that
+    exactly, too, unless there are many such within it."""
     from pyarrow import compute, types
 
+    if not len(array):  # it may have no buffers
+        return 0
     kind = array.type
     if hasattr(array, "storage"):  # of a type that somebody has added
         return expanded_bytes(array.storage)
@@ -25,12 +28,12 @@ def expanded_bytes(array: Any) -> int:
     if types.is_list(kind) or types.is_large_list(kind) or types.is_fixed_size_list(kind):
         return expanded_bytes(array.flatten())
     if types.is_list_view(kind) or types.is_large_list_view(kind):
-        return _sum(array.sizes) * _at_most_each(array.values)
+        return _of_list_views(array)
     if types.is_run_end_encoded(kind):
-        return len(array) * _at_most_each(array.values)
-    if types.is_binary_view(kind) or types.is_string_view(kind):
-        words = np.frombuffer(array.buffers()[1], np.int32)[_VIEW_WORDS * array.offset :: _VIEW_WORDS]
-        return int(words[: len(array)].sum(dtype=np.int64))
+        first, count = array.find_physical_offset(), array.find_physical_length()
+        return len(array) * _at_most_each(array.values.slice(first, count))
+    if _is_view(kind):
+        return int(_view_lengths(array).sum(dtype=np.int64))
     if _is_text(kind):
         return _sum(compute.binary_length(array))
     size_bytes: int = array.nbytes
@@ -47,10 +50,36 @@ def _sum(numbers: Any) -> int:
 def _of_dictionary(array: Any) -> int:
     from pyarrow import compute
 
+    there: int = len(array) - array.null_count
+    if not there:
+        return 0
+    if _is_view(array.dictionary.type):
+        return int(_view_lengths(array.dictionary)[np.asarray(array.indices.drop_null())].sum(dtype=np.int64))
     if not _is_text(array.dictionary.type):
-        there: int = len(array) - array.null_count
+        if len(array) == 1:
+            return expanded_bytes(array.dictionary.slice(array.indices[0].as_py(), 1))
         return there * _at_most_each(array.dictionary)
     return _sum(compute.take(compute.binary_length(array.dictionary), array.indices))
+
+
+def _of_list_views(array: Any) -> int:
+    valid = np.asarray(array.is_valid())
+    begins, sizes = (np.asarray(of, np.int64)[valid] for of in (array.offsets, array.sizes))
+    if not sizes.any():
+        return 0
+    begins, sizes = begins[sizes > 0], sizes[sizes > 0]
+    ends, order = begins + sizes, np.argsort(begins)
+    values = array.values.slice(begins.min(), ends.max() - begins.min())
+    if (ends[order][:-1] <= begins[order][1:]).all():  # each value is in one list, at most
+        return expanded_bytes(values)
+    return int(sizes.sum()) * _at_most_each(values)
+
+
+def _view_lengths(array: Any) -> Any:
+    if not len(array):
+        return np.zeros(0, np.int32)
+    words = np.frombuffer(array.buffers()[1], np.int32)[_VIEW_WORDS * array.offset :: _VIEW_WORDS][: len(array)]
+    return np.where(np.asarray(array.is_valid()), words, 0)
 
 
 def _at_most_each(array: Any) -> int:
@@ -60,6 +89,12 @@ def _at_most_each(array: Any) -> int:
         return _OTHERWISE_BYTES
     most: int = compute.max(compute.binary_length(array)).as_py() if _is_text(array.type) else expanded_bytes(array)
     return most or 0
+
+
+def _is_view(kind: Any) -> bool:
+    from pyarrow import types
+
+    return bool(types.is_binary_view(kind) or types.is_string_view(kind))
 
 
 def _is_text(kind: Any) -> bool:

@@ -15,8 +15,10 @@ from tfquiver import errors
 
 MOST_UNPACKED_BYTES = 4 << 30
 _MOST_VALUES = 1 << 28  # of a page: readers keep some bytes of each
+_MOST_PAGES = 1 << 16  # of a column in a row group: some hundred bytes are kept of each
 _MOST_HEADER_BYTES = 1 << 20
 _MOST_DEPTH = 8
+_I32, _STRUCT = 5, 12  # kinds of fields: Thrift's reader skips a field of another kind than it expects
 _DATA, _DICTIONARY, _DATA_2 = 0, 2, 3
 _DATA_HEADER, _DATA_2_HEADER = 5, 8  # fields of a page's header, and where in them the encoding is
 _ENCODING_AT = {_DATA_HEADER: 2, _DATA_2_HEADER: 4}
@@ -41,7 +43,7 @@ def to_be_read(
     path: Path, file: BinaryIO, metadata: Any, group: int, most_rows: int, most_bytes: int
 ) -> tuple[int, list[str]]:
     """How many rows of a row group are at most about `most_bytes`, or what its largest pages are (of lists it is known
-    on average only), and which columns are read without taking the dictionary's values out: lists of them.
+    on average only), and which columns are read without taking the dictionary's values out.
 
     Args: metadata: pyarrow's of the file. Raises DataLossError, InvalidArgumentError: it cannot be read in bounded
     memory; OSError.
@@ -59,11 +61,11 @@ def to_be_read(
                 f"{what}: its pages unpack to {at_once_bytes} bytes at a time; {MOST_UNPACKED_BYTES} is the most: "
                 "write it again with smaller pages"
             )
-        if not leaf.max_repetition_level:
-            flat.append(pages)
-        elif dictionary_bytes and not _width_bytes(leaf) and all(page.is_of_dictionary for page in pages):
+        if dictionary_bytes and not _width_bytes(leaf) and all(page.is_of_dictionary for page in pages):
             left_as_they_are.append(leaf.path)
             each_row_bytes += sum(page.values for page in pages) * _INDEX_BYTES // max(1, its.num_rows)
+        elif not leaf.max_repetition_level:
+            flat.append(pages)
         else:
             each_row_bytes += sum(page.all_bytes for page in pages) // max(1, its.num_rows)
     rows, most_bytes = most_rows, max(most_bytes, at_once_bytes)  # of large pages there is as much in any case
@@ -96,7 +98,13 @@ def _pages(what: str, file: BinaryIO, column: Any, width_bytes: int) -> tuple[in
     if column.has_dictionary_page and 0 < column.dictionary_page_offset < at:
         at = column.dictionary_page_offset
     end, values, dictionary_bytes, pages = at + column.total_compressed_size, 0, 0, list[Page]()
+    seen = 0
     while values < column.num_values and at < end:  # as readers do
+        seen += 1
+        if seen > _MOST_PAGES:
+            raise errors.InvalidArgumentError(
+                f"{what}: has more than {_MOST_PAGES} pages: write it again with larger pages"
+            )
         header, header_bytes = page_header(what, file, at)
         kind, unpacked_bytes, packed_bytes = (_amount(header.get(field)) for field in (1, 2, 3))
         if min(kind, unpacked_bytes, packed_bytes) < 0:
@@ -133,7 +141,7 @@ def _amount(value: Any) -> int:
 
 
 def page_header(what: str, file: BinaryIO, at: int) -> tuple[dict[int, Any], int]:
-    """A struct of Thrift's compact protocol: its fields by number, and how many bytes it has."""
+    """A struct of Thrift's compact protocol: its fields of 32 bits and structs by number, and how many bytes it has."""
     for wanted_bytes in (256, _MOST_HEADER_BYTES):
         file.seek(at)
         data = io.BytesIO(file.read(wanted_bytes))
@@ -153,7 +161,11 @@ def _struct(data: io.BytesIO, depth: int) -> dict[int, Any]:
     number = 0
     while head := _byte(data):
         number = number + (head >> 4) if head >> 4 else _zigzag(_varint(data))
-        fields[number] = _value(data, head & 15, depth)
+        if not -1 << 15 <= number < 1 << 15:  # Thrift's reader would take it for another number
+            raise ValueError
+        value = _value(data, head & 15, depth)
+        if head & 15 in (_I32, _STRUCT):
+            fields[number] = value
     return fields
 
 
@@ -165,8 +177,12 @@ def _value(data: io.BytesIO, kind: int, depth: int) -> Any:
             return kind == 1
         case 3:
             return _byte(data)
-        case 4 | 5 | 6:
-            return _zigzag(_varint(data))
+        case 4 | 6:
+            return _varint(data)
+        case 5:
+            if (value := _varint(data)) >> 32:  # Thrift's reader would take it for another value
+                raise ValueError
+            return _zigzag(value)
         case 7:
             return _passed(data, 8)
         case 8:

@@ -29,6 +29,7 @@ def of_parquet(part: Part) -> Iterator[bytes]:
     try:
         with path.open("rb") as headers, ParquetFile(path) as file:
             metadata = file.metadata
+            _check_kinds(path, file.schema_arrow)
             for group in range(metadata.num_row_groups):
                 rows, as_they_are = to_be_read(path, headers, metadata, group, _ROWS, _BATCH_BYTES)
                 with ParquetFile(
@@ -49,6 +50,7 @@ def of_arrow(part: Part) -> Iterator[bytes]:
     first = 0
     try:
         with arrow.memory_map(str(path)) as source, arrow.ipc.open_stream(source) as batches:
+            _check_kinds(path, batches.schema)
             for batch in batches:
                 _check_is_sound(path, batch, arrow.ArrowInvalid)
                 for at in range(0, batch.num_rows, _ROWS):
@@ -57,6 +59,30 @@ def of_arrow(part: Part) -> Iterator[bytes]:
             _check_is_end(path, source)
     except arrow.ArrowException as error:
         raise errors.DataLossError(f"{path}: {error}") from error
+
+
+def _check_kinds(path: Path, schema: Any) -> None:
+    for field in schema:
+        if refused := _refused_kind(field.type):
+            raise errors.InvalidArgumentError(
+                f"{path}: column {field.name!r} has a {refused}; features hold bytes, text, numbers, and lists of them"
+            )
+
+
+def _refused_kind(kind: Any) -> str:
+    """What in a column's type no feature holds and nothing here counts, if anything."""
+    from pyarrow import types
+
+    if types.is_map(kind):
+        return "map"
+    if types.is_union(kind):
+        return "union"
+    if hasattr(kind, "storage_type"):  # that somebody has added
+        return _refused_kind(kind.storage_type)
+    if types.is_dictionary(kind) or types.is_run_end_encoded(kind):
+        return _refused_kind(kind.value_type)
+    inner = (kind.field(number).type for number in range(kind.num_fields))
+    return next(filter(None, map(_refused_kind, inner)), "")
 
 
 def _check_is_sound(path: Path, batch: Any, invalid: type[Exception]) -> None:

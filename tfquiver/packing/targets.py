@@ -17,6 +17,7 @@ from tfquiver import durable, errors
 
 _UPLOAD_S = 600.0
 _NO_LINKS = {errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.EXDEV, errno.ENOSYS, errno.EMLINK}
+_NO_LOCKS = {errno.ENOSYS, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOLCK}
 _CHUNK_BYTES = 16 << 20  # of an upload, which are in memory; a multiple of 256 KiB
 
 
@@ -84,10 +85,15 @@ class _Folder:
         except OSError as error:
             if error.errno not in _NO_LINKS:
                 raise
-        # FAT, SMB and many of FUSE have no hard links. A lock goes with its holder, if it is killed.
+        # FAT, SMB and many of FUSE have no hard links. A lock goes with its holder, if it is killed. Where there are no
+        # locks either, of two who claim at the very same time the later one may win.
         lock = durable.lock_file(path.with_name(f".{path.name}.lock"))
         try:
-            fcntl.flock(lock, fcntl.LOCK_EX)
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX)
+            except OSError as error:
+                if error.errno not in _NO_LOCKS:
+                    raise
             if path.exists():
                 raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), str(path))
             own.rename(path)
