@@ -1,4 +1,4 @@
-"""Nodes of which it is known that nobody reaches them: what they alone hold cannot be served (pure)."""
+"""Nodes of which it is known that nobody reaches them: what they alone hold cannot be served."""
 
 from __future__ import annotations
 
