@@ -28,6 +28,7 @@ from tests.support import numbered, warm
 from tfquiver.cli import calls
 from tfquiver.cli.status_asked_watched_explained import explain, status
 from tfquiver.cli.status_tables_and_warnings import status_view
+from tfquiver.datasets_being_read import made_datasets
 from tfquiver.grpc_plumbing import rpc
 from tfquiver.node_daemon_and_cache_directory import endpoints
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2, coordinator_pb2_grpc
@@ -39,6 +40,14 @@ STEP_S = 0.01
 SCALARS = {"step_ms", "between_ms", "hit_ratio", "stall_ms", "bytes_per_s", "store_bytes"}
 
 paths = numbered.fixture(files=2, records_a_file=400, record_bytes=2000)
+
+
+@pytest.fixture(autouse=True)
+def own_data_sets() -> None:
+    """Of a step of no job all data sets of the process are told, also those of earlier tests, which TensorFlow keeps:
+    their servers are gone."""
+    for earlier in made_datasets.made():
+        made_datasets.forget(earlier)
 
 
 @pytest.fixture

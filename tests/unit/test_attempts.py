@@ -38,6 +38,23 @@ def test_backs_off_until_the_deadline_and_names_what_failed() -> None:
     assert timed.left == sorted(timed.left, reverse=True)
 
 
+def test_an_attempt_that_the_deadline_cuts_off_does_not_hide_what_failed() -> None:
+    """What came was not what was asked for; the last time nothing had come when time was up."""
+    timed = Timed()
+
+    def fail(left_s: float) -> None:
+        if left_s < 0.5:
+            timed.clock.advance(left_s)
+            raise Transient("timed out")
+        timed.fail(left_s)
+
+    expected = r"^gs://b/o: 503 busy \(tried 4 times in 1\.0 s; the last one was cut off\)$"
+    with pytest.raises(errors.UnavailableError, match=expected):
+        timed.attempts.run("gs://b/o", 1.0, fail)
+    with pytest.raises(errors.UnavailableError, match=r"^gs://b/o: timed out \(tried 1 times in 0\.4 s\)$"):
+        timed.attempts.run("gs://b/o", 0.4, fail)
+
+
 def test_success_after_failures() -> None:
     timed, outcomes = Timed(), [Transient("a"), Transient("b"), 7]
 

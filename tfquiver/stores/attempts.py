@@ -76,6 +76,7 @@ class Attempts:
         start = self._clock.now()
         longest_s = _FIRST_PAUSE_S
         tries = 0
+        before: Transient | None = None
         while True:
             if self._stopped.is_set():
                 raise errors.CancelledError_(f"{what}: the store was closed")
@@ -95,9 +96,11 @@ class Attempts:
                 left_s = start + deadline_s - self._clock.now()
                 pause_s = self._uniform(longest_s / 2, longest_s)
                 if left_s <= pause_s:
-                    raise errors.UnavailableError(
-                        f"{what}: {failure} (tried {tries} times in {deadline_s - left_s:.1f} s){hint}"
-                    ) from failure
+                    tried = f"tried {tries} times in {deadline_s - left_s:.1f} s"
+                    if left_s <= 0 and before is not None:  # how that one would have failed is not known
+                        failure, tried = before, f"{tried}; the last one was cut off"
+                    raise errors.UnavailableError(f"{what}: {failure} ({tried}){hint}") from failure
+                before = failure
                 said = f"{what}: {failure}; trying again for {left_s:.0f} s"
             else:
                 self._answered = True

@@ -23,5 +23,5 @@ def refusal(uid: int, streams: int, most_streams: int, used_bytes: int, users: i
     if own:
         has = f"{many(own, 'stream')} with {of_bytes(own_bytes)} of windows on this node"
         return f"user {uid} has {has} (all users: {every}), and may have no more: room is kept for other users"
-    all_of = f"all {most_streams} streams" if streams >= most_streams else "all windows for streams"
+    all_of = f"all {many(most_streams, 'stream')}" if streams >= most_streams else "all windows for streams"
     return f"{all_of} of this node are taken, by {many(users, 'user')}: {every} of windows"
