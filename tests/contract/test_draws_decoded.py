@@ -27,12 +27,13 @@ class Decodes:
     """The threads that decode, which go on when they are told to."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        self.threads, self.go = list[threading.Thread](), threading.Event()
+        self.threads, self.begun, self.go = list[threading.Thread](), threading.Event(), threading.Event()
         for module in (samplings, session_module):
             monkeypatch.setattr(module, "drawn_shards", self._decode)
 
     def _decode(self, message: types_pb2.DrawnShards, shards: int) -> DrawnShards:
         self.threads.append(threading.current_thread())
+        self.begun.set()
         assert self.go.wait(60)
         return drawn_shards(message, shards)
 
@@ -85,10 +86,12 @@ async def test_after_a_restart_one_sessions_draws_are_decoded_at_a_time(
         asked_again = [asyncio.create_task(picked(client, sessions[key], [0])) for key in keys]
         while len(again.coordinator.samplings._decoding) < len(keys):
             await asyncio.sleep(0)
-        # What the loop's pool was given before is begun.
+        assert await asyncio.to_thread(decodes.begun.wait, 60)
+        # What the loop's pool was given with it had as long to begin.
         await asyncio.gather(*(asyncio.to_thread(len, "") for _ in range(64)))
-        assert len(decodes.threads) == 1
+        begun = len(decodes.threads)
         decodes.go.set()
+        assert begun == 1
         assert await asyncio.gather(*asked_again) == [[b"\x01\x01\x01"]] * 3
         assert len(decodes.threads) == 3
 
