@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
@@ -10,11 +11,15 @@ import pytest
 
 from tests.support.aio import on_loop
 from tests.support.store_node import Members, StoreNode, build, is_shard, write_files
-from tfquiver.digests.digest import Digest
+from tfquiver.digests.digest import Digest, ShardRef
 from tfquiver.node_labels_shard_owners_chunks import rendezvous
 from tfquiver.scanning.cutting import CutPolicy
+from tfquiver.service.node.checked_shards_in_memory.ready_shard import ReadyShard
+from tfquiver.service.node.checked_shards_in_memory.verified import VerifiedShard
 from tfquiver.service.node.disk.disk_cache import DiskCache
+from tfquiver.service.node.disk.disk_reads import DiskReads
 from tfquiver.service.node.disk.leaving_entries import GaveUp
+from tfquiver.service.node.evicting_emptying_removing_leftovers.letting_go import LettingGo
 
 
 @pytest.fixture
@@ -140,3 +145,45 @@ async def test_what_the_disk_lets_go_is_not_in_memory_any_more(
         monkeypatch.setattr(DiskCache, "give_up", then_read)
         await a.source.give_up([hash.tobytes() for hash in digest.hashes])
         assert sources == ["hot", "store"]
+
+
+@on_loop
+async def test_what_is_read_while_it_is_given_up_is_not_kept_again(
+    tmp_path: Path, digest: Digest, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """After what waited was forgotten, and what was under way marked; before it has gone from memory."""
+    members: Members = []
+    async with StoreNode(tmp_path / "a", [digest], node_id="a", members=members) as a:
+        async with StoreNode(tmp_path / "b", [digest], node_id="b", members=members):
+            await read_all(a, digest, ["b"] * digest.num_shards)
+        members.pop()
+        given_up, copied, loop, let_go = (
+            LettingGo._given_up,
+            DiskReads.copied,
+            asyncio.get_running_loop(),
+            threading.Event(),
+        )
+
+        async def read() -> None:
+            await read_all(a, digest, ["a"] * digest.num_shards, range(digest.num_shards))
+            for _ in range(3):  # turns in which the first of them would be taken to be brought
+                await asyncio.sleep(0)
+
+        def first_read(letting_go: LettingGo, hashes: Sequence[bytes]) -> GaveUp:
+            asyncio.run_coroutine_threadsafe(read(), loop).result(10)
+            told = given_up(letting_go, hashes)
+            let_go.set()
+            return told
+
+        def late(ref: ShardRef, ready: ReadyShard) -> VerifiedShard:
+            let_go.wait(10)
+            return copied(ref, ready)
+
+        monkeypatch.setattr(LettingGo, "_given_up", first_read)
+        monkeypatch.setattr(DiskReads, "copied", staticmethod(late))
+        await a.source.give_up([hash.tobytes() for hash in digest.hashes])
+        await until(lambda: not a.source._to_disks._queue and not a.source.landing)
+        assert not len(a.disk)
+        monkeypatch.undo()
+        await read_all(a, digest, ["a"] * digest.num_shards)
+        assert len(a.disk) == digest.num_shards, "who asks later has it kept"

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+import contextlib
+from collections.abc import AsyncIterator, Sequence
 
 from absl import logging
 
@@ -39,7 +40,7 @@ class FromMemoryToDisks:
         self._node_id, self._disk, self._hot, self._reads = node_id, disk, hot, reads
         self._inserts, self._handing_over, self._unkept = inserts, handing_over, unkept
         self._queue: dict[bytes, tuple[ShardRef, bool]] = {}  # by hash; whether this node is its owner
-        self._under_way = b""
+        self._under_way, self._held = b"", 0
         self._task: asyncio.Task[None] | None = None
 
     def was_read(self, ref: ShardRef, owner: str, missing: bool) -> None:
@@ -52,20 +53,31 @@ class FromMemoryToDisks:
         if not self._lacks_disk(ref, is_owner):
             return
         self._queue[ref.hash] = ref, is_owner
-        if self._task is None:
-            self._task = asyncio.get_running_loop().create_task(self._work_off())
+        self._go_on()
 
-    async def forget(self, hashes: Sequence[bytes]) -> None:
-        """These are given up: of what waits here nobody asks for it, and it would be kept again."""
-        if waiting := self._queue.keys() - {self._under_way}:
-            for hash in await asyncio.to_thread(among, waiting, hashes):
-                if hash != self._under_way:  # that is told otherwise: `GivenUp`
+    @contextlib.asynccontextmanager
+    async def none_of(self, hashes: Sequence[bytes]) -> AsyncIterator[None]:
+        """Around what gives these up: nothing is brought meanwhile, and of what waits then nobody asks for these. What
+        is read of them until they have gone from memory would be kept again. (What is under way: `GivenUp`.)"""
+        self._held += 1
+        try:
+            yield
+            if waiting := self._queue.keys() - {self._under_way}:
+                for hash in await asyncio.to_thread(among, waiting, hashes):
                     self._queue.pop(hash, None)
+        finally:
+            self._held -= 1
+            self._go_on()
 
     async def close(self) -> None:
+        self._queue.clear()
         if self._task:
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)
+
+    def _go_on(self) -> None:
+        if self._queue and not self._held and self._task is None:
+            self._task = asyncio.get_running_loop().create_task(self._work_off())
 
     def _lacks_disk(self, ref: ShardRef, is_owner: bool) -> bool:
         """Whether it stands nowhere, as far as is known here, and would be kept."""
@@ -82,7 +94,7 @@ class FromMemoryToDisks:
 
     async def _work_off(self) -> None:
         try:
-            while self._queue:
+            while self._queue and not self._held:
                 ref, is_owner = next(iter(self._queue.values()))
                 self._under_way = ref.hash
                 try:

@@ -188,13 +188,13 @@ class ShardSource:
 
     async def give_up(self, hashes: Sequence[bytes]) -> None:
         """As `LettingGo.give_up`."""
-        await self._to_disks.forget(hashes)
-        await self._letting_go.give_up(hashes)
+        async with self._to_disks.none_of(hashes):
+            await self._letting_go.give_up(hashes)
 
     async def let_go(self, hashes: Sequence[bytes]) -> GaveUp:
         """As `LettingGo.let_go`."""
-        await self._to_disks.forget(hashes)
-        return await self._letting_go.let_go(hashes)
+        async with self._to_disks.none_of(hashes):
+            return await self._letting_go.let_go(hashes)
 
     async def settle(self) -> bool:
         """As `LettingGo.settle`."""
