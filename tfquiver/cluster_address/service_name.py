@@ -12,7 +12,7 @@ from pathlib import Path
 from tfquiver import errors
 from tfquiver.grpc_plumbing import addresses
 from tfquiver.node_daemon_and_cache_directory.node_endpoint import read_endpoint
-from tfquiver.notes_in_cache_and_work_directories import server_file
+from tfquiver.notes_in_cache_and_work_directories import server_file, up_file
 from tfquiver.plain_text import shortened
 
 VARIABLE = "TFQUIVER_SERVICE"
@@ -58,6 +58,7 @@ def coordinator_address(where: str) -> str:
     Raises:
       InvalidArgumentError: it is neither.
       NotFoundError, DataLossError: no node has been ready in this directory, or what it wrote is damaged.
+      UnavailableError: `tfquiver up` is just starting there.
     """
     directory = directory_of(where)
     if directory is None:
@@ -69,7 +70,16 @@ def coordinator_address(where: str) -> str:
         )
     if server := server_file.running(directory):
         return server.coordinator
-    return read_endpoint(directory).coordinator
+    try:
+        return read_endpoint(directory).coordinator
+    except errors.NotFoundError:
+        if (pid := up_file.pid_text(directory)) is None:
+            raise
+    if not (port := up_file.read(directory).coordinator):
+        raise errors.UnavailableError(
+            f"{shortened(where)}: `tfquiver up` (pid {pid or 'unknown'}) is just starting there: try again"
+        )
+    return f"localhost:{port}"
 
 
 def _is_there(directory: Path) -> bool:

@@ -29,7 +29,7 @@ class Supervisor:
         somebody else may have made it again.
       progress: told, a line each, while they start: which are up, and which are waited for.
       begun: told the ports of now once the coordinator is up, before the node starts.
-      again: told when a server was started again.
+      changed: told when a server has ended, and when it runs again.
     """
 
     def __init__(
@@ -42,11 +42,12 @@ class Supervisor:
         is_ours: Callable[[], bool] = lambda: True,
         progress: Callable[[str], None] = lambda line: None,
         begun: Callable[[Ports], None] = lambda ports: None,
-        again: Callable[[], None] = lambda: None,
+        changed: Callable[[], None] = lambda: None,
     ) -> None:
         self._wish, self.ports, self._logs, self._environment, self._say = wish, ports, logs, environment, say
-        self._is_ours, self._progress, self._begun, self._again = is_ours, progress, begun, again
+        self._is_ours, self._progress, self._begun, self._changed = is_ours, progress, begun, changed
         self.metrics: dict[str, str] = {}  # name of a server -> where its metrics are; "": nowhere
+        self.away: dict[str, str] = {}  # name of a server that has ended and is not back yet -> how
         self._running: dict[ServerPlan, ServerProcess] = {}
 
     async def run(self, stop: asyncio.Event, ready: Callable[[], None]) -> None:
@@ -114,6 +115,8 @@ class Supervisor:
             self._check_ours(server, how)
             restarts.ended(loop.time())
             self._say(f"{server.name} (pid {process.pid}) ended: {how}; it is started again")
+            self.away[server.name] = how
+            self._changed()
             while not restarts.hopeless:
                 await asyncio.sleep(restarts.pause_s)
                 self._check_ours(server, how)
@@ -125,7 +128,8 @@ class Supervisor:
                     continue
                 restarts.started()
                 self._say(f"the {server.name} runs again (pid {self._running[server].pid})")
-                self._again()
+                del self.away[server.name]
+                self._changed()
                 break
             else:
                 raise errors.UnavailableError(

@@ -1,7 +1,8 @@
 """What `tfquiver up` says of itself in its cache directory: whether it runs there, where its servers listen.
 
 `up.lock` is held for as long as it runs, its text the pid; `up.json` stays, so that the next one takes the same ports,
-and knows what this one was given. The coordinator's port is in it before there is a node: see `cluster_file`.
+and knows what this one was given. The coordinator's port is in it before there is a node: see `cluster_file`. Which of
+its servers have ended and are not back yet is in it while it runs.
 """
 
 from __future__ import annotations
@@ -48,15 +49,20 @@ class Given:
 
 def is_up(directory: Path) -> bool:
     """False, too, where the file system has no locks, or this user may not look."""
+    return pid_text(directory) is not None
+
+
+def pid_text(directory: Path) -> str | None:
+    """The pid of the `up` that runs there, "" where it has not said it yet; None: as `is_up`."""
     try:
-        return durable.holder(directory / LOCK_FILE) is not None
+        return durable.holder(directory / LOCK_FILE)
     except OSError:
-        return False
+        return None
 
 
-def write(directory: Path, ports: Ports, given: Given = Given()) -> None:
-    """Raises OSError."""
-    body = {"version": _VERSION, **asdict(ports), "given": asdict(given)}
+def write(directory: Path, ports: Ports, given: Given = Given(), away: Mapping[str, str] | None = None) -> None:
+    """`away`: as the function of that name has it. Raises OSError."""
+    body = {"version": _VERSION, **asdict(ports), "given": asdict(given), "away": dict(away or {})}
     durable.write(directory / UP_FILE, [json.dumps(body).encode() + b"\n"])
 
 
@@ -84,6 +90,16 @@ def read_given(directory: Path) -> Given:
     except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
         return Given()
     return Given(workers, quota, flags)
+
+
+def away(directory: Path) -> dict[str, str]:
+    """Name of a server of the `up` that runs there -> how it ended, of those that are not back yet."""
+    try:
+        fields = _fields(directory).get("away", {})  # an older `up` says nothing
+        found = {str(name): str(how) for name, how in fields.items()}
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
+        return {}
+    return found if is_up(directory) else {}
 
 
 def _fields(directory: Path) -> Any:

@@ -15,10 +15,10 @@ _WHAT = "as status says"
 _DO = "`tfquiver status` has the figures, `tfquiver explain NAME` says why"
 
 
-def findings(address: str, token: str) -> Iterator[Finding]:
+def findings(where: str, token: str) -> Iterator[Finding]:
     """None where the coordinator does not answer: that is told already."""
     try:
-        collected = status.collect(address, token)
+        collected = status.collect(where, token)
     except (errors.UnavailableError, errors.UnauthenticatedError):
         return
     except errors.TfquiverError as error:

@@ -142,7 +142,7 @@ def _of_servers(where: str, directory: Path | None, token: str) -> Iterator[Find
             answers |= one.verdict is Verdict.OK and one.what == f"coordinator {address}"
             yield one
         if answers:  # else it would be waited for once more
-            yield from as_status_says.findings(address, token)
+            yield from as_status_says.findings(where, token)
 
 
 def _quota(directory: Path, token: str) -> tuple[int, int]:

@@ -11,6 +11,7 @@ from typing import Any
 
 from tfquiver import durable, errors
 from tfquiver.cli.status_tables_and_warnings.status_view import saved
+from tfquiver.notes_in_cache_and_work_directories import up_file
 from tfquiver.service.node.counters import totals_file
 from tfquiver.service.node.disk import entry
 
@@ -18,10 +19,12 @@ _ENTRY = re.compile(r"[0-9a-f]{64}")
 
 
 def is_cold(where: str) -> bool:
-    """A directory of a cache in which no node runs; one that was killed may have left that it does."""
+    """A directory of a cache in which no node runs; one that was killed may have left that it does. Where `tfquiver up`
+    runs, its node is only away."""
     try:
         root = Path(where).expanduser()
-        return (root / "objects").is_dir() and durable.holder(root / "node.lock") is None
+        is_free = durable.holder(root / "node.lock") is None and not up_file.is_up(root)
+        return (root / "objects").is_dir() and is_free
     except (OSError, ValueError, RuntimeError):  # the last of these: nobody has that home
         return False
 

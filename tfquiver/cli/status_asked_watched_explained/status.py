@@ -18,7 +18,7 @@ from tfquiver import errors
 from tfquiver.cli import calls
 from tfquiver.cli.calls import plain
 from tfquiver.cli.dataset_commands import names as names_of
-from tfquiver.cli.status_asked_watched_explained import cold, money, unreached, watching
+from tfquiver.cli.status_asked_watched_explained import cold, money, unreached, up_away, watching
 from tfquiver.cli.status_asked_watched_explained.lookout import Lookout
 from tfquiver.cli.status_asked_watched_explained.sparing import Sparing
 from tfquiver.cli.status_asked_watched_explained.unfollowed import Unfollowed
@@ -169,7 +169,20 @@ def collect(
 
     Raises UnavailableError when the coordinator does not answer. A node that does not is listed with `error`.
     """
-    address = coordinator_address(where)
+    up = up_away.collect(where)
+    try:
+        found = _asked(coordinator_address(where), token, sessions, thorough, kept, unfollowed)
+    except errors.UnavailableError as error:
+        if not (why := up_away.silent(up)):
+            raise
+        raise errors.UnavailableError(f"{why}; {error}") from error
+    return sums.with_sums(found | {"up": up}, prices)
+
+
+def _asked(
+    address: str, token: str, sessions: int, thorough: bool, kept: KeptChannels | None, unfollowed: Unfollowed | None
+) -> dict[str, Any]:
+    """As `collect`, without what follows from it."""
     with calls.channel(address, kept=kept) as channel:
         stub: Any = coordinator_pb2_grpc.CoordinatorStub(channel)
         whom = f"coordinator {address}"
@@ -197,7 +210,7 @@ def collect(
             cached = unfollowed.known(channel, cached, token, whom, away)
     names = {dataset.digest_id: dataset.name for dataset in datasets.datasets}
     newest = [with_state(plain(info) | {"dataset": names.get(info.digest_id, "")}) for info in infos]
-    found = {
+    return {
         "coordinator": address,
         "coordinator_up_ms": listed_nodes.up_ms,
         "awaited_nodes": len(listed_nodes.awaited),
@@ -213,7 +226,6 @@ def collect(
         "store": plain(limits.store) if limits and limits.HasField("store") else None,
         "mounts": mounts_view.collect(),
     }
-    return sums.with_sums(found, prices)
 
 
 def with_state(session: dict[str, Any]) -> dict[str, Any]:

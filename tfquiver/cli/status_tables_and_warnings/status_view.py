@@ -17,6 +17,7 @@ from tfquiver.amounts import many, of_bytes
 from tfquiver.cli import calls
 from tfquiver.cli.calls import cut, table
 from tfquiver.cli.dataset_commands.states import OLD_LEGEND
+from tfquiver.cli.status_asked_watched_explained import up_away
 from tfquiver.cli.status_tables_and_warnings import (  # fmt: skip
     activity,
     alike,
@@ -100,6 +101,7 @@ def problems(status: Mapping[str, Any]) -> list[str]:
         )
     if trouble := status.get("policy_trouble"):
         found.append(f"planning: {trouble}")
+    found += up_away.problems(status.get("up"))
     found += nodes_view.problems(status["nodes"], status["lost_nodes"])
     for lines in (nodes_view.hanging_disks(status["nodes"]), nodes_view.full_disks(status["nodes"])):
         found += alike.some(lines, "node")

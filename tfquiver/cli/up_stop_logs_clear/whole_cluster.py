@@ -49,6 +49,9 @@ def run(
         for line in lines:
             _say(line)
         last = up_file.read(directory)
+        with suppress(OSError):  # what was away of an `up` that was killed is not this one's
+            if up_file.away(directory):
+                up_file.write(directory, last, given)
         chosen = ports.choose(port, dispatcher_port, last, wish.workers)
         for line in ports.passed_over(port, dispatcher_port if wish.workers else 0, last, chosen):
             _say(line)
@@ -88,10 +91,15 @@ async def _serve(
         except errors.TfquiverError as error:
             _say(f"Prometheus may look for metrics where there are none: {error}")
 
-    def again() -> None:
+    def changed() -> None:
+        """Whoever asks for the status reads what is away, and that it comes back."""
+        with suppress(OSError):  # then it is not said
+            up_file.write(wish.directory, supervisor.ports, last_time.given(wish), supervisor.away)
         tell_prometheus(supervisor.metrics)
 
-    supervisor = Supervisor(wish, chosen, wish.directory / "log", _environment(), _say, is_ours, progress, begun, again)
+    supervisor = Supervisor(
+        wish, chosen, wish.directory / "log", _environment(), _say, is_ours, progress, begun, changed
+    )
 
     def ready() -> None:
         if gone:
