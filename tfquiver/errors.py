@@ -25,6 +25,7 @@ from __future__ import annotations
 
 import errno
 import functools
+import os
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -178,6 +179,19 @@ _BY_ERRNO: dict[int, type[TfquiverError]] = {
 def from_os_error(error: OSError, what: str) -> TfquiverError:
     """The typed exception for a failed file operation; `what` names the file. What is not known is UNAVAILABLE."""
     return _BY_ERRNO.get(error.errno or 0, UnavailableError)(f"{what}: {error.strerror}")
+
+
+def of_lost_place(error: FileNotFoundError) -> NotFoundError | None:
+    """Of an error that comes of a working directory that was deleted: what says so; None: it is still there."""
+    try:
+        os.getcwd()  # noqa: PTH109 - nobody who may raise shall import pathlib for this
+    except OSError:
+        gone = NotFoundError(
+            "the working directory is no longer there: cd to one that is, or give paths that begin with /"
+        )
+        gone.__cause__ = error
+        return gone
+    return None
 
 
 def from_code(code: grpc.StatusCode, message: str) -> TfquiverError:

@@ -127,8 +127,11 @@ def run_server(serve: Callable[[], Coroutine[Any, Any, None]], about: str) -> No
         logging.get_absl_handler().setFormatter(log_lines.formatter(name))
         try:
             asyncio.run(serve())
-        except errors.TfquiverError as error:
-            print(log_lines.last(name, plain(error, _MOST_LOGGED), log_lines.is_json()), file=sys.stderr)
+        except (errors.TfquiverError, FileNotFoundError) as error:
+            what = error if isinstance(error, errors.TfquiverError) else errors.of_lost_place(error)
+            if what is None:
+                raise
+            print(log_lines.last(name, plain(what, _MOST_LOGGED), log_lines.is_json()), file=sys.stderr)
             raise SystemExit(1) from error
 
     if platform.system() != "Linux":

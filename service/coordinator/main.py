@@ -169,7 +169,7 @@ async def _serve() -> None:
 
 async def _started(server: CoordinatorServer, address: str, tokens: Tokens | None, options: CoordinatorOptions) -> bool:
     """False: another one holds the directory, and this one stands by."""
-    work_dir = Path(_WORK_DIR.value)
+    work_dir = Path(_WORK_DIR.value).absolute()
     if _STANDBY.value and not _is_there(work_dir):
         return False
     try:

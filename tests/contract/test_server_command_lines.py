@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from functools import cache
@@ -133,6 +134,32 @@ def test_one_line_says_what_is_wrong(server: str, arguments: list[str], said: st
     assert done.returncode == (1 if "auth_token_file" in said else 2), "what is wrong with the line alone: 2"
     (line,) = done.stderr.splitlines()
     assert said in line
+
+
+@pytest.mark.parametrize(
+    ("server", "arguments"),
+    [
+        ("coordinator", ["--work_dir=w"]),
+        ("dispatcher", ["--work_dir=w", "--node_dir=n"]),
+        ("node", ["--cache_dir=c"]),
+        ("worker", ["--dispatcher=localhost:1", "--cache_dir=c", "--coordinator=localhost:1"]),
+    ],
+)
+def test_a_relative_directory_where_the_working_directory_was_deleted(
+    server: str, arguments: list[str], tmp_path: Path
+) -> None:
+    """It was a traceback."""
+    command = [sys.executable, "-m", f"tfquiver.service.{server}.main", *arguments]
+    root = str(Path(tfquiver.__file__).parent.parent)
+    done = subprocess.run(
+        ["sh", "-c", 'rmdir "$PWD" && exec "$@"', "sh", *command], capture_output=True, text=True, timeout=60,
+        cwd=tmp_path, env={**os.environ, "PYTHONPATH": root},
+    )  # fmt: skip
+    assert done.returncode == 1
+    assert "Traceback" not in done.stderr
+    assert done.stderr.splitlines()[-1].startswith(
+        f"tfquiver-{server}: the working directory is no longer there: cd to one that is"
+    )
 
 
 @pytest.mark.parametrize(

@@ -290,9 +290,9 @@ def test_a_home_that_nobody_has_and_a_working_directory_that_is_gone_are_named(
     (tmp_path / "gone").mkdir()
     monkeypatch.chdir(tmp_path / "gone")
     (tmp_path / "gone").rmdir()
-    with pytest.raises(errors.InvalidArgumentError, match="cache_dir='c': No such file or directory"):
+    with pytest.raises(errors.InvalidArgumentError, match="cache_dir='c': the working directory is no longer"):
         directory("cache_dir", "c")
-    with pytest.raises(errors.InvalidArgumentError, match="log_dir='log': No such file"):
+    with pytest.raises(errors.InvalidArgumentError, match="log_dir='log': the working directory is no longer"):
         tfquiver.Shuffled(log_dir="log")
 
 

@@ -10,7 +10,6 @@ import os
 import shlex
 import sys
 from collections.abc import Iterable, Iterator, Sequence
-from pathlib import Path
 from typing import Any, NoReturn
 
 from tfquiver import errors, plain_text
@@ -236,11 +235,10 @@ def main(argv: list[str] | None = None) -> int:
             return int(arguments.run(arguments))
     except errors.TfquiverError as error:
         return _failed(error, arguments)
-    except FileNotFoundError:
-        if _has_working_directory():
+    except FileNotFoundError as error:
+        if (lost := errors.of_lost_place(error)) is None:
             raise
-        gone = "the working directory is no longer there: cd to one that is, or give paths that begin with /"
-        return _failed(errors.NotFoundError(gone), arguments)
+        return _failed(lost, arguments)
     except UnicodeEncodeError as error:
         no_text = f"{plain_text.shortened(str(error.object))} is not text that can be sent (UTF-8)"
         return _failed(errors.InvalidArgumentError(no_text), arguments)
@@ -258,14 +256,6 @@ def _failed(error: errors.TfquiverError, arguments: argparse.Namespace) -> int:
     as_json = getattr(arguments, "json", False) is True
     print(json.dumps({"error": said}) if as_json else f"tfquiver: {said}", file=sys.stderr)
     return 1
-
-
-def _has_working_directory() -> bool:
-    try:
-        Path.cwd()
-    except OSError:
-        return False
-    return True
 
 
 def run() -> None:

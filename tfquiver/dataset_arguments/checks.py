@@ -65,9 +65,9 @@ def _whole(name: str, path: str | os.PathLike[str]) -> Path:
     try:
         return Path(path).expanduser().absolute()
     except (RuntimeError, OSError) as error:
-        raise errors.InvalidArgumentError(
-            f"{name}={os.fspath(path)!r}: {getattr(error, 'strerror', None) or error}"
-        ) from error
+        lost = errors.of_lost_place(error) if isinstance(error, FileNotFoundError) else None
+        what = lost or getattr(error, "strerror", None) or error
+        raise errors.InvalidArgumentError(f"{name}={os.fspath(path)!r}: {what}") from error
 
 
 def size(name: str, value: object, least: int) -> int:
