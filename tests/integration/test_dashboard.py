@@ -18,6 +18,8 @@ from tests.support.browser import browser
 from tests.support.cluster import Cluster, wait_until
 from tests.support.dashboard_served import GIVE_UP_S, seen, served
 from tests.support.digests import numbered_digest
+from tfquiver.cli import calls
+from tfquiver.cli.dashboard import command
 from tfquiver.cli.dashboard.admission import MOST_CONNECTIONS
 from tfquiver.cli.main import main
 from tfquiver.cli.status_asked_watched_explained import sparing
@@ -121,6 +123,23 @@ def test_a_key_of_ones_own_is_long_enough(tmp_path: Path, capsys: pytest.Capture
     for listen in ("nowhere", "localhost:x", "localhost:65536", "localhost:-1"):
         assert main(["dashboard", "localhost:1", "--listen", listen]) == 1
         assert capsys.readouterr().err == f"tfquiver: --listen: '{listen}' is not host:port\n"
+
+
+def test_nothing_is_served_of_what_is_not_there(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """There was a link, and nothing behind it."""
+    monkeypatch.setattr(calls, "CALL_S", 0.1)
+    monkeypatch.setattr(command, "_serve", None)
+    monkeypatch.chdir(tmp_path)
+    for where, said in (
+        ("localhost:1", "coordinator localhost:1 does not answer within 0.1 s: nobody listens there"),
+        ("cahce", "'cahce' is neither host:port nor a directory that is there"),
+        (".", "no node runs in ."),
+    ):
+        assert main(["dashboard", where]) == 1
+        told = capsys.readouterr()
+        assert told.out == "" and told.err.startswith(f"tfquiver: {said}")
 
 
 def test_the_page_in_a_browser(cluster: Cluster, tmp_path: Path) -> None:

@@ -58,7 +58,10 @@ def _run(arguments: argparse.Namespace) -> int:
         port = -1
     if not 0 <= port <= _MOST_PORT:
         raise errors.InvalidArgumentError(f"--listen: {plain_text.shortened(arguments.listen)} is not host:port")
-    asyncio.run(_serve(where, calls.token(arguments), host, port, key, not arguments.no_browser))
+    token = calls.token(arguments)
+    with calls.channel(coordinator_address(where)):
+        pass  # it answers: of one that is mistyped, or does not run, there would be a link to nothing
+    asyncio.run(_serve(where, token, host, port, key, not arguments.no_browser))
     return 0
 
 

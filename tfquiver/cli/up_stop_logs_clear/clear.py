@@ -32,9 +32,11 @@ def _run(arguments: argparse.Namespace) -> int:
     where = to_be_cleared(calls.given(arguments))
     at = directory_of(where)
     if at is not None and cold.is_cold(where):
-        entries, size_bytes = clearing.clear(at)
-        _say(str(at), entries, size_bytes)
-        return 0
+        done = clearing.clear(at)
+        _say(str(at), done.entries, done.size_bytes)
+        if done.left:
+            print(f"  {_stay(done.left)}: {plain_text.plain(done.why)}")
+        return int(done.left > 0)
     address, token = coordinator_address(where), calls.token(arguments)
     trouble = 0
     with ExitStack() as stack:
@@ -54,13 +56,14 @@ def _run(arguments: argparse.Namespace) -> int:
                 continue
             _say(whom, reply.entries, reply.bytes)
             if reply.left:
-                print(
-                    f"  {many(reply.left, 'shard stays', 'shards stay')}: the disk does not let go; the node's log "
-                    "says why"
-                )
+                print(f"  {_stay(reply.left)}: the disk does not let go; the node's log says why")
                 trouble = 1
     return trouble
 
 
 def _say(whom: str, entries: int, size_bytes: int) -> None:
     print(f"{plain_text.plain(whom)}: {many(entries, 'shard')} deleted, {of_bytes(size_bytes)} of the disk")
+
+
+def _stay(left: int) -> str:
+    return many(left, "shard stays", "shards stay")
