@@ -10,7 +10,7 @@ import errno
 import os
 import socket
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any, TypeVar
 
 import fsspec
@@ -23,7 +23,7 @@ from tfquiver.stores.attempts import Attempts, Transient, Unreachable
 from tfquiver.stores.hanging_file_systems.patience import Patience
 from tfquiver.stores.listings import s3_listing
 from tfquiver.stores.listings.listing_pages import ListingPages
-from tfquiver.stores.object_store import ObjectInfo, give_parts, scheme_of
+from tfquiver.stores.object_store import ObjectInfo, ReadsAtOnce, scheme_of
 
 T = TypeVar("T")
 _S3 = ("s3", "s3a")
@@ -34,7 +34,7 @@ _NO_CONNECTION = ("ClientConnectorError", "ClientConnectorDNSError", "ServiceReq
 _VERSION_KEYS = ("generation", "ETag", "etag", "version_id", "VersionId", "mtime", "LastModified", "last_modified")
 
 
-class FsspecStore:
+class FsspecStore(ReadsAtOnce):
     """One file system of one scheme; configured through fsspec's own configuration and the scheme's environment."""
 
     remote = True
@@ -100,17 +100,6 @@ class FsspecStore:
 
         with versions.stale_when_gone(uri, generation):
             return self._run(uri, deadline_s, attempt)
-
-    def read_parts(
-        self,
-        uri: str,
-        offset: int,
-        lengths: Sequence[int],
-        generation: str,
-        deadline_s: float,
-        take: Callable[[bytes], None],
-    ) -> None:
-        give_parts(self.read(uri, offset, sum(lengths), generation, deadline_s), lengths, take)
 
     def close(self) -> None:
         self._attempts.stop()

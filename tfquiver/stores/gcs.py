@@ -21,7 +21,7 @@ from tfquiver.stores import versions
 from tfquiver.stores.attempts import Attempts, Busy, Transient, Unreachable
 from tfquiver.stores.credentials.google import EMULATOR, WHAT_TO_DO, credentials
 from tfquiver.stores.listings.listing_pages import ListingPages
-from tfquiver.stores.object_store import ObjectInfo, read_whole
+from tfquiver.stores.object_store import ObjectInfo, ReadsInParts
 
 T = TypeVar("T")
 _LIST_DEADLINE_S = 60.0
@@ -44,7 +44,7 @@ _NOT_THE_STORES = {408, *range(200, 400)}
 _BUSY = (exceptions.TooManyRequests, exceptions.ServiceUnavailable)
 
 
-class GcsStore:
+class GcsStore(ReadsInParts):
     """Args:
     options: as access/google.py gives them; None: STORAGE_EMULATOR_HOST (anonymous then), or application default
       credentials, which renew themselves.
@@ -112,9 +112,6 @@ class GcsStore:
             return _info(bucket, blob)
 
         return self._run(uri, _LIST_DEADLINE_S, attempt, missing=errors.NotFoundError(f"{uri}: no such object"))
-
-    def read(self, uri: str, offset: int, length: int, generation: str, deadline_s: float) -> bytes:
-        return read_whole(self, uri, offset, length, generation, deadline_s)
 
     def read_parts(
         self,

@@ -6,7 +6,7 @@ Reads cannot be pinned to a version there, so the object's is looked at after ea
 from __future__ import annotations
 
 import importlib.util
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from importlib import metadata
 from typing import Any, TypeVar
 
@@ -14,14 +14,14 @@ from tfquiver import errors
 from tfquiver.stores import versions
 from tfquiver.stores.attempts import Attempts, Transient
 from tfquiver.stores.hanging_file_systems.patience import Patience
-from tfquiver.stores.object_store import ObjectInfo, give_parts
+from tfquiver.stores.object_store import ObjectInfo, ReadsAtOnce
 
 T = TypeVar("T")
 _TENSORFLOW = "2.16."
 _LIST_DEADLINE_S = 60.0
 
 
-class GfileStore:
+class GfileStore(ReadsAtOnce):
     """All schemes that gfile knows once tensorflow-io is imported. The generation is `mtime_ns-size`."""
 
     remote = True
@@ -65,17 +65,6 @@ class GfileStore:
 
         with versions.stale_when_gone(uri, generation):
             return self._run(uri, deadline_s, attempt)
-
-    def read_parts(
-        self,
-        uri: str,
-        offset: int,
-        lengths: Sequence[int],
-        generation: str,
-        deadline_s: float,
-        take: Callable[[bytes], None],
-    ) -> None:
-        give_parts(self.read(uri, offset, sum(lengths), generation, deadline_s), lengths, take)
 
     def close(self) -> None:
         self._attempts.stop()

@@ -17,7 +17,7 @@ from tfquiver.glob_patterns import trees
 from tfquiver.stores import versions
 from tfquiver.stores.hanging_file_systems.mounts import Mounts
 from tfquiver.stores.hanging_file_systems.patience import Patience
-from tfquiver.stores.object_store import ObjectInfo, give_parts
+from tfquiver.stores.object_store import ObjectInfo, ReadsAtOnce
 
 _PREFIX = "file://"
 _LIST_DEADLINE_S = 60.0
@@ -47,7 +47,7 @@ def whole_path(path: str) -> str:
     return at or "/"
 
 
-class LocalStore:
+class LocalStore(ReadsAtOnce):
     """The generation is `mtime_ns-size-inode`: rewriting a file changes it.
 
     A path may lead to a file server, which may be dead: no call waits longer than its deadline.
@@ -91,17 +91,6 @@ class LocalStore:
     def read(self, uri: str, offset: int, length: int, generation: str, deadline_s: float) -> bytes:
         mount = _mount_of(uri)
         return self._patience.call(uri, deadline_s, lambda: self._read(uri, offset, length, generation), mount)
-
-    def read_parts(
-        self,
-        uri: str,
-        offset: int,
-        lengths: Sequence[int],
-        generation: str,
-        deadline_s: float,
-        take: Callable[[bytes], None],
-    ) -> None:
-        give_parts(self.read(uri, offset, sum(lengths), generation, deadline_s), lengths, take)
 
     def close(self) -> None:
         pass

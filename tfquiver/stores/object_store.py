@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
@@ -73,15 +74,13 @@ class ObjectStore(Protocol):
     def close(self) -> None: ...
 
 
-def give_parts(data: bytes, lengths: Sequence[int], take: Callable[[bytes], None]) -> None:
-    """What has come at once, in parts."""
-    at = 0
-    for length in lengths:
-        take(data[at : at + length] if length != len(data) else data)
-        at += length
+class ReadsAtOnce(ABC):
+    """A store that has `read`: what has come at once is given in parts."""
 
+    @abstractmethod
+    def read(self, uri: str, offset: int, length: int, generation: str, deadline_s: float) -> bytes:
+        """As ObjectStore.read."""
 
-class _InParts(Protocol):
     def read_parts(
         self,
         uri: str,
@@ -90,30 +89,43 @@ class _InParts(Protocol):
         generation: str,
         deadline_s: float,
         take: Callable[[bytes], None],
-    ) -> None: ...
-
-
-def read_whole(store: _InParts, uri: str, offset: int, length: int, generation: str, deadline_s: float) -> bytes:
-    """`read` of a store that has `read_parts`: one part."""
-    if not length:
-        return b""
-    found: list[bytes] = []
-    store.read_parts(uri, offset, [length], generation, deadline_s, found.append)
-    return found[0]
-
-
-class CountedStore:
-    """A store that tells of every read. Closing it leaves the other one open: that is everybody's.
-
-    Args:
-      before: told the URI and size of each read that is about to be; may wait, or raise to stop.
-      after: told the size of each that succeeded, in the reading thread; may raise to stop.
-    """
-
-    def __init__(
-        self, store: ObjectStore, after: Callable[[int], None], before: Callable[[str, int], None] = lambda *_: None
     ) -> None:
-        self._store, self._after, self._before = store, after, before
+        data = self.read(uri, offset, sum(lengths), generation, deadline_s)
+        at = 0
+        for length in lengths:
+            take(data[at : at + length] if length != len(data) else data)
+            at += length
+
+
+class ReadsInParts(ABC):
+    """A store that has `read_parts`: one part is all of a range."""
+
+    def read(self, uri: str, offset: int, length: int, generation: str, deadline_s: float) -> bytes:
+        if not length:
+            return b""
+        found: list[bytes] = []
+        self.read_parts(uri, offset, [length], generation, deadline_s, found.append)
+        return found[0]
+
+    @abstractmethod
+    def read_parts(
+        self,
+        uri: str,
+        offset: int,
+        lengths: Sequence[int],
+        generation: str,
+        deadline_s: float,
+        take: Callable[[bytes], None],
+    ) -> None:
+        """As ObjectStore.read_parts."""
+
+
+class AroundStore:
+    """For a store that looks on while another one is read. Closing it leaves the other one open: that is
+    everybody's."""
+
+    def __init__(self, store: ObjectStore) -> None:
+        self._store = store
 
     @property
     def remote(self) -> bool:
@@ -124,6 +136,23 @@ class CountedStore:
 
     def stat(self, uri: str) -> ObjectInfo:
         return self._store.stat(uri)
+
+    def close(self) -> None: ...
+
+
+class CountedStore(AroundStore):
+    """A store that tells of every read.
+
+    Args:
+      before: told the URI and size of each read that is about to be; may wait, or raise to stop.
+      after: told the size of each that succeeded, in the reading thread; may raise to stop.
+    """
+
+    def __init__(
+        self, store: ObjectStore, after: Callable[[int], None], before: Callable[[str, int], None] = lambda *_: None
+    ) -> None:
+        super().__init__(store)
+        self._after, self._before = after, before
 
     def read(self, uri: str, offset: int, length: int, generation: str, deadline_s: float) -> bytes:
         self._before(uri, length)
@@ -146,5 +175,3 @@ class CountedStore:
 
         self._before(uri, sum(lengths))
         self._store.read_parts(uri, offset, lengths, generation, deadline_s, counted)
-
-    def close(self) -> None: ...

@@ -19,7 +19,7 @@ from tfquiver import errors, stores
 from tfquiver.rare_lines import every_n_seconds
 from tfquiver.stores import ObjectInfo, ObjectStore, scheme_of
 from tfquiver.stores.credentials.resolved import Access, place_in
-from tfquiver.stores.object_store import read_whole
+from tfquiver.stores.object_store import ReadsInParts
 
 MAX_CLIENTS = 4096
 MAX_SCHEMES = 16
@@ -203,7 +203,7 @@ class ClientStores:
         return closing
 
 
-class _Tried:
+class _Tried(ReadsInParts):
     """A store reached in several ways: the next one is tried where the store refuses."""
 
     def __init__(self, ways: Sequence[_Opened]) -> None:
@@ -218,9 +218,6 @@ class _Tried:
 
     def stat(self, uri: str) -> ObjectInfo:
         return self._ways[0].store().stat(uri)
-
-    def read(self, uri: str, offset: int, length: int, generation: str, deadline_s: float) -> bytes:
-        return read_whole(self, uri, offset, length, generation, deadline_s)
 
     def read_parts(
         self,

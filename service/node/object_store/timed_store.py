@@ -7,7 +7,8 @@ from collections.abc import Callable, Sequence
 
 from tfquiver.clock import Clock, SystemClock
 from tfquiver.service.node.counters.read_times import ReadTimes, StoreReads
-from tfquiver.stores import ObjectInfo, ObjectStore
+from tfquiver.stores import ObjectStore
+from tfquiver.stores.object_store import AroundStore
 
 
 class Stopwatch:
@@ -31,22 +32,12 @@ class Stopwatch:
             return self._times.at(self._clock.now())
 
 
-class TimedStore:
-    """Closing it leaves the other one open: that is everybody's. Retries, and their pauses, are part of a read: a miss
-    waits for them, too."""
+class TimedStore(AroundStore):
+    """Retries, and their pauses, are part of a read: a miss waits for them, too."""
 
     def __init__(self, store: ObjectStore, watch: Stopwatch) -> None:
-        self._store, self._watch = store, watch
-
-    @property
-    def remote(self) -> bool:
-        return self._store.remote
-
-    def list(self, pattern: str) -> list[ObjectInfo]:
-        return self._store.list(pattern)
-
-    def stat(self, uri: str) -> ObjectInfo:
-        return self._store.stat(uri)
+        super().__init__(store)
+        self._watch = watch
 
     def read(self, uri: str, offset: int, length: int, generation: str, deadline_s: float) -> bytes:
         read, size_bytes = self._watch.begin(), 0
@@ -77,5 +68,3 @@ class TimedStore:
             self._store.read_parts(uri, offset, lengths, generation, deadline_s, counted)
         finally:
             self._watch.end(read, size_bytes)
-
-    def close(self) -> None: ...
