@@ -1,11 +1,12 @@
-"""A thread that does one thing again and again, whatever becomes of it."""
+"""A thread that does one thing again and again, whatever becomes of it; a task that goes on until it is closed."""
 
 from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager
+from typing import Any
 
 import grpc
 from absl import logging
@@ -22,6 +23,22 @@ def attempt(name: str, step: Callable[[], object]) -> None:
         every_n_seconds(logging.WARNING, "%s: %s; nothing is done meanwhile", 10, name, said, apart=name)
     except Exception:  # noqa: BLE001 - the thread's boundary
         every_n_seconds(logging.ERROR, "%s: a pass failed; trying again", 10, name, exc_info=True, apart=name)
+
+
+class OwnTask:
+    """Of one loop: `run` goes on until it is closed, which may be before it was started."""
+
+    def __init__(self, run: Callable[[], Coroutine[Any, Any, None]]) -> None:
+        self._run = run
+        self._task: asyncio.Task[None] | None = None
+
+    def start(self) -> None:
+        self._task = asyncio.get_running_loop().create_task(self._run())
+
+    async def close(self) -> None:
+        if self._task:
+            self._task.cancel()
+            await asyncio.gather(self._task, return_exceptions=True)
 
 
 class RepeatedThread:

@@ -17,6 +17,7 @@ from tfquiver import errors, stores
 from tfquiver.stores import ObjectStore
 from tfquiver.stores.hanging_file_systems.patience import Patience, one_thread
 from tfquiver.stores.local import LocalStore
+from tfquiver.stores.object_store import Parts
 
 DEADLINE_S = 20.0
 CONTENT = bytes(range(256)) * 40
@@ -143,7 +144,7 @@ def test_a_range_comes_in_parts(place: Place) -> None:
     place.put("f", CONTENT)
     info = place.store.stat(f"{place.base}/f")
     lengths, parts = [1, 5000, 3, 1000], list[bytes]()
-    place.store.read_parts(info.uri, 100, lengths, info.generation, DEADLINE_S, parts.append)
+    place.store.read_parts(Parts(info.uri, 100, lengths, info.generation), DEADLINE_S, parts.append)
     assert list(map(len, parts)) == lengths
     assert b"".join(parts) == CONTENT[100 : 100 + sum(lengths)]
 
@@ -158,7 +159,7 @@ def test_whoever_takes_parts_may_end_it(place: Place) -> None:
         raise KeyError("enough")
 
     with pytest.raises(KeyError, match="enough"):
-        place.store.read_parts(f"{place.base}/f", 0, [10, 10], "", DEADLINE_S, take)
+        place.store.read_parts(Parts(f"{place.base}/f", 0, [10, 10], ""), DEADLINE_S, take)
     assert taken == [CONTENT[:10]]
 
 
@@ -168,7 +169,7 @@ def test_parts_of_an_object_that_is_gone(place: Place) -> None:
     info = place.store.stat(f"{place.base}/f")
     place.delete("f")
     with pytest.raises(errors.StaleDigestError, match=f"{info.uri}: .* gone"):
-        place.store.read_parts(info.uri, 0, [10, 10], info.generation, DEADLINE_S, lambda part: None)
+        place.store.read_parts(Parts(info.uri, 0, [10, 10], info.generation), DEADLINE_S, lambda part: None)
 
 
 @pytest.mark.slow

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any, TypeVar
 
 import google.auth.exceptions
@@ -21,7 +21,7 @@ from tfquiver.stores import versions
 from tfquiver.stores.attempts import Attempts, Busy, Transient, Unreachable
 from tfquiver.stores.credentials.google import EMULATOR, WHAT_TO_DO, credentials
 from tfquiver.stores.listings.listing_pages import ListingPages
-from tfquiver.stores.object_store import ObjectInfo, ReadsInParts
+from tfquiver.stores.object_store import ObjectInfo, Parts, ReadsInParts
 
 T = TypeVar("T")
 _LIST_DEADLINE_S = 60.0
@@ -113,15 +113,8 @@ class GcsStore(ReadsInParts):
 
         return self._run(uri, _LIST_DEADLINE_S, attempt, missing=errors.NotFoundError(f"{uri}: no such object"))
 
-    def read_parts(
-        self,
-        uri: str,
-        offset: int,
-        lengths: Sequence[int],
-        generation: str,
-        deadline_s: float,
-        take: Callable[[bytes], None],
-    ) -> None:
+    def read_parts(self, parts: Parts, deadline_s: float, take: Callable[[bytes], None]) -> None:
+        uri, generation = parts.uri, parts.generation
         bucket, name = _split(uri)
         missing: errors.TfquiverError = errors.NotFoundError(f"{uri}: no such object")
         if generation:
@@ -138,9 +131,9 @@ class GcsStore(ReadsInParts):
 
         def attempt(left_s: float) -> None:
             blob = self._client.bucket(bucket).blob(name, generation=int(generation) if generation else None)
-            self._stream(blob, offset + sum(lengths[:come]), lengths[come:], (left_s, deadline_s), counted)
+            self._stream(blob, parts.after(come), (left_s, deadline_s), counted)
 
-        while come < len(lengths):
+        while come < len(parts.lengths):
             before = come
             try:
                 self._run(uri, deadline_s, attempt, missing)
@@ -148,18 +141,11 @@ class GcsStore(ReadsInParts):
                 if come == before:
                     raise
 
-    def _stream(
-        self,
-        blob: Any,
-        offset: int,
-        lengths: Sequence[int],
-        seconds: tuple[float, float],
-        take: Callable[[bytes], None],
-    ) -> None:
+    def _stream(self, blob: Any, parts: Parts, seconds: tuple[float, float], take: Callable[[bytes], None]) -> None:
         """As the client's own download, which would hand it over in pieces of 8 KiB. `seconds`: until the first part,
         and until each of the others."""
         left_s, each_s = seconds
-        length, give_up_at = sum(lengths), time.monotonic() + left_s
+        offset, length, give_up_at = parts.offset, parts.length_bytes, time.monotonic() + left_s
         with self._client._http.request(
             "GET",
             blob._get_download_url(self._client),
@@ -173,7 +159,7 @@ class GcsStore(ReadsInParts):
             _check_range(response, offset, length)
             # Whatever has come, where urllib3 has it (since 2.2); else pieces that are waited for.
             read = getattr(response.raw, "read1", response.raw.read)
-            for number, part in enumerate(lengths, 1):
+            for number, part in enumerate(parts.lengths, 1):
                 pieces, missing = [], part
                 while missing and (piece := read(min(missing, _PIECE_BYTES), decode_content=False)):
                     if time.monotonic() > give_up_at:
@@ -183,7 +169,7 @@ class GcsStore(ReadsInParts):
                 data = pieces[0] if len(pieces) == 1 else b"".join(pieces)
                 versions.check_length(data, offset, part)
                 # Before the last is taken: whatever is wrong after that could not be mended.
-                if number == len(lengths) and read(1, decode_content=False):
+                if number == len(parts.lengths) and read(1, decode_content=False):
                     raise Transient("more bytes came than were asked for")
                 offset += part
                 give_up_at = time.monotonic() + each_s

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 
@@ -22,6 +22,29 @@ class ObjectInfo:
     uri: str
     size_bytes: int
     generation: str
+
+
+@dataclass(frozen=True, slots=True)
+class Parts:
+    """Of one generation of an object ("": of whichever is there): parts that follow one another.
+
+    Args:
+      offset: of the first, in bytes.
+      lengths: bytes of each part, none of them 0.
+    """
+
+    uri: str
+    offset: int
+    lengths: Sequence[int]
+    generation: str
+
+    @property
+    def length_bytes(self) -> int:
+        return sum(self.lengths)
+
+    def after(self, come: int) -> Parts:
+        """Those that follow the first `come`."""
+        return replace(self, offset=self.offset + sum(self.lengths[:come]), lengths=self.lengths[come:])
 
 
 class ObjectStore(Protocol):
@@ -49,22 +72,13 @@ class ObjectStore(Protocol):
           UnavailableError: the store could not be reached, or failed, until the deadline.
         """
 
-    def read_parts(
-        self,
-        uri: str,
-        offset: int,
-        lengths: Sequence[int],
-        generation: str,
-        deadline_s: float,
-        take: Callable[[bytes], None],
-    ) -> None:
-        """One range in parts that follow one another: each is given to `take`, in this thread, once it has come whole.
+    def read_parts(self, parts: Parts, deadline_s: float, take: Callable[[bytes], None]) -> None:
+        """One range in parts: each is given to `take`, in this thread, once it has come whole.
 
         What fails on the way is tried again from the first part that has not come; none is given twice. Parts may be
         of a version that turns out not to be the one that was asked for: check them.
 
         Args:
-          lengths: bytes of each part, none of them 0.
           deadline_s: seconds in which the next part has to come.
 
         Raises:
@@ -81,18 +95,10 @@ class ReadsAtOnce(ABC):
     def read(self, uri: str, offset: int, length: int, generation: str, deadline_s: float) -> bytes:
         """As ObjectStore.read."""
 
-    def read_parts(
-        self,
-        uri: str,
-        offset: int,
-        lengths: Sequence[int],
-        generation: str,
-        deadline_s: float,
-        take: Callable[[bytes], None],
-    ) -> None:
-        data = self.read(uri, offset, sum(lengths), generation, deadline_s)
+    def read_parts(self, parts: Parts, deadline_s: float, take: Callable[[bytes], None]) -> None:
+        data = self.read(parts.uri, parts.offset, parts.length_bytes, parts.generation, deadline_s)
         at = 0
-        for length in lengths:
+        for length in parts.lengths:
             take(data[at : at + length] if length != len(data) else data)
             at += length
 
@@ -104,19 +110,11 @@ class ReadsInParts(ABC):
         if not length:
             return b""
         found: list[bytes] = []
-        self.read_parts(uri, offset, [length], generation, deadline_s, found.append)
+        self.read_parts(Parts(uri, offset, [length], generation), deadline_s, found.append)
         return found[0]
 
     @abstractmethod
-    def read_parts(
-        self,
-        uri: str,
-        offset: int,
-        lengths: Sequence[int],
-        generation: str,
-        deadline_s: float,
-        take: Callable[[bytes], None],
-    ) -> None:
+    def read_parts(self, parts: Parts, deadline_s: float, take: Callable[[bytes], None]) -> None:
         """As ObjectStore.read_parts."""
 
 
@@ -160,18 +158,10 @@ class CountedStore(AroundStore):
         self._after(length)
         return data
 
-    def read_parts(
-        self,
-        uri: str,
-        offset: int,
-        lengths: Sequence[int],
-        generation: str,
-        deadline_s: float,
-        take: Callable[[bytes], None],
-    ) -> None:
+    def read_parts(self, parts: Parts, deadline_s: float, take: Callable[[bytes], None]) -> None:
         def counted(part: bytes) -> None:
             self._after(len(part))
             take(part)
 
-        self._before(uri, sum(lengths))
-        self._store.read_parts(uri, offset, lengths, generation, deadline_s, counted)
+        self._before(parts.uri, parts.length_bytes)
+        self._store.read_parts(parts, deadline_s, counted)

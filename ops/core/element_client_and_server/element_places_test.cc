@@ -83,6 +83,22 @@ void AskForTheFirst(StreamSocket* socket) {
   socket->Send(Framed(EncodeAsk(ask), kCrc32c));
 }
 
+// The element of so many bytes that comes first, or its end, to whom this is; which leaves then.
+Element FirstOf(const ElementServer& server, const std::string& id, size_t size_bytes) {
+  const auto socket = LetIn(server, id);
+  std::string message;
+  Element element;
+  if (socket == nullptr) return element;
+  AskForTheFirst(socket.get());
+  EXPECT_TRUE(socket->ReceiveMessage(kMostElementBytes, kCrc32c, &message));
+  EXPECT_TRUE(DecodeElement(message, &element));
+  std::string bytes(size_bytes, ' ');
+  EXPECT_TRUE(element.end_of_sequence || socket->Receive(bytes.data(), size_bytes));
+  socket->Send(Framed("no question", kCrc32c));
+  EXPECT_TRUE(IsClosed(socket.get()));
+  return element;
+}
+
 TEST(ElementTransportPlacesTest, WhoTakesNothingOfWhatItAskedForMakesPlace) {
   constexpr size_t kBytes = 16 << 20;  // more than the kernel takes for somebody who does not read
   KnownElements source(6, kBytes);
@@ -158,20 +174,7 @@ TEST(ElementTransportPlacesTest, WhoseTaskHasEndedIsForgottenBeforeWhoIsOwedAnEl
   limits.clients = 2;
   const auto server = Serve(&source, {}, 0, RandomBytes(kWorkerIdBytes), limits);
   const std::string owed = RandomBytes(kClientIdBytes);
-  const auto first_of = [&](const std::string& id) {
-    const auto socket = LetIn(*server, id);
-    std::string message;
-    Element element;
-    if (socket == nullptr) return element;
-    AskForTheFirst(socket.get());
-    EXPECT_TRUE(socket->ReceiveMessage(kMostElementBytes, kCrc32c, &message));
-    EXPECT_TRUE(DecodeElement(message, &element));
-    char bytes[10];
-    EXPECT_TRUE(element.end_of_sequence || socket->Receive(bytes, sizeof(bytes)));
-    socket->Send(Framed("no question", kCrc32c));
-    EXPECT_TRUE(IsClosed(socket.get()));  // it has left
-    return element;
-  };
+  const auto first_of = [&](const std::string& id) { return FirstOf(*server, id, 10); };
   EXPECT_FALSE(first_of(owed).end_of_sequence);
   EXPECT_TRUE(first_of(RandomBytes(kClientIdBytes)).end_of_sequence);
   EXPECT_TRUE(first_of(RandomBytes(kClientIdBytes)).end_of_sequence);  // takes the place of one
@@ -187,20 +190,7 @@ TEST(ElementTransportPlacesTest, OfThoseThatAreGoneSoMuchIsKeptAndTheLastOnes) {
   ServerLimits limits;
   limits.kept_bytes = 3 * kBytes + 1000;
   const auto server = Serve(&source, {}, 0, RandomBytes(kWorkerIdBytes), limits);
-  const auto first_of = [&](const std::string& id) {
-    const auto socket = LetIn(*server, id);
-    std::string message;
-    Element element;
-    if (socket == nullptr) return element;
-    AskForTheFirst(socket.get());
-    EXPECT_TRUE(socket->ReceiveMessage(kMostElementBytes, kCrc32c, &message));
-    EXPECT_TRUE(DecodeElement(message, &element));
-    std::string bytes(kBytes, ' ');
-    EXPECT_TRUE(socket->Receive(bytes.data(), kBytes));
-    socket->Send(Framed("no question", kCrc32c));
-    EXPECT_TRUE(IsClosed(socket.get()));  // it has left
-    return element;
-  };
+  const auto first_of = [&](const std::string& id) { return FirstOf(*server, id, kBytes); };
   std::vector<std::string> ids;
   for (int i = 0; i < 10; ++i) {
     ids.push_back(RandomBytes(kClientIdBytes));

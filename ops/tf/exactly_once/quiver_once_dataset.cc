@@ -9,18 +9,18 @@
 namespace tfquiver {
 namespace {
 
+namespace data = tensorflow::data;
 using tensorflow::PartialTensorShape;
 using tensorflow::tstring;
-using tensorflow::data::DatasetBase;
-using tensorflow::data::DatasetContext;
 
 }  // namespace
 
-QuiverOnceDataset::QuiverOnceDataset(tensorflow::OpKernelContext* ctx, const DatasetBase* input,
-                                     const DatasetBase* mop_up, Delivery delivery,
+QuiverOnceDataset::QuiverOnceDataset(tensorflow::OpKernelContext* ctx,
+                                     const data::DatasetBase* input,
+                                     const data::DatasetBase* mop_up, Delivery delivery,
                                      tensorflow::DataTypeVector dtypes,
                                      std::vector<PartialTensorShape> shapes)
-    : DatasetBase(DatasetContext(ctx)),
+    : data::DatasetBase(data::DatasetContext(ctx)),
       input_(input),
       mop_up_(mop_up),
       delivery_(std::move(delivery)),
@@ -35,7 +35,7 @@ QuiverOnceDataset::~QuiverOnceDataset() {
   mop_up_->Unref();
 }
 
-absl::Status QuiverOnceDataset::InputDatasets(std::vector<const DatasetBase*>* inputs) const {
+absl::Status QuiverOnceDataset::InputDatasets(std::vector<const data::DatasetBase*>* inputs) const {
   inputs->assign({input_, mop_up_});
   return absl::OkStatus();
 }

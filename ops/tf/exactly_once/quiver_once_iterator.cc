@@ -27,14 +27,9 @@
 namespace tfquiver {
 namespace {
 
+namespace data = tensorflow::data;
 using tensorflow::Tensor;
 using tensorflow::tstring;
-using tensorflow::data::DatasetIterator;
-using tensorflow::data::IteratorBase;
-using tensorflow::data::IteratorContext;
-using tensorflow::data::IteratorStateReader;
-using tensorflow::data::IteratorStateWriter;
-using tensorflow::data::SerializationContext;
 
 constexpr char kLedger[] = "ledger";
 // The reporter's turn when there is nothing to tell; whoever has something wakes it.
@@ -64,10 +59,10 @@ enum class Stage { kInput, kMopUp, kEnd };
 // Takes elements of the input, and then of the mop-up, until the ledger has every record. Waits for
 // nothing of the input but an element, and for that no longer than it was told to. A companion
 // thread tells the node what was delivered.
-class OnceIterator : public DatasetIterator<QuiverOnceDataset> {
+class OnceIterator : public data::DatasetIterator<QuiverOnceDataset> {
  public:
   explicit OnceIterator(const Params& params)
-      : DatasetIterator<QuiverOnceDataset>(params),
+      : data::DatasetIterator<QuiverOnceDataset>(params),
         ledger_(static_cast<uint64_t>(params.dataset->delivery().num_records),
                 static_cast<uint64_t>(params.dataset->delivery().num_shards),
                 static_cast<uint64_t>(params.dataset->delivery().hold_back)),
@@ -88,7 +83,7 @@ class OnceIterator : public DatasetIterator<QuiverOnceDataset> {
     }
   }
 
-  absl::Status GetNextInternal(IteratorContext* ctx, std::vector<Tensor>* out_tensors,
+  absl::Status GetNextInternal(data::IteratorContext* ctx, std::vector<Tensor>* out_tensors,
                                bool* end_of_sequence) override {
     std::lock_guard<std::mutex> lock(mu_);
     *end_of_sequence = false;
@@ -114,18 +109,19 @@ class OnceIterator : public DatasetIterator<QuiverOnceDataset> {
 
  protected:
   std::shared_ptr<tensorflow::data::model::Node> CreateNode(
-      IteratorContext*, tensorflow::data::model::Node::Args args) const override {
+      data::IteratorContext*, tensorflow::data::model::Node::Args args) const override {
     return tensorflow::data::model::MakeUnknownRatioNode(std::move(args));
   }
 
-  absl::Status SaveInternal(SerializationContext*, IteratorStateWriter* writer) override {
+  absl::Status SaveInternal(data::SerializationContext*,
+                            data::IteratorStateWriter* writer) override {
     std::lock_guard<std::mutex> lock(mu_);
     return writer->WriteScalar(
         prefix(), kLedger,
         tstring(ledger_.Write(dataset()->delivery().digest_id, Crc32c(), Zlib())));
   }
 
-  absl::Status RestoreInternal(IteratorContext*, IteratorStateReader* reader) override {
+  absl::Status RestoreInternal(data::IteratorContext*, data::IteratorStateReader* reader) override {
     std::lock_guard<std::mutex> lock(mu_);
     tstring ledger;
     TF_RETURN_IF_ERROR(reader->ReadScalar(prefix(), kLedger, &ledger));
@@ -143,7 +139,7 @@ class OnceIterator : public DatasetIterator<QuiverOnceDataset> {
   }
 
   // *any: there is an element. Else, without an error, the input has given what it will.
-  absl::Status FromInput(IteratorContext* ctx, std::vector<Tensor>* element, bool* any) {
+  absl::Status FromInput(data::IteratorContext* ctx, std::vector<Tensor>* element, bool* any) {
     if (feed_ == nullptr) {
       tuner_waking_.WhenDestroyed(ctx->model());
       feed_ = std::make_unique<Feed>(ctx, &dataset()->input(), prefix());
@@ -175,7 +171,7 @@ class OnceIterator : public DatasetIterator<QuiverOnceDataset> {
     return absl::OkStatus();
   }
 
-  absl::Status FromMopUp(IteratorContext* ctx, std::vector<Tensor>* element, bool* any) {
+  absl::Status FromMopUp(data::IteratorContext* ctx, std::vector<Tensor>* element, bool* any) {
     if (mop_up_ == nullptr) {
       LOG(INFO) << "tfquiver: the workers have not delivered " << ledger_.missing() << " of "
                 << dataset()->delivery().num_records << " records: reading them here";
@@ -204,7 +200,7 @@ class OnceIterator : public DatasetIterator<QuiverOnceDataset> {
   }
 
   // *out becomes the rows of *element that are new, without tags and session; empty: none is.
-  absl::Status Deliver(IteratorContext* ctx, std::vector<Tensor>* element,
+  absl::Status Deliver(data::IteratorContext* ctx, std::vector<Tensor>* element,
                        std::vector<Tensor>* out) {
     const Tensor session = element->back();
     element->pop_back();
@@ -289,7 +285,7 @@ class OnceIterator : public DatasetIterator<QuiverOnceDataset> {
 
 }  // namespace
 
-std::unique_ptr<IteratorBase> QuiverOnceDataset::MakeIteratorInternal(
+std::unique_ptr<data::IteratorBase> QuiverOnceDataset::MakeIteratorInternal(
     const std::string& prefix) const {
   return std::make_unique<OnceIterator>(OnceIterator::Params{this, prefix + "::QuiverOnce"});
 }

@@ -10,60 +10,57 @@
 namespace tfquiver {
 namespace {
 
+namespace data = tensorflow::data;
 using tensorflow::Tensor;
-using tensorflow::data::DatasetContext;
-using tensorflow::data::DatasetIterator;
-using tensorflow::data::IteratorBase;
-using tensorflow::data::IteratorContext;
-using tensorflow::data::IteratorStateReader;
-using tensorflow::data::IteratorStateWriter;
-using tensorflow::data::SerializationContext;
 
-class EndsAtOnceIterator : public DatasetIterator<EndsAtOnceDataset> {
+class EndsAtOnceIterator : public data::DatasetIterator<EndsAtOnceDataset> {
  public:
-  explicit EndsAtOnceIterator(const Params& params) : DatasetIterator<EndsAtOnceDataset>(params) {}
+  explicit EndsAtOnceIterator(const Params& params)
+      : data::DatasetIterator<EndsAtOnceDataset>(params) {}
 
   bool SymbolicCheckpointCompatible() const override { return true; }
 
-  absl::Status Initialize(IteratorContext* ctx) override {
+  absl::Status Initialize(data::IteratorContext* ctx) override {
     tuner_waking_.WhenDestroyed(ctx->model());
     return dataset()->input().MakeIterator(ctx, this, prefix(), &input_);
   }
 
-  absl::Status GetNextInternal(IteratorContext* ctx, std::vector<Tensor>* out_tensors,
+  absl::Status GetNextInternal(data::IteratorContext* ctx, std::vector<Tensor>* out_tensors,
                                bool* end_of_sequence) override {
     return input_->GetNext(ctx, out_tensors, end_of_sequence);
   }
 
  protected:
   std::shared_ptr<tensorflow::data::model::Node> CreateNode(
-      IteratorContext*, tensorflow::data::model::Node::Args args) const override {
+      data::IteratorContext*, tensorflow::data::model::Node::Args args) const override {
     return tensorflow::data::model::MakeKnownRatioNode(std::move(args), 1);
   }
 
-  absl::Status SaveInternal(SerializationContext* ctx, IteratorStateWriter* writer) override {
+  absl::Status SaveInternal(data::SerializationContext* ctx,
+                            data::IteratorStateWriter* writer) override {
     return SaveInput(ctx, writer, input_);
   }
 
-  absl::Status RestoreInternal(IteratorContext* ctx, IteratorStateReader* reader) override {
+  absl::Status RestoreInternal(data::IteratorContext* ctx,
+                               data::IteratorStateReader* reader) override {
     return RestoreInput(ctx, reader, input_);
   }
 
  private:
   TunerWaking tuner_waking_;  // destroyed last: the input's end may take a while
-  std::unique_ptr<IteratorBase> input_;
+  std::unique_ptr<data::IteratorBase> input_;
 };
 
 }  // namespace
 
 EndsAtOnceDataset::EndsAtOnceDataset(tensorflow::OpKernelContext* ctx, const DatasetBase* input)
-    : DatasetBase(DatasetContext(ctx)), input_(input) {
+    : DatasetBase(data::DatasetContext(ctx)), input_(input) {
   input_->Ref();
 }
 
 EndsAtOnceDataset::~EndsAtOnceDataset() { input_->Unref(); }
 
-std::unique_ptr<IteratorBase> EndsAtOnceDataset::MakeIteratorInternal(
+std::unique_ptr<data::IteratorBase> EndsAtOnceDataset::MakeIteratorInternal(
     const std::string& prefix) const {
   return std::make_unique<EndsAtOnceIterator>(
       EndsAtOnceIterator::Params{this, prefix + "::EndsAtOnce"});
@@ -74,7 +71,7 @@ absl::Status EndsAtOnceDataset::InputDatasets(std::vector<const DatasetBase*>* i
   return absl::OkStatus();
 }
 
-absl::Status EndsAtOnceDataset::AsGraphDefInternal(SerializationContext* ctx,
+absl::Status EndsAtOnceDataset::AsGraphDefInternal(data::SerializationContext* ctx,
                                                    DatasetGraphDefBuilder* b,
                                                    tensorflow::Node** output) const {
   tensorflow::Node* input = nullptr;

@@ -163,21 +163,12 @@ class Caching:
 
     # Settings.
 
-    def fix(
-        self,
-        digest: Digest,
-        asked: types_pb2.CacheSetting,
-        quotas_bytes: Sequence[int],
-        policy: str = "",
-        rooms_bytes: Sequence[int] | None = None,
-        copies: int = 1,
-    ) -> tuple[types_pb2.CacheSetting, ChunkPlan | None]:
-        """What is to be journaled, and what `set` wants beside it. In a thread. Args and errors as Placement.fix."""
-        fixed = self.placement.fix(digest, asked, quotas_bytes, policy, rooms_bytes, copies)
+    def planned(self, digest: Digest, fixed: types_pb2.CacheSetting) -> ChunkPlan | None:
+        """What `set` wants beside a setting that Placement.fix gave. In a thread."""
         resident = None
         with contextlib.suppress(KeyError):  # nobody reads it, or no longer
             resident = self.residency.table(digest.digest_id).resident
-        return fixed, self._plan_of(digest, fixed, resident)
+        return self._plan_of(digest, fixed, resident)
 
     def _plan_of(self, digest: Digest, setting: types_pb2.CacheSetting, resident: bytearray | None) -> ChunkPlan | None:
         if setting.mode != COOPERATIVE:

@@ -216,9 +216,9 @@ class Catalogue:
             keepers = self._keepers(digest_id)
             quotas_bytes, rooms_bytes = [node.quota_bytes for node in keepers], [most_bytes(node) for node in keepers]
             copies = self._caching.placed.copies(digest_id)
-            fixed, plan = await asyncio.to_thread(
-                self._caching.fix, digest, asked, quotas_bytes, "", rooms_bytes, copies
-            )
+            fix = self._caching.placement.fix
+            fixed = await asyncio.to_thread(fix, digest, asked, quotas_bytes, "", rooms_bytes, copies)
+            plan = await asyncio.to_thread(self._caching.planned, digest, fixed)
             resized = self._caching.resized(digest_id, fixed, "") if keep_chunks else None
             fixed = resized or fixed
             check()
@@ -310,7 +310,8 @@ class Catalogue:
             anew = fixed is None or digest is None
             if fixed is None:
                 assert digest is not None
-                fixed, plan = await asyncio.to_thread(self._caching.fix, digest, asked, live, policy)
+                fixed = await asyncio.to_thread(self._caching.placement.fix, digest, asked, live, policy)
+                plan = await asyncio.to_thread(self._caching.planned, digest, fixed)
             record = CommitRecord(cache_set=CacheSet(digest_id=digest_id, setting=fixed))
             self._log.append(record)
             self._caching.apply(record.cache_set)

@@ -6,14 +6,7 @@ from collections.abc import Callable, Sequence, Set
 from dataclasses import replace
 
 from tfquiver.amounts import of_bytes
-from tfquiver.service.coordinator.policies.pins import (
-    free,
-    free_bytes,
-    jobs_by_dataset,
-    pin_reasons,
-    pinned,
-    remote_pins,
-)
+from tfquiver.service.coordinator.policies import pins
 from tfquiver.service.coordinator.policies.views_and_plans.columns import given_columns
 from tfquiver.service.coordinator.policies.views_and_plans.interface import (
     Allocation,
@@ -68,7 +61,7 @@ def partition(view: ClusterView) -> tuple[ClusterView, ClusterView]:
     Data sets that any regular job reads are of the regular part, all irregular jobs of the other one. Cache goes with
     the data sets, so that guests bring theirs where they are; bandwidth with the jobs.
     """
-    odd = {name for name, readers in jobs_by_dataset(view).items() if all(job.irregular for job in readers)}
+    odd = {name for name, readers in pins.jobs_by_dataset(view).items() if all(job.irregular for job in readers)}
     parts = []
     for irregular in (False, True):
         datasets = [dataset for dataset in view.datasets if (dataset.name in odd) is irregular]
@@ -87,10 +80,10 @@ def _part(
 ) -> ClusterView:
     pins_bytes, everybody = sum(one.pin.cache_bytes for one in datasets if one.pin), max(1, _accelerators(view.jobs))
     # In whole numbers: of some petabytes both parts rounded would be more than all.
-    cache_bytes = pins_bytes + free_bytes(view) * _accelerators(cached) // everybody
+    cache_bytes = pins_bytes + pins.free_bytes(view) * _accelerators(cached) // everybody
     remote = view.remote_bytes_per_s
     if remote is not None:
-        own, names = remote_pins(view), {job.name for job in jobs}
+        own, names = pins.remote_pins(view), {job.name for job in jobs}
         left = max(0.0, remote - sum(own.values()))
         remote = left * _accelerators(jobs) / everybody + sum(pin for name, pin in own.items() if name in names)
     return replace(view, cache_bytes=cache_bytes, remote_bytes_per_s=remote, datasets=tuple(datasets), jobs=tuple(jobs))
@@ -99,13 +92,13 @@ def _part(
 def _plan_irregular(view: ClusterView, visited: Set[str]) -> Plan:
     """`lru`, since what was read just now may be wanted again at once (section 7.4); by accelerators. `visited`: data
     sets of the regular part, which are pinned here as they were planned there."""
-    jobs = jobs_by_dataset(view)
-    caps = {dataset.name: dataset.size_bytes for dataset in free(view)}
-    parts = fill(free_bytes(view), caps, {name: sum(job.accelerators for job in jobs[name]) for name in caps})
-    allocations = pinned(view) | {name: Allocation("lru", int(part)) for name, part in parts.items()}
+    jobs = pins.jobs_by_dataset(view)
+    caps = {dataset.name: dataset.size_bytes for dataset in pins.free(view)}
+    parts = fill(pins.free_bytes(view), caps, {name: sum(job.accelerators for job in jobs[name]) for name in caps})
+    allocations = pins.pinned(view) | {name: Allocation("lru", int(part)) for name, part in parts.items()}
     reasons = {
         name: f"irregular: its jobs do not read each record once an epoch; {of_bytes(part)} of the "
-        f"{of_bytes(free_bytes(view))} that such jobs have, by accelerators"
+        f"{of_bytes(pins.free_bytes(view))} that such jobs have, by accelerators"
         for name, part in parts.items()
     }
     lacking = lacking_now(view, allocations)
@@ -114,8 +107,8 @@ def _plan_irregular(view: ClusterView, visited: Set[str]) -> Plan:
     told = {job.name: _GUEST if job.dataset in visited else _AT_HOME for job in view.jobs}
     told |= {name: f"{told[name]}; {why}" for name, why in limits.items()}
     kept = {name: one for name, one in allocations.items() if name not in visited}
-    pins = {name: why for name, why in pin_reasons(view).items() if name not in visited}
-    return Plan(kept, remote, reasons | told | pins)
+    of_pins = {name: why for name, why in pins.pin_reasons(view).items() if name not in visited}
+    return Plan(kept, remote, reasons | told | of_pins)
 
 
 _ODD = "irregular: it does not read each record once an epoch"

@@ -16,6 +16,9 @@ from tfquiver.hash_prefixes_and_sorted_numbers.sorted_numbers import distinct
 from tfquiver.service.coordinator.what_a_session_reads_next.sampler import NOWHERE, Place, ResidentFirst
 from tfquiver.service.coordinator.what_a_session_reads_next.slots import MOST_DRAWN, Slots
 
+Flags = npt.NDArray[np.bool_]
+Lengths = npt.NDArray[np.uint64]
+
 _MOST_CHANGED = 16 * MOST_DRAWN
 _MOST_PIECES = 64
 
@@ -24,12 +27,7 @@ class Staged:
     """A Sampler. A bit for each draw, and for each of the stage that is read now a byte and a bit more."""
 
     def __init__(
-        self,
-        drawn: DrawnShards,
-        pending: npt.NDArray[np.bool_],
-        resident: bytearray,
-        lengths: npt.NDArray[np.uint64],
-        rng: random.Random,
+        self, drawn: DrawnShards, pending: Flags, resident: bytearray, lengths: Lengths, rng: random.Random
     ) -> None:
         """`pending`: shape [draws]. `resident`: a byte a shard, kept by the caller. `lengths`: bytes of each shard."""
         self._drawn, self._resident, self._lengths, self._rng = drawn, resident, lengths, rng
@@ -137,7 +135,7 @@ class Staged:
 class _LengthsOf:
     """Of draws, looked up when they are asked for: eight bytes for each of millions would be kept for a few."""
 
-    def __init__(self, shards: npt.NDArray[np.uint32], lengths: npt.NDArray[np.uint64]) -> None:
+    def __init__(self, shards: npt.NDArray[np.uint32], lengths: Lengths) -> None:
         self._shards, self._lengths = shards, lengths
 
     def __getitem__(self, draw: int, /) -> int:
@@ -147,13 +145,7 @@ class _LengthsOf:
 class InTurn:
     """A Sampler. The first draw that is pending, whatever is resident. A bit for each draw."""
 
-    def __init__(
-        self,
-        drawn: DrawnShards,
-        pending: npt.NDArray[np.bool_],
-        resident: bytearray,
-        lengths: npt.NDArray[np.uint64],
-    ) -> None:
+    def __init__(self, drawn: DrawnShards, pending: Flags, resident: bytearray, lengths: Lengths) -> None:
         """As Staged."""
         self._shards, self._resident, self._lengths = drawn.shards, resident, lengths
         self._pending = Slots(pending)

@@ -21,6 +21,7 @@ from tfquiver import errors
 from tfquiver.amounts import many
 from tfquiver.hash_prefixes_and_sorted_numbers.prefixes import Prefixes, of_hashes
 from tfquiver.rare_lines import every_n_seconds
+from tfquiver.service.common_to_servers.repeated import OwnTask
 from tfquiver.service.node.evicting_emptying_removing_leftovers.placed_log import PlacedLog
 from tfquiver.service.node.hanging_disk.disk_threads import OnDisk
 
@@ -63,15 +64,13 @@ class Leftovers:
         self._abandoned_s = -np.inf
         self._news = asyncio.Event()
         self._looking = asyncio.Lock()
-        self._task: asyncio.Task[None] | None = None
+        self._own_task = OwnTask(self._run)
 
     def start(self) -> None:
-        self._task = asyncio.get_running_loop().create_task(self._run())
+        self._own_task.start()
 
     async def close(self) -> None:
-        if self._task:
-            self._task.cancel()
-            await asyncio.gather(self._task, return_exceptions=True)
+        await self._own_task.close()
         await self._on_disk(self._log.close)
 
     def abandoned(self) -> None:

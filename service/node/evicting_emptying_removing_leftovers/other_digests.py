@@ -15,6 +15,7 @@ from tfquiver import errors
 from tfquiver.digests.digest import Digest
 from tfquiver.hash_prefixes_and_sorted_numbers.prefixes import Prefixes, of_rows, strike
 from tfquiver.logs import about
+from tfquiver.service.common_to_servers.repeated import OwnTask
 from tfquiver.service.node.digests_kept_here.named_prefixes import NamedPrefixes
 
 T = TypeVar("T")
@@ -41,16 +42,14 @@ class OtherDigests:
         self._prefixes = NamedPrefixes()
         self._alone = asyncio.Lock()
         self._calls: set[asyncio.Task[Any]] = set()
-        self._task: asyncio.Task[None] | None = None
+        self._own_task = OwnTask(self._keep_up)
 
     def start(self) -> None:
         """From now on digests are read beforehand, however many come."""
-        self._task = asyncio.get_running_loop().create_task(self._keep_up())
+        self._own_task.start()
 
     async def close(self) -> None:
-        if self._task:
-            self._task.cancel()
-            await asyncio.gather(self._task, return_exceptions=True)
+        await self._own_task.close()
         await asyncio.gather(*self._calls, return_exceptions=True)
 
     async def alone(self, digests: Sequence[Digest], kept: Sequence[bytes]) -> npt.NDArray[np.bool_]:

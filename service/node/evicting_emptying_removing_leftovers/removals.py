@@ -17,6 +17,7 @@ from tfquiver import errors
 from tfquiver.amounts import many
 from tfquiver.digests.digest import Digest
 from tfquiver.logs import about
+from tfquiver.service.common_to_servers.repeated import OwnTask
 from tfquiver.service.node.evicting_emptying_removing_leftovers.other_digests import OtherDigests
 
 _ASKED_AT_ONCE = 16_384
@@ -54,15 +55,13 @@ class Removals:
         self._others = others
         self._seen = 0
         self._news = asyncio.Event()
-        self._task: asyncio.Task[None] | None = None
+        self._own_task = OwnTask(self._run)
 
     def start(self) -> None:
-        self._task = asyncio.get_running_loop().create_task(self._run())
+        self._own_task.start()
 
     async def close(self) -> None:
-        if self._task:
-            self._task.cancel()
-            await asyncio.gather(self._task, return_exceptions=True)
+        await self._own_task.close()
 
     def told(self, removals: int) -> None:
         """The coordinator's number of them: another than before when there was one, or it is another coordinator."""

@@ -26,6 +26,7 @@ from tfquiver.node_labels_shard_owners_chunks.places import Places
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2 as pb
 from tfquiver.proto.tfquiver.v1 import types_pb2
 from tfquiver.rare_lines import every_n_seconds
+from tfquiver.service.common_to_servers.repeated import OwnTask
 from tfquiver.service.node.coordinator_link.in_turn import InTurn
 from tfquiver.service.node.disk import entry
 from tfquiver.service.node.disk.disk_cache import DiskCache
@@ -94,16 +95,14 @@ class Moves:
         self._looked_up = 0  # in one look at everything, as `lookups` counts
         self._give_up_from_s = 0.0
         self._changed = asyncio.Event()
-        self._task: asyncio.Task[None] | None = None
+        self._own_task = OwnTask(self._run)
         self._turn = 0
 
     def start(self) -> None:
-        self._task = asyncio.get_running_loop().create_task(self._run())
+        self._own_task.start()
 
     async def close(self) -> None:
-        if self._task:
-            self._task.cancel()
-            await asyncio.gather(self._task, return_exceptions=True)
+        await self._own_task.close()
 
     def told(self, version: int, places: Sequence[pb.DatasetPlaces]) -> None:
         """With every orders."""

@@ -19,7 +19,7 @@ from tfquiver import errors, stores
 from tfquiver.rare_lines import every_n_seconds
 from tfquiver.stores import ObjectInfo, ObjectStore, scheme_of
 from tfquiver.stores.credentials.resolved import Access, place_in
-from tfquiver.stores.object_store import ReadsInParts
+from tfquiver.stores.object_store import Parts, ReadsInParts
 
 MAX_CLIENTS = 4096
 MAX_SCHEMES = 16
@@ -219,15 +219,7 @@ class _Tried(ReadsInParts):
     def stat(self, uri: str) -> ObjectInfo:
         return self._ways[0].store().stat(uri)
 
-    def read_parts(
-        self,
-        uri: str,
-        offset: int,
-        lengths: Sequence[int],
-        generation: str,
-        deadline_s: float,
-        take: Callable[[bytes], None],
-    ) -> None:
+    def read_parts(self, parts: Parts, deadline_s: float, take: Callable[[bytes], None]) -> None:
         """Where a store fails, those in other places are tried: each gets its part of the time."""
         come = 0
 
@@ -245,8 +237,7 @@ class _Tried(ReadsInParts):
             places = {left.place for left in self._ways[at:]} - failed.keys()
             try:
                 left_s = max(give_up_at - time.monotonic(), 0.1)
-                rest, each_s = lengths[come:], left_s / len(places)
-                way.store().read_parts(uri, offset + sum(lengths[:come]), rest, generation, each_s, counted)
+                way.store().read_parts(parts.after(come), left_s / len(places), counted)
                 return
             except errors.CancelledError_:
                 raise
@@ -288,15 +279,7 @@ class _Refusing:
     def read(self, uri: str, offset: int, length: int, generation: str, deadline_s: float) -> bytes:
         raise self._refuse()
 
-    def read_parts(
-        self,
-        uri: str,
-        offset: int,
-        lengths: Sequence[int],
-        generation: str,
-        deadline_s: float,
-        take: Callable[[bytes], None],
-    ) -> None:
+    def read_parts(self, parts: Parts, deadline_s: float, take: Callable[[bytes], None]) -> None:
         raise self._refuse()
 
     def close(self) -> None:

@@ -16,6 +16,7 @@ from tfquiver.proto.tfquiver.v1 import named_datasets_pb2 as pb
 from tfquiver.stores import ObjectInfo, ObjectStore
 from tfquiver.stores.credentials import references, resolved
 from tfquiver.stores.credentials.resolved import Access
+from tfquiver.stores.object_store import Parts
 
 T = TypeVar("T")
 LOOK_AGAIN_S = 30.0
@@ -136,16 +137,8 @@ class _Saying:
     def read(self, uri: str, offset: int, length: int, generation: str, deadline_s: float) -> bytes:
         return self._way.explained(lambda: self._store.read(uri, offset, length, generation, deadline_s))
 
-    def read_parts(
-        self,
-        uri: str,
-        offset: int,
-        lengths: Sequence[int],
-        generation: str,
-        deadline_s: float,
-        take: Callable[[bytes], None],
-    ) -> None:
-        self._way.explained(lambda: self._store.read_parts(uri, offset, lengths, generation, deadline_s, take))
+    def read_parts(self, parts: Parts, deadline_s: float, take: Callable[[bytes], None]) -> None:
+        self._way.explained(lambda: self._store.read_parts(parts, deadline_s, take))
 
     def close(self) -> None:
         """It is everybody's."""

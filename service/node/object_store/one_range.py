@@ -11,6 +11,7 @@ from tfquiver import errors
 from tfquiver.digests.digest import Digest, ShardRef
 from tfquiver.service.node.checked_shards_in_memory.verified import VerifiedShard
 from tfquiver.stores import ObjectStore, attempts
+from tfquiver.stores.object_store import Parts
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +84,8 @@ class OneRange:
         token = attempts.on_busy.set(lambda: self._tell(busy))
         try:
             lengths = [asked.ref.length_bytes for asked in self.asked[first:]]
-            store.read_parts(file.uri, self.asked[first].ref.offset, lengths, file.generation, deadline_s, take)
+            parts = Parts(file.uri, self.asked[first].ref.offset, lengths, file.generation)
+            store.read_parts(parts, deadline_s, take)
         finally:
             attempts.on_busy.reset(token)
 

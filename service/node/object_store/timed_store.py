@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
 from tfquiver.clock import Clock, SystemClock
 from tfquiver.service.node.counters.read_times import ReadTimes, StoreReads
 from tfquiver.stores import ObjectStore
-from tfquiver.stores.object_store import AroundStore
+from tfquiver.stores.object_store import AroundStore, Parts
 
 
 class Stopwatch:
@@ -48,15 +48,7 @@ class TimedStore(AroundStore):
         finally:
             self._watch.end(read, size_bytes)
 
-    def read_parts(
-        self,
-        uri: str,
-        offset: int,
-        lengths: Sequence[int],
-        generation: str,
-        deadline_s: float,
-        take: Callable[[bytes], None],
-    ) -> None:
+    def read_parts(self, parts: Parts, deadline_s: float, take: Callable[[bytes], None]) -> None:
         read, size_bytes = self._watch.begin(), 0
 
         def counted(part: bytes) -> None:
@@ -65,6 +57,6 @@ class TimedStore(AroundStore):
             take(part)
 
         try:
-            self._store.read_parts(uri, offset, lengths, generation, deadline_s, counted)
+            self._store.read_parts(parts, deadline_s, counted)
         finally:
             self._watch.end(read, size_bytes)
