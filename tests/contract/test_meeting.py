@@ -3,20 +3,27 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Coroutine
 from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import Any, TypeVar
 
 import pytest
 
 from tests.support.aio import on_loop
-from tests.support.coordinator_here import DIGEST, beat, started
+from tests.support.coordinator_here import DIGEST, beat, parts, started
+from tests.support.named_here import OTHER, of, until_done
 from tfquiver import errors
 from tfquiver.clock import ManualClock
+from tfquiver.proto.tfquiver.v1 import named_datasets_pb2, types_pb2
 from tfquiver.roles_and_tokens.identity import EVERYBODY
 from tfquiver.service.coordinator.coordinator import Coordinator
 from tfquiver.service.coordinator.dataset_caching.caching import LONGEST_MEETING_S, MEETING_S
 from tfquiver.service.coordinator.options import CoordinatorOptions
+
+T = TypeVar("T")
+_QUOTA_BYTES = 1_000_000  # two of these have room for DIGEST
+FULL = types_pb2.CacheSetting(mode=types_pb2.CACHE_MODE_UNIFORM, allocation_bytes=1_600_000)
 
 
 @asynccontextmanager
@@ -83,3 +90,57 @@ async def test_a_coordinator_that_stops_deletes_nothing_that_it_does_not_know_to
             async with asyncio.timeout(2):
                 await deleting
         assert DIGEST.digest_id in coordinator.registry
+
+
+async def _waits_for_nodes(call: Coroutine[Any, Any, T], clock: ManualClock, coordinator: Coordinator) -> T:
+    """Until the second of two nodes is back, and no more are to come. The first one holds OTHER."""
+    beat(coordinator, "n", quota_bytes=_QUOTA_BYTES, holds=OTHER)
+    waiting = asyncio.create_task(call)
+    await asyncio.wait([waiting], timeout=0.1)
+    assert not waiting.done()
+    beat(coordinator, "m", quota_bytes=_QUOTA_BYTES)
+    clock.advance(MEETING_S)
+    async with asyncio.timeout(LONGEST_MEETING_S / 2):
+        return await waiting
+
+
+@on_loop
+async def test_where_it_is_to_be_kept_is_checked_against_the_nodes_that_come_back(tmp_path: Path) -> None:
+    """`selector: no node matches` was said of nodes that were not heard of yet."""
+    clock, twice = ManualClock(100.0), types_pb2.PlacementRule(replicas=2)
+    async with again(tmp_path, clock) as coordinator:
+        placing = coordinator.catalogue.set_placement(DIGEST.digest_id, twice)
+        await _waits_for_nodes(placing, clock, coordinator)
+        assert coordinator.caching.placed.rules.find(DIGEST.digest_id) == twice
+    async with again(tmp_path, clock) as coordinator:
+        spec = named_datasets_pb2.DatasetSpec(name="n", sources=["/data/*"], placement=twice)
+        await _waits_for_nodes(coordinator.named.create(EVERYBODY, spec), clock, coordinator)
+        with pytest.raises(errors.InvalidArgumentError, match="replicas: 3 are more than the 2 nodes"):
+            await coordinator.catalogue.set_placement(DIGEST.digest_id, types_pb2.PlacementRule(replicas=3))
+
+
+@on_loop
+async def test_what_room_there_is_is_that_of_the_nodes_that_come_back(tmp_path: Path) -> None:
+    """Without a size it was given, for good, what the first of them had; with one it was refused."""
+    clock = ManualClock(100.0)
+    for asked in (types_pb2.CacheSetting(mode=types_pb2.CACHE_MODE_LRU), FULL):
+        async with again(tmp_path, clock) as coordinator:
+            setting = coordinator.catalogue.set_cache(DIGEST.digest_id, asked)
+            fixed = await _waits_for_nodes(setting, clock, coordinator)
+            assert fixed.allocation_bytes > _QUOTA_BYTES
+            await coordinator.catalogue.unset_cache(DIGEST.digest_id)
+
+
+@on_loop
+async def test_what_nodes_that_come_back_have_room_for_is_neither_refused_nor_evicts(tmp_path: Path) -> None:
+    clock = ManualClock(100.0)
+    async with started(tmp_path) as coordinator:
+        await coordinator.catalogue.register("", b"", None, parts(OTHER))
+        for name, digest in (("wanted", DIGEST), ("other", OTHER)):
+            await coordinator.named.create(EVERYBODY, of(name, digest))
+            await until_done(coordinator, name)
+    async with again(tmp_path, clock) as coordinator:
+        coordinator.named._when_full = "dataset_lru"
+        prefetching = coordinator.named.prefetch(EVERYBODY, "wanted")
+        await _waits_for_nodes(prefetching, clock, coordinator)
+        assert coordinator.named.find(EVERYBODY, "other").state == named_datasets_pb2.NamedDataset.STATE_READY

@@ -44,8 +44,11 @@ def beat(
     scans: int = 0,
     quota_bytes: int = 1 << 40,
     mounts: Sequence[pb.MountReport] = (),
+    holds: Digest | None = None,
 ) -> None:
     inventory = pb.Inventory(full=True, version=1)
+    if holds is not None:
+        inventory.added.extend(row.tobytes() for row in holds.hashes)
     request = pb.HeartbeatRequest(incarnation="1", inventory=inventory, scans=scans, mounts=mounts)
     request.node.node_id, request.node.quota_bytes = node, quota_bytes
     coordinator.heartbeats.take(request)

@@ -131,12 +131,14 @@ class Catalogue:
         await self._registry.prune()
         return []
 
-    async def nodes_met(self) -> None:
-        """Those that there were before a restart have said what is read there without a session, or will not. Raises
-        UnavailableError: the coordinator stops."""
+    async def nodes_met(self, are_told: bool = False) -> None:
+        """Those that there were before a restart have said what is read there without a session, or will not.
+        `are_told`: and each all that it holds. Raises UnavailableError: the coordinator stops."""
         loop = asyncio.get_running_loop()
         until_s = loop.time() + LONGEST_MEETING_S
-        while not self._caching.met and loop.time() < until_s:
+        while loop.time() < until_s:
+            if self._caching.met and not (are_told and not self._membership.all_told):
+                return
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(_MET_LOOK_S):
                     await self._stopping.wait()
@@ -149,9 +151,21 @@ class Catalogue:
             await self._log.synced()
             await self._registry.prune()
 
+    async def check_rule(self, rule: types_pb2.PlacementRule, digest_id: bytes) -> None:
+        """As `rules.check`, with the nodes that live; where some of those before a restart are still to come, with all
+        of them."""
+        if not self._caching.met:
+            with contextlib.suppress(errors.InvalidArgumentError):
+                rules.check(rule, digest_id, self._membership.labelled)
+                return
+            await self.nodes_met()
+        rules.check(rule, digest_id, self._membership.labelled)
+
     async def set_placement(self, digest_id: bytes, rule: types_pb2.PlacementRule | None, check: Check = _may) -> None:
         """Where it is kept from now on; None: anywhere. Raises InvalidArgumentError, NotFoundError,
         ResourceExhaustedError, and what `check` raises, which looks when nothing can come between."""
+        if rule is not None:
+            await self.check_rule(rule, digest_id)
         async with self._setting:
             await self._log.writable()
             check()
@@ -209,6 +223,16 @@ class Catalogue:
         self, digest_id: bytes, asked: types_pb2.CacheSetting, keep_chunks: bool = False, check: Check = _may
     ) -> types_pb2.CacheSetting:
         """`keep_chunks`: where only the bytes change, rather than those that suit them best."""
+        if asked.mode != NONE and not self._caching.met:
+            if asked.allocation_bytes:  # it may have room at the nodes that are back
+                with contextlib.suppress(errors.ResourceExhaustedError):
+                    return await self._set_cache(digest_id, asked, keep_chunks, check)
+            await self.nodes_met()
+        return await self._set_cache(digest_id, asked, keep_chunks, check)
+
+    async def _set_cache(
+        self, digest_id: bytes, asked: types_pb2.CacheSetting, keep_chunks: bool, check: Check
+    ) -> types_pb2.CacheSetting:
         digest = await self._registry.digest(digest_id)
         async with self._setting:  # what is left depends on the settings before
             await self._log.writable()

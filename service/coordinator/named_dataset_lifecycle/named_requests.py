@@ -15,7 +15,6 @@ from tfquiver.disk_space_of_shards.node_room import room_bytes
 from tfquiver.logs import about
 from tfquiver.proto.tfquiver.v1 import named_datasets_pb2 as pb2
 from tfquiver.roles_and_tokens.identity import Identity, Role
-from tfquiver.service.coordinator.dataset_placement import rules
 from tfquiver.service.coordinator.long_work.in_parts import InParts
 from tfquiver.service.coordinator.named_dataset_lifecycle import lifecycle, specs
 from tfquiver.service.coordinator.named_dataset_lifecycle.lifecycle import DELETING, FAILED, SCANNING, Life
@@ -45,7 +44,9 @@ class NamedRequests(NamedKeeping):
     async def create(self, who: Identity, spec: pb2.DatasetSpec) -> pb2.NamedDataset:
         specs.check(spec)
         await self._log.writable()
-        before = self._table.get(spec.name)
+        if spec.HasField("placement") and spec.name not in self._table:
+            await self._catalogue.check_rule(spec.placement, spec.digest_id)
+        before = self._table.get(spec.name)  # from here on nothing is waited for
         if before is not None:
             if before.phase == DELETING:
                 raise errors.InUseError(f"name: data set {spec.name} is being deleted: try again when it is gone")
@@ -64,7 +65,6 @@ class NamedRequests(NamedKeeping):
             if spec.format and not specs.has_format(registered, spec.format):
                 raise errors.InvalidArgumentError("format: it is not that of the digest, which says it: leave it out")
         if spec.HasField("placement"):
-            rules.check(spec.placement, spec.digest_id, self._membership.labelled)
             self._check_placed(spec.digest_id, spec)
         life = lifecycle.made(spec, uuid.uuid4().hex, who.owner, who.role is Role.JOB, int(time.time()))
         return await self._put(life)
@@ -73,6 +73,7 @@ class NamedRequests(NamedKeeping):
         life = await self._owned(who, name)
         lifecycle.prefetch(life)  # whether it can be at all
         if life.digest_id and self._when_full != PARTIAL:
+            await self._catalogue.nodes_met(are_told=True)
             await self._make_room(who, life)
         return await self._put(lifecycle.prefetch(await self._owned(who, name)))
 
