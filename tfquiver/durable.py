@@ -58,6 +58,20 @@ def private_directory(path: Path) -> None:
         raise NotADirectoryError(errno.ENOTDIR, f"{what} is in the way", str(path))
 
 
+def why_not_made(path: Path, error: OSError | ValueError) -> str:
+    """Of a directory that could not be made: what stands in its place, and what to do; else what the kernel said."""
+    with contextlib.suppress(OSError, ValueError):
+        for one in (path, *path.parents):
+            if one.is_dir():
+                break
+            if one.exists():
+                at = "" if one == path else f" at {one}"
+                return f"a file is there{at}, and no directory: name another directory, or move that file away"
+    said = getattr(error, "strerror", None) or str(error)  # the latter: a path that cannot be one
+    may_not = isinstance(error, OSError) and error.errno in (errno.EACCES, errno.EPERM, errno.EROFS)
+    return f"{said}: name a directory that this user may write in" if may_not else said
+
+
 def remove_left_overs(directory: Path) -> None:
     """Deletes what a `write` left there whose process was killed. Only while nobody else writes. Raises OSError."""
     for path in directory.iterdir():

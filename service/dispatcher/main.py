@@ -108,7 +108,7 @@ def _sole_owner(work_dir: Path) -> Iterator[None]:
         work_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
         descriptor = durable.lock_file(work_dir / "dispatcher.lock")
     except OSError as error:
-        raise errors.InvalidArgumentError(f"--work_dir={work_dir}: {error.strerror}") from error
+        raise errors.InvalidArgumentError(f"--work_dir={work_dir}: {durable.why_not_made(work_dir, error)}") from error
     try:
         if not durable.try_lock(descriptor):
             raise errors.AlreadyRunningError(f"--work_dir={work_dir}: another dispatcher uses it")

@@ -58,7 +58,7 @@ def test_a_night_without_a_node_fills_no_log_and_its_end_is_told(
     node = Node()
     monkeypatch.setattr(endpoints.KeptEndpoint, "_connect", lambda self: node.connect(self))
     monkeypatch.setattr(endpoints, "_LAST_PAUSE_S", 0.0)
-    kept = endpoints.KeptEndpoint("data", lambda: pytest.fail("not asked"), Library(), node.clock)
+    kept = endpoints.KeptEndpoint("data", lambda: pytest.fail("not asked"), Library(), node.clock, "cache_dir /x")
     try:
         assert node.found.acquire(timeout=10)
         node.go(AWAY_S)
@@ -69,12 +69,12 @@ def test_a_night_without_a_node_fills_no_log_and_its_end_is_told(
         kept.close()
         node.go(0.0)
     gone, first, *later, back, gone_again, back_again = said
-    assert gone == gone_again == "data: the node is gone; finding or starting it again"
+    assert gone == gone_again == "cache_dir /x: the node is gone; finding or starting it again"
     assert first.startswith(
-        "data: the node has not answered for 5 s (no tfquiver-node answers in /cache; start one with "
+        "cache_dir /x: the node has not answered for 5 s (no tfquiver-node answers in /cache; start one with "
     )
     assert "reconnect_timeout_s" in first
     assert 10 < len(later) < 40
     assert all("has not answered for" in line and "--cache_dir=/cache" in line for line in later)
-    assert back == f"data: the node is back, after {AWAY_S:.1f} s"
-    assert back_again == "data: the node is back, after 0.0 s"
+    assert back == f"cache_dir /x: the node is back, after {AWAY_S:.1f} s"
+    assert back_again == "cache_dir /x: the node is back, after 0.0 s"

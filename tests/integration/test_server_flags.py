@@ -40,7 +40,11 @@ def run(server: str, *arguments: str) -> subprocess.CompletedProcess[str]:
         (DISPATCHER, ["--work_dir=d", "--coordinator=h:1", "--port=70000"], "--port"),
         (DISPATCHER, ["--work_dir=d", "--coordinator=h:1", "--worker_timeout_ms=-1"], "--worker_timeout_ms"),
         (DISPATCHER, ["--work_dir=d", "--coordinator=h:1", "stray"], "unexpected argument: stray"),
-        (DISPATCHER, ["--work_dir=/dev/null/d", "--coordinator=h:1"], "--work_dir=/dev/null/d: Not a directory"),
+        (
+            DISPATCHER,
+            ["--work_dir=/dev/null/d", "--coordinator=h:1"],
+            "--work_dir=/dev/null/d: a file is there at /dev/null",
+        ),
         (COORDINATOR, ["--work_dir=d", "--store_bytes_per_s=fast"], "must be bytes a second such as 200MB or 1GiB"),
         (COORDINATOR, ["--work_dir=d", "--store_bytes_per_s=-1"], "must be bytes a second such as 200MB or 1GiB"),
         (WORKER, ["--node_dir=n"], "--dispatcher"),

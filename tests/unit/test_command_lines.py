@@ -133,7 +133,7 @@ def test_a_name_longer_than_a_path_can_be(
         (["up", "x", "--workers", "-1"], "is not a number from 0 to 64"),
         (["up", "x", "--quota", "much"], "'much' is not a size"),
         (["up", "x", "--port", "65536"], "'65536' is not a port"),
-        (["up", "binary"], "binary: File exists"),
+        (["up", "binary"], "binary: a file is there, and no directory: name another"),
         (
             ["stop", "localhost:1"],
             "stop: 'localhost:1' is not a cache directory of this machine, but an address: name ",

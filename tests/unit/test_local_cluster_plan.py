@@ -95,13 +95,14 @@ def test_the_dispatcher_is_told_which_workers_were_taken_away() -> None:
 
 def test_who_gets_another_port_than_the_usual_one_is_told() -> None:
     """Code with the usual port in it would reach somebody else's coordinator."""
-    assert ports.passed_over(None, None, Ports(), Ports(0, 5050)) == [
-        "something else listens on port 5040: the coordinator takes another"
+    first = {5040: "`tfquiver up` (pid 7) in /first"}
+    assert ports.passed_over(None, None, Ports(), Ports(0, 5050), lambda port: first.get(port, "")) == [
+        "`tfquiver up` (pid 7) in /first has port 5040: the coordinator of this one takes another"
     ]
-    assert ports.passed_over(None, None, Ports(11, 12), Ports(11, 5050)) == [
-        "something else listens on port 12: the dispatcher takes another"
+    assert ports.passed_over(None, None, Ports(11, 12), Ports(11, 5050), lambda port: first.get(port, "")) == [
+        "something else has port 12: the dispatcher of this one takes another"
     ]
-    assert ports.passed_over(7, 0, Ports(11, 12), Ports(7, 0)) == []
+    assert ports.passed_over(7, 0, Ports(11, 12), Ports(7, 0), lambda port: "") == []
 
 
 def test_a_port_that_lasts_is_none_of_those_that_connections_get(tmp_path: Path) -> None:

@@ -59,6 +59,8 @@ _COMMANDS = {
     "token": ("tfquiver.cli.token", "tokens: who may call the coordinator and the nodes"),
 }
 _ALONE = ("-h", "--help", "--version")  # flags that take no command
+# What names a cluster elsewhere: `tfquiver.dataset(cache_dir=)`, `tfquiver mount --cache_dir`, servers' flags.
+_NAMED_OTHERWISE = ("__cache_dir", "__coordinator", "__work_dir", "__where", "__node_dir", "__cluster")
 _BEHIND = "flags stand behind the command"
 _RENAMES = ("rename", "mv", "move")
 _RENAMED = (
@@ -91,9 +93,13 @@ class _Parser(argparse.ArgumentParser):
 
     def _check_value(self, action: argparse.Action, value: Any) -> None:
         """Of a word that is no command: which ones are near, instead of all there are."""
-        if not isinstance(action, argparse._SubParsersAction) or value in action.choices:
-            super()._check_value(action, value)
+        if action.choices is None or value in action.choices:
             return
+        if not isinstance(action, argparse._SubParsersAction):
+            choices = [str(choice) for choice in action.choices]
+            likely = difflib.get_close_matches(str(value), choices, n=1)
+            hint = f"; did you mean {likely[0]}?" if likely else ""
+            raise argparse.ArgumentError(action, f"{value!r} is none of {', '.join(choices)}{hint}")
         if self.prog.endswith(" dataset") and value in _RENAMES:
             raise argparse.ArgumentError(None, f"there is no command {value!r}: {_RENAMED}")
         flag = f"--{value}"  # `help` or `version` as a command
@@ -123,6 +129,9 @@ class _Parser(argparse.ArgumentParser):
         if self._takes_sources() and not left[0].startswith("-"):
             return "; sources are given as --source URI"
         if left[0].startswith("--"):
+            flag = left[0].partition("=")[0].replace("-", "_")
+            if flag in _NAMED_OTHERWISE and "--service" in self._option_string_actions:
+                return "; here a cache directory, as a coordinator, is given as --service WHERE"
             near = difflib.get_close_matches(left[0].partition("=")[0], self._option_string_actions, n=1)
             return f"; did you mean {near[0]}?" if near else ""
         if all(map(os.path.lexists, left)):

@@ -17,15 +17,14 @@ _MOST_NAMED = 8
 _OWN_NODE = "node"  # of a dispatcher, in its --work_dir
 
 
-def named_or_running(given: str | os.PathLike[str] | None) -> list[str]:
+def named_or_running(given: str | os.PathLike[str] | None, argument: str = "--service=") -> list[str]:
     """What is named, here or in TFQUIVER_SERVICE; else `found`. Raises InvalidArgumentError: that is nothing."""
     if named := service_name.chosen(given):
         return [named]
     if not (running := found()):
         raise errors.InvalidArgumentError(
             "which cluster? no node of yours runs on this machine: give a coordinator (host:port) or a cache "
-            f"directory, here (--help says where) or in {service_name.VARIABLE}; `tfquiver up DIRECTORY` starts a "
-            "cluster"
+            f"directory, as {argument}WHERE or in {service_name.VARIABLE}; `tfquiver up DIRECTORY` starts a cluster"
         )
     return running
 
@@ -33,7 +32,7 @@ def named_or_running(given: str | os.PathLike[str] | None) -> list[str]:
 def one_named_or_running(given: str | os.PathLike[str] | None, argument: str = "--service=", command: str = "") -> str:
     """As `named_or_running`. Raises InvalidArgumentError also where there are several: `argument` says which, and
     behind `command`, where somebody has typed one, so that it can be typed again."""
-    several = named_or_running(given)
+    several = named_or_running(given, argument)
     if several[1:]:
         known = ", or ".join(f"{_as_typed(argument, one)} ({_whose(one)})" for one in several)
         again = f"; for example: {plain(command)} {_as_typed(argument, several[0])}" if command else ""
@@ -102,6 +101,20 @@ def _what_runs_in(directory: Path) -> str:
         return "`tfquiver up`, all its servers"
     server = server_file.running(directory)
     return f"its {server.called}" if server else f"its node, of {_whose(str(directory))}"
+
+
+def listening_on(port: int) -> str:
+    """Words for the coordinator or dispatcher of this user on this machine that has the port; "": none has."""
+    for directory in running_nodes.work_dirs():
+        server = server_file.running(directory)
+        if server is not None and server.address.endswith(f":{port}"):
+            pid = up_file.pid_text(up := directory.parent)
+            return (
+                f"the {server.called} in {plain(directory)}"
+                if pid is None
+                else (f"`tfquiver up` (pid {pid}) in {plain(up)}")
+            )
+    return ""
 
 
 def found() -> list[str]:

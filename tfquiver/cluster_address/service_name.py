@@ -16,6 +16,7 @@ from tfquiver.notes_in_cache_and_work_directories import server_file, up_file
 from tfquiver.plain_text import shortened
 
 VARIABLE = "TFQUIVER_SERVICE"
+_OF_CLUSTERS = ("node.lock", up_file.LOCK_FILE, server_file.FILE)  # a directory of a data set may be called as that is
 
 
 def chosen(given: str | os.PathLike[str] | None, environment: Mapping[str, str] = os.environ) -> str:
@@ -64,6 +65,8 @@ def coordinator_address(where: str) -> str:
     if directory is None:
         return where
     if not _is_there(directory):
+        if _is_file(directory):
+            raise errors.InvalidArgumentError(f"{shortened(where)} is a file: name a cache directory, or host:port")
         raise errors.InvalidArgumentError(
             f"{shortened(where)} is neither host:port nor a directory that is there: a cache directory is made by the "
             "first job or server that uses it"
@@ -80,6 +83,24 @@ def coordinator_address(where: str) -> str:
             f"{shortened(where)}: `tfquiver up` (pid {pid or 'unknown'}) is just starting there: try again"
         )
     return f"localhost:{port}"
+
+
+def is_where(name: str) -> bool:
+    """Whether what stands in another argument's place may name a cluster: an address, or a directory of servers."""
+    if not name or addresses.is_address(name):
+        return bool(name)
+    try:
+        directory = Path(name).expanduser()
+        return directory.is_dir() and any((directory / file).exists() for file in _OF_CLUSTERS)
+    except (OSError, ValueError, RuntimeError):
+        return False
+
+
+def _is_file(path: Path) -> bool:
+    try:
+        return path.is_file()
+    except (OSError, ValueError):
+        return False
 
 
 def _is_there(directory: Path) -> bool:

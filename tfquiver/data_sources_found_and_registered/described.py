@@ -87,7 +87,9 @@ def _named(registrar: Registrar, name: str, progress: Progress | None) -> types_
     except errors.NotFoundError as error:
         if not Path(name).is_dir():
             raise
-        raise errors.NotFoundError(f"{error}; {name} is a directory here: name its files, {name}/*") from error
+        raise errors.NotFoundError(
+            f"{name} is a directory here: name its files, {name}/* ({name} alone would name a data set: {error})"
+        ) from error
 
 
 def _settled(source: Source) -> Source:

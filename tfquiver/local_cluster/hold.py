@@ -37,9 +37,8 @@ def held(directory: Path, say: Callable[[str], None]) -> Iterator[Callable[[], b
         directory.mkdir(mode=0o700, parents=True, exist_ok=True)
         durable.private_directory(directory / "log")
         lock = durable.lock_file(directory / up_file.LOCK_FILE)
-    except (OSError, ValueError) as error:  # a path that cannot be one
-        what = getattr(error, "strerror", None) or str(error)
-        raise errors.InvalidArgumentError(f"{directory}: {what}") from error
+    except (OSError, ValueError) as error:
+        raise errors.InvalidArgumentError(f"up: {directory}: {durable.why_not_made(directory, error)}") from error
     try:
         with daemon.only_one_starts(directory, time.monotonic() + _PREDECESSOR_S):
             _take(directory, lock)

@@ -60,14 +60,20 @@ def choose(
     )
 
 
-def passed_over(coordinator: int | None, dispatcher: int | None, last: Ports, chosen: Ports) -> list[str]:
-    """For people: the ports that were liked and are taken. Arguments as of `choose`, and what it returned."""
+def passed_over(
+    coordinator: int | None, dispatcher: int | None, last: Ports, chosen: Ports, whose: Callable[[int], str]
+) -> list[str]:
+    """For people: the ports that were liked and are taken. Arguments as of `choose`, and what it returned.
+
+    Args:
+      whose: words for who listens on a port; "": nobody knows.
+    """
     servers = (
         ("coordinator", coordinator, last.coordinator or USUAL.coordinator, chosen.coordinator),
         ("dispatcher", dispatcher, last.dispatcher or USUAL.dispatcher, chosen.dispatcher),
     )
     return [
-        f"something else listens on port {liked}: the {server} takes another"
+        f"{whose(liked) or 'something else'} has port {liked}: the {server} of this one takes another"
         for server, asked, liked, got in servers
         if asked is None and got != liked
     ]

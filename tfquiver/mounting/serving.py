@@ -83,7 +83,7 @@ def serve(options: MountOptions, progress: Progress, mounted: Callable[[types_pb
     with ExitStack() as stack:
         locate = endpoints.running_node if options.service else daemon.find_or_start
         name = endpoints.name_of(options.cache_dir)
-        endpoint = endpoints.acquire(name, functools.partial(locate, options.cache_dir), located)
+        endpoint = endpoints.acquire(name, functools.partial(locate, options.cache_dir), located, options.cache_dir)
         stack.callback(endpoints.close_all)
         reaching = store_access.of(name, options.token)
         if asked.accesses:

@@ -111,7 +111,7 @@ def _make(directory: Path) -> None:
         directory.parent.mkdir(parents=True, exist_ok=True)
         directory.mkdir(mode=0o700, exist_ok=True)
     except OSError as error:
-        raise errors.InvalidArgumentError(f"cache_dir {directory}: {error.strerror}") from error
+        raise errors.InvalidArgumentError(f"cache_dir {directory}: {durable.why_not_made(directory, error)}") from error
     try:
         durable.private_directory(directory / "log")
     except OSError as error:

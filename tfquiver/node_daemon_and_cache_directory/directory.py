@@ -54,8 +54,9 @@ class CacheDirectory:
                 os.close(self._lock)
                 raise
         except OSError as error:
-            where = f" ({error.filename})" if error.filename else ""
-            what = "a symbolic link is in the way" if error.errno == errno.ELOOP else error.strerror
+            where = f" ({error.filename})" if error.filename not in (None, str(self.path)) else ""
+            is_link = error.errno == errno.ELOOP
+            what = "a symbolic link is in the way" if is_link else durable.why_not_made(self.path, error)
             raise errors.InvalidArgumentError(f"--cache_dir={self.path}: {what}{where}") from error
 
     def made(self, name: str) -> Path:

@@ -24,6 +24,7 @@ from tfquiver import errors
 from tfquiver.clock import Clock, SystemClock
 from tfquiver.node_daemon_and_cache_directory.daemon import find
 from tfquiver.node_daemon_and_cache_directory.node_endpoint import NodeEndpoint
+from tfquiver.plain_text import plain
 from tfquiver.server_reachability.greeting import greeted
 from tfquiver.server_reachability.outages import Outage
 from tfquiver.socket_frames import greeting_frames as frames
@@ -76,9 +77,15 @@ class KeptEndpoint:
     Thread-safe. `close` ends the thread; until then the node has a user.
     """
 
-    def __init__(self, name: str, locate: Locate, library: SetEndpoint, clock: Clock | None = None) -> None:
-        """Finds the node and connects before it returns; raises what `locate` raises, and UnavailableError."""
-        self._name = name
+    def __init__(
+        self, name: str, locate: Locate, library: SetEndpoint, clock: Clock | None = None, called: str = ""
+    ) -> None:
+        """Finds the node and connects before it returns; raises what `locate` raises, and UnavailableError.
+
+        Args:
+          called: what people know it by; "": the name.
+        """
+        self._name, self._called = name, called or name
         self._locate = locate
         self._library = library
         self._clock = clock or SystemClock()
@@ -126,7 +133,7 @@ class KeptEndpoint:
         try:
             while self._broken(self._connection):
                 self._connection.close()
-                logging.warning("%s: the node is gone; finding or starting it again", self._name)
+                logging.warning("%s: the node is gone; finding or starting it again", self._called)
                 renewed = self._reconnect()
                 if renewed is None:
                     return
@@ -151,7 +158,7 @@ class KeptEndpoint:
 
     def _reconnect(self) -> socket.socket | None:
         """A new connection; None when `close` was called meanwhile."""
-        pause_s, gone_s, outage = 0.0, self._clock.now(), Outage(f"{self._name}: the node", _THEN)
+        pause_s, gone_s, outage = 0.0, self._clock.now(), Outage(f"{self._called}: the node", _THEN)
         while not _readable([self._wake_read], pause_s):
             try:
                 endpoint, connection = self._connect()
@@ -160,7 +167,7 @@ class KeptEndpoint:
                 if told := outage.seen(str(error), self._clock.now()):
                     logging.error("%s", told)
                 continue
-            logging.warning("%s: the node is back, after %.1f s", self._name, self._clock.now() - gone_s)
+            logging.warning("%s: the node is back, after %.1f s", self._called, self._clock.now() - gone_s)
             with self._lock:
                 self._endpoint = endpoint
             return connection
@@ -182,14 +189,19 @@ _released: deque[str] = deque()
 _kept: dict[str, tuple[KeptEndpoint, int]] = {}
 
 
-def acquire(name: str, locate: Locate, library: SetEndpoint) -> NodeEndpoint:
-    """Keeps the endpoint open until as many `release` calls. Raises what `locate` raises, and UnavailableError."""
+def acquire(name: str, locate: Locate, library: SetEndpoint, cache_dir: Path | None = None) -> NodeEndpoint:
+    """Keeps the endpoint open until as many `release` calls. Raises what `locate` raises, and UnavailableError.
+
+    Args:
+      cache_dir: by which people are told of it.
+    """
+    called = f"cache_dir {plain(cache_dir)}" if cache_dir is not None else ""
     try:
         with _lock:
             if name in _kept:
                 kept, users = _kept[name]
             else:
-                kept, users = KeptEndpoint(name, locate, library), 0
+                kept, users = KeptEndpoint(name, locate, library, called=called), 0
             _kept[name] = (kept, users + 1)
             return kept.endpoint
     finally:

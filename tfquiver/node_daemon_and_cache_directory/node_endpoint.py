@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tfquiver import errors
-from tfquiver.notes_in_cache_and_work_directories import server_file, up_file
+from tfquiver.notes_in_cache_and_work_directories import server_file, up_file, whose_files
 
 NODE_FILE = "node.json"
 NODE_FILE_VERSION = 1
@@ -55,6 +55,8 @@ def read_endpoint(cache_dir: Path) -> NodeEndpoint:
 
 
 def _starts_one(cache_dir: Path) -> str:
+    if files := whose_files.others(cache_dir):
+        return f"it is {files}; name what cache_dir= or `tfquiver up` was given"
     if others := server_file.again(cache_dir):
         return others
     if up_file.read(cache_dir).coordinator:

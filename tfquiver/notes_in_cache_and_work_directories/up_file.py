@@ -56,7 +56,7 @@ def pid_text(directory: Path) -> str | None:
     """The pid of the `up` that runs there, "" where it has not said it yet; None: as `is_up`."""
     try:
         return durable.holder(directory / LOCK_FILE)
-    except OSError:
+    except (OSError, ValueError):  # no path at all, for one
         return None
 
 

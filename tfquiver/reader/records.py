@@ -51,7 +51,7 @@ class Where:
             from tfquiver.node_daemon_and_cache_directory.daemon import find_or_start
 
             locate = functools.partial(find_or_start, self.cache_dir, self.quota_bytes)
-        return endpoints.acquire(self.endpoint_name, locate, native.Sockets())
+        return endpoints.acquire(self.endpoint_name, locate, native.Sockets(), self.cache_dir)
 
     def release(self) -> None:
         """Once for each `acquire`."""

@@ -92,7 +92,7 @@ def opened(
     reaching: StoreAccess | None = None
     if where is not None:
         endpoint_name = endpoints.name_of(where)
-        endpoint = endpoints.acquire(endpoint_name, way.locate(), way.library)
+        endpoint = endpoints.acquire(endpoint_name, way.locate(), way.library, where)
         control, coordinator, node_id = endpoint.control, service or endpoint.coordinator, endpoint.node_id
         if way.accesses:
             from tfquiver.data_sources_found_and_registered import store_access

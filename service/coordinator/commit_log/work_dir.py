@@ -38,7 +38,7 @@ class WorkDir:
             path.mkdir(parents=True, mode=0o700, exist_ok=True)
             self._lock = durable.lock_file(path / _NAME)
         except OSError as error:
-            raise errors.InvalidArgumentError(f"work_dir {path}: {error.strerror}") from error
+            raise errors.InvalidArgumentError(f"--work_dir={path}: {durable.why_not_made(path, error)}") from error
         try:
             if not durable.try_lock(self._lock):
                 raise errors.AlreadyRunningError(f"work_dir {path}: another coordinator holds it{self._holder()}")

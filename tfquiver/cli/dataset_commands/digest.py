@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import re
 import shutil
 from pathlib import Path
 from typing import Any
@@ -99,6 +100,22 @@ def _workers(text: str) -> int:
     return int(text)
 
 
+def _policy(arguments: argparse.Namespace) -> CutPolicy:
+    """Raises InvalidArgumentError, which calls the flags as they are typed."""
+    sizes = []
+    for flag in ("--min_shard", "--target_shard", "--max_shard"):
+        try:
+            sizes.append(parse_bytes(getattr(arguments, flag[2:])))
+        except errors.InvalidArgumentError as error:
+            raise errors.InvalidArgumentError(f"{flag}: {error}") from error
+    try:
+        least, target, most = sizes
+        return CutPolicy(least, target, most, arguments.format)
+    except errors.InvalidArgumentError as error:
+        said = re.sub(r"\b(min|target|max)_bytes=", r"--\1_shard=", str(error))
+        raise errors.InvalidArgumentError(re.sub(r"\bformat=", "--format=", said)) from error
+
+
 def _check_output(output: Path) -> None:
     """Raises InvalidArgumentError before the scan: afterwards would be late."""
     try:
@@ -126,8 +143,7 @@ def _bar(console: Console, *more: ProgressColumn) -> Progress:
 
 
 def _build(arguments: argparse.Namespace) -> int:
-    least, target, most = (parse_bytes(getattr(arguments, f"{field}_shard")) for field in ("min", "target", "max"))
-    policy = CutPolicy(least, target, most, arguments.format)
+    policy = _policy(arguments)
     output: Path = arguments.output
     _check_output(output)
     console = calls.console(stderr=True)

@@ -19,6 +19,7 @@ from tfquiver.amounts import many, of_bytes
 from tfquiver.cli import calls
 from tfquiver.cli.dataset_commands import waiting
 from tfquiver.cli.status_tables_and_warnings import words
+from tfquiver.cluster_address import service_name
 from tfquiver.cluster_address.service_name import directory_to_use
 from tfquiver.data_sources_found_and_registered import store_access
 from tfquiver.data_sources_found_and_registered.listed import default_name, listed
@@ -36,9 +37,9 @@ _CONNECT_S = 30.0
 _LOOK_AGAIN_S = 0.3
 _ABOUT = """Reads a data set into the cache, so that the first epoch is a warm one. Files that nobody has used before
 are scanned (and cached on the way), as tfquiver.dataset would; then each node reads what it is to keep and does not
-have. Nothing is fetched that would not be kept. With a cache directory in which no node runs, one is started for as
-long as it takes. Exit code: 0 when all of it is resident, 3 when it is not (no room, or shards that cannot be read), 1
-after an error."""
+have. Nothing is fetched that would not be kept. Which cache is meant is said as --service: with a cache directory in
+which no node runs, one is started for as long as it takes. Exit code: 0 when all of it is resident, 3 when it is not
+(no room, or shards that cannot be read), 1 after an error."""
 
 
 def add_parser(subparsers: Any) -> None:
@@ -67,6 +68,11 @@ class Cluster:
 
 
 def _run(arguments: argparse.Namespace) -> int:
+    last = arguments.pattern[-1]
+    if arguments.pattern[1:] and service_name.is_where(last):
+        raise errors.InvalidArgumentError(
+            f"{plain_text.plain(last)} names a cluster, and no files: give it as --service={plain_text.plain(last)}"
+        )
     where, token = calls.where(arguments), calls.token(arguments)
     files, accesses = listed(arguments.pattern, of_records=arguments.format == formats.TFRECORD)
     with ExitStack() as stack:
@@ -97,7 +103,7 @@ def cluster(where: str, token: str, accesses: Sequence[Access], stack: ExitStack
         return Cluster(where, None, "", lambda digest_id: None)
     directory = directory.absolute()
     name = endpoints.name_of(directory)
-    endpoint = endpoints.acquire(name, functools.partial(daemon.find_or_start, directory), _NoLibrary())
+    endpoint = endpoints.acquire(name, functools.partial(daemon.find_or_start, directory), _NoLibrary(), directory)
     stack.callback(endpoints.close_all)
     if not accesses:
         return Cluster(endpoint.coordinator, endpoint.control, "", lambda digest_id: None)

@@ -16,11 +16,12 @@ from tfquiver import errors
 from tfquiver.cli import calls
 from tfquiver.cli.doctor import as_status_says, cluster, disk, machine, store
 from tfquiver.cli.doctor.doing import Doing
-from tfquiver.cli.doctor.finding import Finding, Verdict, fail, skip
+from tfquiver.cli.doctor.finding import Finding, Verdict, fail, skip, warn
 from tfquiver.cluster_address import running, service_name
 from tfquiver.cluster_address.service_name import coordinator_address
 from tfquiver.grpc_plumbing import addresses, rpc
 from tfquiver.node_daemon_and_cache_directory.node_endpoint import read_endpoint
+from tfquiver.notes_in_cache_and_work_directories import whose_files
 from tfquiver.plain_text import of_error, plain
 from tfquiver.proto.tfquiver.v1 import node_pb2, node_pb2_grpc
 
@@ -133,7 +134,12 @@ def _of_servers(where: str, directory: Path | None, token: str) -> Iterator[Find
         address = coordinator_address(where)
     except errors.TfquiverError as error:
         if directory is not None and isinstance(error, errors.NotFoundError):  # the directory is there
-            yield skip("cluster", f"no node runs in {plain(directory, 300)} now", _STARTS)
+            shown, files = plain(directory, 300), whose_files.others(directory)
+            if files:
+                do = "where you meant a cache: name what cache_dir= or `tfquiver up` was given; else give one its own"
+                yield warn("cluster", f"no node runs in {shown}: it is {files}", do)
+            else:
+                yield skip("cluster", f"no node runs in {shown} now, so none is asked", _STARTS)
         else:
             yield fail("cluster", of_error(error), "start a node there, or name a coordinator's host:port")
     else:

@@ -7,7 +7,6 @@ import json
 import time
 from collections.abc import Mapping
 from datetime import datetime
-from pathlib import Path
 from typing import Any
 
 from rich.console import Console
@@ -18,9 +17,8 @@ from tfquiver.cli import calls
 from tfquiver.cli.calls import cut, table
 from tfquiver.cli.status_asked_watched_explained import explained_names
 from tfquiver.cli.status_tables_and_warnings import words
+from tfquiver.cluster_address import service_name
 from tfquiver.cluster_address.service_name import coordinator_address
-from tfquiver.grpc_plumbing import addresses
-from tfquiver.notes_in_cache_and_work_directories import server_file, up_file
 from tfquiver.plain_text import plain
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2, coordinator_pb2_grpc
 
@@ -46,14 +44,13 @@ _LEGEND_FINISHED = (
 )
 _LAST = 10  # decisions
 _FROM_0 = " (epochs count from 0)"
-_OF_CLUSTERS = ("node.lock", up_file.LOCK_FILE, server_file.FILE)  # a directory of a data set may be called as that is
 
 
 def add_parser(subparsers: Any) -> None:
     parser = subparsers.add_parser("explain", description=_ABOUT)
     what = (
         "a name that `tfquiver status` and `dataset list` show; none, or WHERE alone (a coordinator's host:port, a "
-        "cache directory): lists those of which there is something to say"
+        "cache directory): lists those of which there is something to say. Beside a name WHERE is given as --service"
     )
     parser.add_argument("name", nargs="?", default="", metavar="JOB|DATASET", help=what)
     calls.add_where(parser)
@@ -63,7 +60,7 @@ def add_parser(subparsers: Any) -> None:
 
 def _run(arguments: argparse.Namespace) -> int:
     name = arguments.name
-    if not arguments.service and _is_where(name):
+    if not arguments.service and service_name.is_where(name):
         try:
             return _explained(arguments)
         except (errors.NotFoundError, errors.InvalidArgumentError):  # nothing is called so: WHERE is meant
@@ -96,17 +93,6 @@ def _explained(arguments: argparse.Namespace) -> int:
     else:
         show(json.loads(told), calls.console())
     return 0
-
-
-def _is_where(name: str) -> bool:
-    """Whether what stands in the place of a name may be WHERE, which other commands take there."""
-    if not name or addresses.is_address(name):
-        return bool(name)
-    try:
-        directory = Path(name).expanduser()
-        return directory.is_dir() and any((directory / file).exists() for file in _OF_CLUSTERS)
-    except (OSError, ValueError, RuntimeError):
-        return False
 
 
 def _placement(placed: Mapping[str, Any]) -> str:

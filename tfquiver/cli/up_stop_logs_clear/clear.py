@@ -14,6 +14,7 @@ from tfquiver.cli.up_stop_logs_clear import clearing
 from tfquiver.cluster_address.running import to_be_cleared
 from tfquiver.cluster_address.service_name import coordinator_address, directory_of
 from tfquiver.grpc_plumbing import rpc
+from tfquiver.notes_in_cache_and_work_directories import whose_files
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2, coordinator_pb2_grpc, node_pb2, node_pb2_grpc
 
 _CLEAR_S = 600.0  # deleting a million files takes minutes
@@ -37,6 +38,11 @@ def _run(arguments: argparse.Namespace) -> int:
         if done.left:
             print(f"  {_stay(done.left)}: {plain_text.plain(done.why)}")
         return int(done.left > 0)
+    if at is not None and (files := whose_files.others(at)):
+        raise errors.InvalidArgumentError(
+            f"clear: nothing was deleted: {plain_text.plain(at)} is {files}; name what cache_dir= or `tfquiver up` was "
+            "given. Files of a data set are never deleted"
+        )
     address, token = coordinator_address(where), calls.token(arguments)
     trouble = 0
     with ExitStack() as stack:

@@ -15,7 +15,7 @@ from tfquiver.cli import calls
 from tfquiver.cli.up_stop_logs_clear.followed_log import FollowedLog
 from tfquiver.cluster_address import running, service_name
 from tfquiver.local_cluster import stopping
-from tfquiver.notes_in_cache_and_work_directories import server_file
+from tfquiver.notes_in_cache_and_work_directories import server_file, whose_files
 from tfquiver.plain_text import plain, shortened
 
 _ABOUT = """Prints the last lines of the logs of the servers that run, or ran, in a cache directory of this machine:
@@ -77,6 +77,8 @@ def _run(arguments: argparse.Namespace) -> int:
             if not directory.is_dir():
                 raise errors.NotFoundError(f"logs: {plain(str(directory))}: no such directory")
             found = _logs_in(directory)
+            if not found and (files := whose_files.others(directory)):
+                raise errors.NotFoundError(f"logs: {plain(str(directory))} is {files}")
         except (OSError, ValueError) as error:  # longer than a path can be, for one
             raise errors.InvalidArgumentError(f"logs: {shortened(where)}: {error.args[-1]}") from error
         by_hand = None if any(path.name == _NODES for path in found) else logged_to.read(directory)

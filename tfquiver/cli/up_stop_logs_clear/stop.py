@@ -13,7 +13,7 @@ from tfquiver.cluster_address.running import to_be_stopped
 from tfquiver.grpc_plumbing import addresses, pages, rpc
 from tfquiver.local_cluster import stopping
 from tfquiver.node_daemon_and_cache_directory.node_endpoint import read_endpoint
-from tfquiver.notes_in_cache_and_work_directories import server_file, up_file
+from tfquiver.notes_in_cache_and_work_directories import server_file, up_file, whose_files
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2, coordinator_pb2_grpc, node_pb2, node_pb2_grpc
 
 
@@ -66,6 +66,11 @@ def _is_at(work_dir: Path, address: str) -> bool:
 def _run(arguments: argparse.Namespace) -> int:
     at = _directory(arguments)
     stopped = stopping.stop(at, lambda: _readers(at, calls.token(arguments)), arguments.force)
+    if not stopped and (files := whose_files.others(at)):
+        raise errors.InvalidArgumentError(
+            f"stop: nothing runs in {plain_text.plain(at)}: it is {files}; name what cache_dir= or `tfquiver up` was "
+            "given (`tfquiver status` shows the directories of what runs here)"
+        )
     said = f"stopped {stopped}" if stopped else "nothing runs there"
     print(f"{plain_text.plain(at)}: {said}")
     return 0

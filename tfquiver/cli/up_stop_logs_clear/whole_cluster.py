@@ -18,7 +18,7 @@ import tfquiver
 from tfquiver import errors
 from tfquiver.cli.up_stop_logs_clear import last_time, left_out
 from tfquiver.cli.up_stop_logs_clear.last_time import Asked
-from tfquiver.cluster_address import service_name
+from tfquiver.cluster_address import running, service_name
 from tfquiver.local_cluster import hold, ports, scrape_targets
 from tfquiver.local_cluster.plan import Wish
 from tfquiver.local_cluster.supervisor import Supervisor
@@ -53,7 +53,8 @@ def run(
             if up_file.away(directory):
                 up_file.write(directory, last, given)
         chosen = ports.choose(port, dispatcher_port, last, wish.workers)
-        for line in ports.passed_over(port, dispatcher_port if wish.workers else 0, last, chosen):
+        asked_dispatcher = dispatcher_port if wish.workers else 0
+        for line in ports.passed_over(port, asked_dispatcher, last, chosen, running.listening_on):
             _say(line)
         if targets:
             scrape_targets.write(targets, directory, {})
@@ -161,7 +162,7 @@ def _welcome(wish: Wish, got: Ports, targets: Path | None) -> str:
             "",
             f"and, where the worker{many} shall read and preprocess (put it behind your maps):",
             "",
-            f'    data = data.apply(tfquiver.distribute("localhost:{got.dispatcher}"))',
+            f"    data = data.apply(tfquiver.distribute({at!r}))",
             "",
             "TensorFlow's dispatcher and workers listen on every address of this machine and ask nobody who they are:",
             "for private networks only (--workers=0 leaves them out).",

@@ -1,0 +1,122 @@
+"""What a tired person types once: a directory of data for a cache, a flag that another command has, a word that is
+nearly one. Each answer says what to do."""
+
+from __future__ import annotations
+
+import os
+from contextlib import ExitStack
+from pathlib import Path
+
+import pytest
+
+from tests.unit.test_which_cluster import holding
+from tfquiver import durable, errors
+from tfquiver.cli.main import main
+from tfquiver.cluster_address import running, running_nodes
+from tfquiver.node_daemon_and_cache_directory import daemon
+from tfquiver.notes_in_cache_and_work_directories import server_file, up_file, whose_files
+
+
+@pytest.fixture(autouse=True)
+def here(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
+    """`data` has files of a data set, `cache` is a node's that does not run, `file` is one, `empty` a directory."""
+    monkeypatch.delenv("TFQUIVER_SERVICE", raising=False)
+    monkeypatch.setattr(running_nodes, "directories", list)
+    monkeypatch.setattr(running_nodes, "work_dirs", list)
+    monkeypatch.chdir(tmp_path)
+    for name in ("data", "cache", "empty"):
+        (tmp_path / name).mkdir()
+    for number in range(3):
+        (tmp_path / "data" / f"train-{number}").write_bytes(b"")
+    (tmp_path / "cache" / "node.lock").write_bytes(b"")
+    (tmp_path / "file").write_bytes(b"")
+    return tmp_path
+
+
+def said(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
+    """What it prints; that it fails is expected."""
+    try:
+        assert main(list(arguments)) != 0
+    except SystemExit as stopped:
+        assert stopped.code
+    told = capsys.readouterr()
+    return told.out + told.err
+
+
+NO_CACHE = "no cache directory, and never was one: in it are 'train-"
+
+
+@pytest.mark.parametrize(
+    ("command", "words"),
+    [
+        (["clear", "data"], f"clear: nothing was deleted: data is {NO_CACHE}"),
+        (["stop", "data"], f"stop: nothing runs in data: it is {NO_CACHE}"),
+        (["logs", "data"], f"logs: data is {NO_CACHE}"),
+        (["status", "data"], f"no node runs in data; it is {NO_CACHE}"),
+    ],
+)
+def test_a_directory_of_data_is_no_cache(command: list[str], words: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert words in said(capsys, *command)
+
+
+def test_what_was_a_cache_or_may_become_one_is_not_called_none(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert whose_files.others(here / "data").endswith(", ...")
+    for name in ("cache", "empty", "file", "not there"):
+        assert whose_files.others(here / name) == ""
+    for name in ("cache", "empty"):
+        assert main(["stop", name]) == 0
+        assert capsys.readouterr().out == f"{name}: nothing runs there\n"
+
+
+def test_a_file_in_the_place_of_a_directory_is_named_with_what_to_do(
+    here: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    what = "a file is there, and no directory: name another directory, or move that file away"
+    assert f"up: {here / 'file'}: {what}" in said(capsys, "up", "file")
+    assert f"up: {here / 'file'}/x: a file is there at {here / 'file'}, and" in said(capsys, "up", "file/x")
+    with pytest.raises(errors.InvalidArgumentError) as raised:
+        daemon.find_or_start(here / "file")
+    assert str(raised.value) == f"cache_dir {here / 'file'}: {what}"
+    assert "'file' is a file: name a cache directory, or host:port" in said(capsys, "status", "file")
+    assert durable.why_not_made(here / "new", PermissionError(13, "Permission denied")).endswith(
+        "Permission denied: name a directory that this user may write in"
+    )
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (
+            ["warm", "data/train-*", "--cache_dir=cache"],
+            "; here a cache directory, as a coordinator, is given as",
+        ),
+        (["warm", "data/train-*", "--cache-dir", "cache"], "is given as --service WHERE"),
+        (["warm", "data/train-*", "cache"], "cache names a cluster, and no files: give it as --service=cache"),
+        (["warm", "data/train-*", "h:1"], "h:1 names a cluster, and no files: give it as --service=h:1"),
+        (["warm", "data/train-*"], "as --service=WHERE or in TFQUIVER_SERVICE"),
+        (["explain", "job"], "as --service=WHERE or in TFQUIVER_SERVICE"),
+        (["warm", "x", "--format=byte"], "argument --format: 'byte' is none of tfrecord, bytes; did you mean bytes?"),
+        (["mount", "x", "y", "--format=tar"], "argument --format: 'tar' is none of auto, tfrecord, bytes\n"),
+        (
+            ["digest", "build", "x", "-o", "o", "--format=bytes", "--min_shard=1"],
+            "tfquiver: --min_shard=1: for --format=bytes it is ",
+        ),
+        (["digest", "build", "x", "-o", "o", "--max_shard=big"], "tfquiver: --max_shard: not a size: 'big'"),
+    ],
+)
+def test_what_was_meant_is_said(arguments: list[str], words: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert words in said(capsys, *arguments)
+
+
+def test_it_is_said_which_up_has_a_port(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    work_dir = here / "cache" / "coordinator"
+    work_dir.mkdir()
+    server_file.write(work_dir, "coordinator", "localhost:5040")
+    monkeypatch.setattr(running_nodes, "work_dirs", lambda: [work_dir])
+    with ExitStack() as held:
+        assert running.listening_on(5040) == ""
+        held.enter_context(holding(work_dir / "lock"))
+        assert running.listening_on(5040) == f"the coordinator (pid {os.getpid()}) in {work_dir}"
+        held.enter_context(holding(here / "cache" / up_file.LOCK_FILE))
+        assert running.listening_on(5040) == f"`tfquiver up` (pid {os.getpid()}) in {here / 'cache'}"
+        assert running.listening_on(504) == ""

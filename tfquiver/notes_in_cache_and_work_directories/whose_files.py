@@ -1,0 +1,31 @@
+"""Whether a directory is a cache's at all, by what servers leave in theirs: people also name those of their data."""
+
+from __future__ import annotations
+
+import os
+from itertools import islice
+from pathlib import Path
+
+from tfquiver.notes_in_cache_and_work_directories import cluster_file, quota_file, server_file, up_file
+from tfquiver.plain_text import shortened
+
+_MARKS = (
+    "node.lock", "node.json", "node_id", "objects", "run", up_file.LOCK_FILE, up_file.UP_FILE, server_file.FILE,
+    cluster_file.FILE, quota_file.FILE, *server_file.LOCKS.values(),
+)  # fmt: skip
+_MOST_NAMED = 2
+
+
+def others(directory: Path) -> str:
+    """Words for what is there in place of a cache; "": one is, or was, or the directory is empty, or nobody can say."""
+    try:
+        if any((directory / mark).exists() for mark in _MARKS):
+            return ""
+        with os.scandir(directory) as found:
+            names = [shortened(one.name) for one in islice(found, _MOST_NAMED + 1)]
+    except (OSError, ValueError):
+        return ""
+    if not names:
+        return ""
+    some = ", ".join(sorted(names[:_MOST_NAMED])) + (", ..." if names[_MOST_NAMED:] else "")
+    return f"no cache directory, and never was one: in it are {some}"
