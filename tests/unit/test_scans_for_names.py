@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+import contextlib
+from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from typing import Any, cast
 
+import pytest
+
 from tests.support.aio import on_loop
 from tests.support.digests import digest_of
-from tfquiver import stores
+from tfquiver import errors, stores
 from tfquiver.digests.digest import Digest
 from tfquiver.digests.file_entry import FileEntry
 from tfquiver.listing.listing_terms import ListingTerms
@@ -17,6 +20,7 @@ from tfquiver.proto.tfquiver.v1 import named_datasets_pb2 as pb
 from tfquiver.proto.tfquiver.v1 import node_pb2, types_pb2
 from tfquiver.service.node.dataset_scans.first_use import DatasetScans, Scan
 from tfquiver.service.node.dataset_scans.named_sources import NamedSources
+from tfquiver.service.node.digests_kept_here.digest_cache import DigestCache
 from tfquiver.service.node.grpc_calls_warm_clear.servicer import NodeServicer
 from tfquiver.service.node.object_store.named_access import NamedAccess
 
@@ -35,8 +39,9 @@ class Outside:
     async def find_dataset(self, request: object) -> None:
         return None
 
-    async def put(self, digest: Digest) -> None:
-        pass
+    @contextlib.contextmanager
+    def registering(self, digest: Digest) -> Iterator[None]:
+        yield
 
     async def scan(self, *_: object) -> Digest:
         await self.may_end.wait()
@@ -149,3 +154,31 @@ async def test_a_node_that_stops_waits_for_scans_that_nobody_wants_any_more() ->
     outside.scans.left(scan)
     await outside.scans.stop()
     assert ended
+
+
+@on_loop
+async def test_a_digest_that_is_not_registered_is_on_no_disk(tmp_path: Path) -> None:
+    """That of a scan whose node, or coordinator, was killed at its end named its shards for ever: they were nobody's,
+    and stayed."""
+    outside, known = Outside(), False
+    digests = DigestCache(tmp_path, cast("Any", None))
+    await digests.start()
+    outside.scans._digests = digests
+    outside.may_end.set()
+
+    async def register(*_: object) -> types_pb2.Dataset:
+        assert digests.here() == [DIGEST.digest_id], "when it is removed it is found here"
+        await asyncio.gather(*digests._saves)
+        assert not list(tmp_path.iterdir()), "who is killed now leaves none"
+        if not known:
+            raise errors.UnavailableError("the coordinator is away")
+        return types_pb2.Dataset(digest_id=DIGEST.digest_id)
+
+    outside.register_dataset = register  # type: ignore[method-assign]
+    with pytest.raises(errors.UnavailableError, match="is away"):
+        await outside.begun("life/1").task
+    assert not digests.here()
+    known = True
+    await outside.begun("life/1").task
+    await digests.close()
+    assert [path.stem for path in tmp_path.iterdir()] == [DIGEST.digest_id.hex()]

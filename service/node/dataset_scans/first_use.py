@@ -189,9 +189,9 @@ class DatasetScans:
             return found
         async with self._elsewhere.told(key) if alone else contextlib.nullcontext():
             digest = await scanner(name, files, terms, scan.report, store_for)
-            await self._digests.put(digest)
-            data = await asyncio.to_thread(digest.to_bytes)
-            return await self._link.register_dataset(name, key, terms, data, scan.task_id)
+            with self._digests.registering(digest):
+                data = await asyncio.to_thread(digest.to_bytes)
+                return await self._link.register_dataset(name, key, terms, data, scan.task_id)
 
     async def _is_of(self, found: types_pb2.Dataset, terms: ListingTerms, key: bytes) -> bool:
         """Whether a data set is what its listing says, by the digest's own file table."""

@@ -11,7 +11,7 @@ import contextlib
 import os
 import weakref
 from collections import OrderedDict
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TypeVar
@@ -118,10 +118,23 @@ class DigestCache:
                 found += await self._on_disk(size_bytes, _readable, paths)
             yield found
 
-    async def put(self, digest: Digest) -> None:
-        """Keeps a digest that was made here: in memory, and on the disk as soon as it can."""
+    @contextlib.contextmanager
+    def registering(self, digest: Digest) -> Iterator[None]:
+        """Around the registering of a digest that was made here. Meanwhile it is in memory, afterwards also on the
+        disk, as soon as that can; where it fails it is not here any more, nor where this process is killed: what a
+        digest names that the coordinator does not know would stay here for ever."""
+        digest_id = digest.digest_id
+        was_here = digest_id in self._files or digest_id in self._in_use
         self._used(digest)
-        self._save(digest)
+        try:
+            yield
+        except BaseException:
+            if not was_here:
+                self._open.pop(digest_id, None)
+                self._in_use.pop(digest_id, None)
+            raise
+        if digest_id in self._in_use:  # else it has been removed since
+            self._save(digest)
 
     async def drop(self, digest_id: bytes) -> None:
         """Forgets a digest that nobody needs any more, on the disk too; harmless when it is not here.
