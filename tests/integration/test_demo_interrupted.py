@@ -31,6 +31,12 @@ def terminate(demo: subprocess.Popen[str]) -> None:
     demo.terminate()
 
 
+def hang_up_and_again(demo: subprocess.Popen[str]) -> None:
+    """As a terminal that is closed does: what it made stayed on the disk."""
+    demo.send_signal(signal.SIGHUP)
+    demo.send_signal(signal.SIGINT)
+
+
 @pytest.mark.parametrize(
     ("moment", "interrupt"),
     [
@@ -38,6 +44,7 @@ def terminate(demo: subprocess.Popen[str]) -> None:
         ("starting coordinator", terminate),
         ("three trials read through tfquiver", twice),
         ("an epoch is done", to_itself),
+        ("an epoch is done", hang_up_and_again),
     ],
 )
 def test_interrupted_demo_leaves_nothing(

@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import asyncio
 import json
-import signal
 import tempfile
 from pathlib import Path
 from typing import Any
@@ -15,6 +14,7 @@ from rich.console import Console
 from tfquiver import errors
 from tfquiver.amounts import many
 from tfquiver.charts_as_png import png
+from tfquiver.cli import told_to_stop
 from tfquiver.demo import needs, picture, rounds, sample_files
 from tfquiver.demo.report import DemoResult, bars, table, verdict
 from tfquiver.demo.show import Show
@@ -97,11 +97,9 @@ async def _until_stopped(scale: rounds.Scale, scratch: Path, show: Show) -> Demo
         stopped = True
         task.cancel()
 
-    # SIGTERM is Ctrl-C without a terminal.
-    for number in (signal.SIGINT, signal.SIGTERM):
-        asyncio.get_running_loop().add_signal_handler(number, stop)
     try:
-        return await rounds.demo(scale, scratch, show)
+        with told_to_stop.told(stop):
+            return await rounds.demo(scale, scratch, show)
     except asyncio.CancelledError:
         if stopped:
             raise KeyboardInterrupt from None

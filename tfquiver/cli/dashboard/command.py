@@ -7,15 +7,14 @@ import asyncio
 import json
 import os
 import secrets
-import signal
 import socket
 import sys
 import webbrowser
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from tfquiver import errors, plain_text
-from tfquiver.cli import calls
+from tfquiver.cli import calls, told_to_stop
 from tfquiver.cli.status_asked_watched_explained import status
 from tfquiver.cli.status_asked_watched_explained.lookout import Lookout
 from tfquiver.cli.status_asked_watched_explained.money import Prices
@@ -26,6 +25,11 @@ from tfquiver.grpc_plumbing import addresses
 from tfquiver.grpc_plumbing.kept_channels import KeptChannels
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2, coordinator_pb2_grpc
 from tfquiver.roles_and_tokens import own_token
+
+if TYPE_CHECKING:
+    from aiohttp import web
+
+    from tfquiver.cli.dashboard.admission import Admission
 
 _ABOUT = """Serves a page that shows a cluster while it changes, and prints its link, with a key in it: whoever has the
 link sees what your token lets you see, and can change nothing. For a team: --listen an address that others reach, and
@@ -95,32 +99,35 @@ async def _serve(where: str, token: str, host: str, port: int, key: str, browser
         access_log=None, logger=Log(), shutdown_timeout=1.0, keepalive_timeout=SILENT_S,
         handler_cancellation=True,  # a page that is gone takes no place
     )  # fmt: skip
-    stop = asyncio.Event()
-    for number in (signal.SIGINT, signal.SIGTERM):
-        asyncio.get_running_loop().add_signal_handler(number, stop.set)
     await runner.setup()
-    server, listening = runner.server, None
+    stop = asyncio.Event()
+    with told_to_stop.told(stop.set):
+        listening = None
+        try:
+            listening = await _listening(admission, runner.server, host, port)
+            bound = listening.sockets[0].getsockname()[1]
+            shown_host = f"[{host}]" if ":" in host else host
+            if host in _EVERY_ADDRESS:
+                shown_host = socket.gethostname()
+            link = f"http://{shown_host}:{bound}/?key={key}"
+            print(f"{link}\nCtrl-C ends it.", flush=True)
+            if browser and sys.stdout.isatty() and _has_screen():
+                await asyncio.to_thread(webbrowser.open, link)
+            await stop.wait()
+        finally:
+            if listening is not None:
+                listening.close()
+            await feed.close()
+            await runner.cleanup()
+            kept.close()
+
+
+async def _listening(admission: Admission, server: web.Server | None, host: str, port: int) -> asyncio.Server:
     assert server is not None
     try:
-        try:
-            listening = await asyncio.get_running_loop().create_server(lambda: admission.of(server), host, port)
-        except OSError as error:
-            raise errors.UnavailableError(f"--listen={host}:{port}: {error.strerror or error}") from error
-        bound = listening.sockets[0].getsockname()[1]
-        shown_host = f"[{host}]" if ":" in host else host
-        if host in _EVERY_ADDRESS:
-            shown_host = socket.gethostname()
-        link = f"http://{shown_host}:{bound}/?key={key}"
-        print(f"{link}\nCtrl-C ends it.", flush=True)
-        if browser and sys.stdout.isatty() and _has_screen():
-            await asyncio.to_thread(webbrowser.open, link)
-        await stop.wait()
-    finally:
-        if listening is not None:
-            listening.close()
-        await feed.close()
-        await runner.cleanup()
-        kept.close()
+        return await asyncio.get_running_loop().create_server(lambda: admission.of(server), host, port)
+    except OSError as error:
+        raise errors.UnavailableError(f"--listen={host}:{port}: {error.strerror or error}") from error
 
 
 def _has_screen() -> bool:

@@ -7,7 +7,6 @@ import dataclasses
 import json
 import os
 import shlex
-import signal
 import sys
 from collections.abc import Callable, Mapping
 from contextlib import suppress
@@ -16,6 +15,7 @@ from typing import Any
 
 import tfquiver
 from tfquiver import errors
+from tfquiver.cli import told_to_stop
 from tfquiver.cli.up_stop_logs_clear import last_time, left_out
 from tfquiver.cli.up_stop_logs_clear.last_time import Asked
 from tfquiver.cluster_address import running, service_name
@@ -66,10 +66,7 @@ async def _serve(
     wish: Wish, chosen: Ports, as_json: bool, is_ours: Callable[[], bool], gone: str, targets: Path | None
 ) -> None:
     """`gone`: the address of a dispatcher that was here, and that this cluster is to have no more."""
-    stop, loop = asyncio.Event(), asyncio.get_running_loop()
-    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-        if signal.getsignal(number) is not signal.SIG_IGN:  # as under nohup
-            loop.add_signal_handler(number, stop.set)
+    stop = asyncio.Event()
     progress = (lambda line: None) if as_json else _say
 
     def begun(got: Ports) -> None:
@@ -115,13 +112,14 @@ async def _serve(
         else:
             print(_welcome(wish, supervisor.ports, targets), flush=True)
 
-    if not as_json:
-        _say(f"starting in {wish.directory} ...")
-    try:
-        await supervisor.run(stop, ready)
-    finally:
-        tell_prometheus({})
-        _say("everything is stopped")
+    with told_to_stop.told(stop.set):
+        if not as_json:
+            _say(f"starting in {wish.directory} ...")
+        try:
+            await supervisor.run(stop, ready)
+        finally:
+            tell_prometheus({})
+            _say("everything is stopped")
 
 
 def _environment() -> dict[str, str]:
