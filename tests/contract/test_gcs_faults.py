@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import socket
-import threading
 import time
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -22,6 +21,7 @@ from tests.support.gcs_emulator import (
     status,
     whole_object,
 )
+from tests.support.http_thread import served
 from tfquiver import errors
 from tfquiver.stores.gcs import GcsStore
 
@@ -96,9 +96,7 @@ class _SamePage(BaseHTTPRequestHandler):
 
 def test_a_listing_whose_next_page_is_always_the_same_ends(monkeypatch: pytest.MonkeyPatch) -> None:
     """It took memory for as long as there was some."""
-    with ThreadingHTTPServer(("127.0.0.1", 0), _SamePage) as server:
-        thread = threading.Thread(target=server.serve_forever, args=(0.02,))
-        thread.start()
+    with served(ThreadingHTTPServer(("127.0.0.1", 0), _SamePage)) as server:
         monkeypatch.setenv("STORAGE_EMULATOR_HOST", f"http://127.0.0.1:{server.server_port}")
         store = GcsStore()
         try:
@@ -106,8 +104,6 @@ def test_a_listing_whose_next_page_is_always_the_same_ends(monkeypatch: pytest.M
                 store.list("gs://bucket/f*")
         finally:
             store.close()
-            server.shutdown()
-            thread.join()
 
 
 def test_nobody_there(monkeypatch: pytest.MonkeyPatch) -> None:

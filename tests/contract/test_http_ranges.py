@@ -1,13 +1,14 @@
-"""A web server that does not know of ranges, as Python's own: no more is taken into memory than was asked for."""
+"""A web server that does not know of ranges, as Python's own, or one before an S3 store: no more is taken into memory
+than was asked for."""
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Iterator
 
 import fsspec.asyn
 import pytest
 
+from tests.support.http_thread import s3_store, served
 from tests.support.range_server import MOST_BYTES, RangeServer
 from tfquiver import errors
 from tfquiver.stores.fsspec import FsspecStore
@@ -23,13 +24,8 @@ def loop() -> None:
 
 @pytest.fixture
 def server() -> Iterator[RangeServer]:
-    running = RangeServer()
-    thread = threading.Thread(target=running.serve_forever, args=(0.02,))
-    thread.start()
-    yield running
-    running.shutdown()
-    thread.join()
-    running.server_close()
+    with served(RangeServer()) as running:
+        yield running
 
 
 @pytest.fixture
@@ -39,6 +35,12 @@ def store(server: RangeServer) -> Iterator[FsspecStore]:
     assert opened
     yield opened
     opened.close()
+
+
+@pytest.fixture
+def s3(server: RangeServer) -> Iterator[FsspecStore]:
+    with s3_store(server) as opened:
+        yield opened
 
 
 @pytest.mark.parametrize(
@@ -73,3 +75,26 @@ def test_what_is_the_range_is_taken(
     uri = f"http://127.0.0.1:{server.server_port}/f"
     assert store.read(uri, offset, 10, store.stat(uri).generation, 20.0) == b"x" * 10
     assert server.sent_bytes < _TAKEN_BYTES
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("answer", "complaint"),
+    [
+        ((200, {}, MOST_BYTES), "1099511627776 bytes come where 10 bytes at offset 10 were asked for"),
+        ((206, {"Content-Range": "bytes 10-19/1000"}, None), "more bytes came than the 10 that were asked for"),
+        ((206, {"Content-Range": "bytes 0-9/1000"}, 10), "bytes 0-9/1000 comes where 10 bytes at offset 10"),
+        ((200, {}, 10), "the whole object comes where 10 bytes at offset 10"),
+    ],
+)
+def test_what_is_not_the_range_of_an_s3_object_is_asked_for_again_and_not_taken(
+    server: RangeServer, s3: FsspecStore, answer: tuple[int, dict[str, str], int | None], complaint: str
+) -> None:
+    server.answer = answer
+    for deadline_s in (2.0, 20.0):  # where all else runs too, the first may do for one attempt only
+        with pytest.raises(errors.UnavailableError) as refused:
+            s3.read("s3://bucket/f", 10, 10, "v", deadline_s)
+        if server.asked > 1:
+            break
+    assert complaint in str(refused.value)
+    assert server.asked > 1 and server.sent_bytes < _TAKEN_BYTES

@@ -10,6 +10,7 @@ from urllib.parse import parse_qs, urlparse
 import fsspec.asyn
 import pytest
 
+from tests.support.http_thread import s3_store, served
 from tfquiver import errors
 from tfquiver.stores import fsspec as fsspec_stores
 from tfquiver.stores.fsspec import FsspecStore
@@ -60,23 +61,14 @@ def loop() -> None:
 
 @pytest.fixture
 def server() -> Iterator[Server]:
-    running = Server()
-    thread = threading.Thread(target=running.serve_forever, args=(0.02,))
-    thread.start()
-    yield running
-    running.shutdown()
-    thread.join()
-    running.server_close()
+    with served(Server()) as running:
+        yield running
 
 
 @pytest.fixture
 def store(server: Server) -> Iterator[FsspecStore]:
-    """Closed before the server, which waits for its connections."""
-    url = f"http://127.0.0.1:{server.server_port}"
-    opened = FsspecStore.open("s3", {"endpoint_url": url, "key": "k", "secret": "s"})
-    assert opened
-    yield opened
-    opened.close()
+    with s3_store(server) as opened:
+        yield opened
 
 
 @pytest.mark.parametrize("tokens", [{"": "a", "a": "a"}, {"": "a", "a": "b", "b": "a"}])
