@@ -7,16 +7,8 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from tfquiver.service.node.reader_sessions.instructions import (
-    Fetch,
-    Instruction,
-    Lease,
-    LeaseState,
-    Send,
-    SendAcks,
-    SendEnd,
-    Tell,
-)
+from tfquiver.service.node.reader_sessions import instructions
+from tfquiver.service.node.reader_sessions.instructions import Instruction, Lease, LeaseState
 from tfquiver.service.node.reader_sessions.reader_session import ReaderLimits, ReaderSession
 
 LEASED, WAIT, END = LeaseState.LEASED, LeaseState.WAIT, LeaseState.END
@@ -52,8 +44,8 @@ class AnyOrder(RuleBasedStateMachine):
         self.were_bad: set[int] = set()
         self.do(self.reader.opened((), ()))
 
-    def do(self, instructions: list[Instruction]) -> None:
-        for i in instructions:
+    def do(self, told: list[Instruction]) -> None:
+        for i in told:
             assert not self.ended, f"after END: {i}"
             match i:
                 case Lease():
@@ -63,10 +55,10 @@ class AnyOrder(RuleBasedStateMachine):
                     assert self.lease is None or not self.lease.acked or self.lease.acked == i.acked
                     assert set(i.acked) <= self.emitted - self.durable
                     self.lease = i
-                case Fetch():
+                case instructions.Fetch():
                     assert i.shard not in self.fetching
                     self.fetching.add(i.shard)
-                case Send():
+                case instructions.Send():
                     assert self.credit > 0 or i.shard in self.free
                     if i.shard in self.free:
                         self.free.discard(i.shard)
@@ -74,13 +66,13 @@ class AnyOrder(RuleBasedStateMachine):
                         self.credit -= int(self.lengths[i.shard])
                     self.pool.append(i.shard)
                     self.received += 1
-                case SendAcks():
+                case instructions.SendAcks():
                     assert not self.acks
                     assert not (self.lease and self.lease.acked)
                     self.acks = i.shards
-                case SendEnd():
+                case instructions.SendEnd():
                     self.ended += 1
-                case Tell():
+                case instructions.Tell():
                     raise AssertionError(i)
 
     @precondition(lambda self: self.lease is not None and not self.said and not self.ended)

@@ -24,20 +24,9 @@ import numpy.typing as npt
 from tfquiver import errors
 from tfquiver.amounts import many
 from tfquiver.errors import ProtocolError, TfquiverError
+from tfquiver.service.node.reader_sessions import instructions
 from tfquiver.service.node.reader_sessions.acknowledgements import MAX_BY_ACK, MAX_BY_LEASE, Acknowledgements
-from tfquiver.service.node.reader_sessions.instructions import (
-    AcksWaiting,
-    Discard,
-    Fetch,
-    Instruction,
-    Lease,
-    LeaseState,
-    Send,
-    SendAcks,
-    SendDropped,
-    SendEnd,
-    Tell,
-)
+from tfquiver.service.node.reader_sessions.instructions import Instruction, Lease, LeaseState
 from tfquiver.service.node.reader_sessions.wanted_shard import FailedShards, RetriedFailures, WantedShard
 
 MAX_LEASE_SHARDS = 1024
@@ -145,7 +134,7 @@ class ReaderSession:
         self._dry = state is LeaseState.WAIT
         if state is LeaseState.END:
             self.ended = True
-            self._out += [Discard(shard) for shard in (*self._waiting, *self._ready)]
+            self._out += [instructions.Discard(shard) for shard in (*self._waiting, *self._ready)]
             self._waiting.clear()
             self._ready.clear()
             self._failed.clear()
@@ -155,7 +144,7 @@ class ReaderSession:
                 continue  # the coordinator repeats itself: it is ours already
             self._want(self._checked(shard), owner, now_s)
         if self._acks.to_flush:
-            self._out.append(AcksWaiting())
+            self._out.append(instructions.AcksWaiting())
         return self._advance()
 
     def lease_given_up(self) -> None:
@@ -177,7 +166,7 @@ class ReaderSession:
     def fetched(self, shard: int) -> list[Instruction]:
         """The shard is ready to be sent."""
         if shard not in self._waiting:
-            self._out.append(Discard(shard))
+            self._out.append(instructions.Discard(shard))
             return self._take()
         self._ready[shard] = self._waiting.pop(shard).owner
         if shard in self._free:  # the reader may have nothing else to emit, and so no credit to give, until it comes
@@ -194,8 +183,8 @@ class ReaderSession:
         pause_s = wanted.failed(error, now_s, self.limits.fetch_deadline_s)
         if pause_s is not None:
             if self._retried.is_news(error, now_s):
-                self._out.append(Tell(error, fatal=False))
-            self._out.append(Fetch(shard, wanted.owner, after_s=pause_s))
+                self._out.append(instructions.Tell(error, fatal=False))
+            self._out.append(instructions.Fetch(shard, wanted.owner, after_s=pause_s))
             return self._take()
         self._fail(shard, error)
         return self._advance()
@@ -207,7 +196,7 @@ class ReaderSession:
                 self._bad.pop(shard, None)
                 self._acks.add(shard)
         if self._acks.to_flush:
-            self._out.append(AcksWaiting())
+            self._out.append(instructions.AcksWaiting())
         return self._advance()
 
     def flush_acks(self) -> list[Instruction]:
@@ -233,7 +222,7 @@ class ReaderSession:
             self._free.add(shard)
             self._unsent_bytes += int(self.lengths_bytes[shard])
             self._waiting[shard] = WantedShard(owner, now_s)
-            self._out.append(Fetch(shard, owner, drop_first=True))
+            self._out.append(instructions.Fetch(shard, owner, drop_first=True))
         return self._advance()
 
     def blocked(self, blocked: bool) -> list[Instruction]:
@@ -290,7 +279,7 @@ class ReaderSession:
         self.credit_bytes -= int(self.lengths_bytes[shard])
         self.sent_frames += 1
         self._drained = False
-        self._out.append(Send(shard))
+        self._out.append(instructions.Send(shard))
 
     def _ask(self) -> None:
         if self.ended or self._paused:
@@ -339,11 +328,11 @@ class ReaderSession:
         if self.ended:
             if not self.acks_unsettled():
                 self._finished = True
-                self._out.append(SendEnd())
+                self._out.append(instructions.SendEnd())
             return
         if self._failed and self._dry and self._emitted_all():
             self._finished = True
-            self._out.append(Tell(next(iter(self._failed.values())), fatal=True))
+            self._out.append(instructions.Tell(next(iter(self._failed.values())), fatal=True))
 
     def _emitted_all(self) -> bool:
         # With nothing unacknowledged there is nothing left to hold back, whether or not the reader said so.
@@ -354,7 +343,7 @@ class ReaderSession:
         self._waiting[shard] = WantedShard(owner, now_s)
         if self.ordered:
             self._turn.append(shard)
-        self._out.append(Fetch(shard, owner))
+        self._out.append(instructions.Fetch(shard, owner))
 
     def _fail(self, shard: int, error: TfquiverError) -> None:
         if self._waiting.pop(shard, None) is not None:
@@ -362,11 +351,11 @@ class ReaderSession:
         self._free.discard(shard)
         self._finished = self._finished or self.ordered  # what comes after it must not come before it
         if self._failed.first_so(shard, error) or self.ordered:
-            self._out.append(Tell(error, fatal=self.ordered))
+            self._out.append(instructions.Tell(error, fatal=self.ordered))
 
     def _give_up(self, error: TfquiverError) -> list[Instruction]:
         self._finished = True
-        self._out.append(Tell(error, fatal=True))
+        self._out.append(instructions.Tell(error, fatal=True))
         return self._take()
 
     def _drop(self, lost: set[int]) -> None:
@@ -374,7 +363,7 @@ class ReaderSession:
         for shard in sorted(lost):
             if shard in self._waiting or shard in self._ready:
                 self._unsent_bytes -= int(self.lengths_bytes[shard])
-                self._out.append(Discard(shard))
+                self._out.append(instructions.Discard(shard))
             elif shard in self._sent:
                 told.append(shard)
             self._waiting.pop(shard, None)
@@ -384,11 +373,11 @@ class ReaderSession:
             self._free.discard(shard)
         self._acks.drop(lost)
         if told:
-            self._out.append(SendDropped(tuple(told)))
+            self._out.append(instructions.SendDropped(tuple(told)))
 
     def _flush(self) -> None:
         if shards := self._acks.take(MAX_BY_ACK):
-            self._out.append(SendAcks(shards))
+            self._out.append(instructions.SendAcks(shards))
 
     def _checked(self, shard: int) -> int:
         if not 0 <= shard < len(self.lengths_bytes):
