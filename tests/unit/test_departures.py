@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Set
 from pathlib import Path
 
-from tests.unit.test_reaper import KEYS, A, B, News, Service, graph
+from tests.support.unfinished_epoch import KEYS, A, B, News, Service, graph
 from tests.unit.test_task_table import epoch, table
 from tfquiver.clock import ManualClock
 from tfquiver.grpc_plumbing import proto_wire
