@@ -7,18 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.aio import on_loop
-from tests.support.planning import (
-    COOPERATIVE,
-    FIRST,
-    FIRST_BYTES,
-    SECOND,
-    SECOND_BYTES,
-    UNIFORM,
-    cached,
-    coordinating,
-    plans,
-    reads,
-)
+from tests.support.planning import FIRST, FIRST_BYTES, SECOND, SECOND_BYTES, cached, coordinating, plans, reads
 from tfquiver import errors
 from tfquiver.amounts import of_bytes
 from tfquiver.proto.tfquiver.v1 import types_pb2
@@ -31,9 +20,9 @@ async def test_what_is_too_much_is_there_for_others(tmp_path: Path) -> None:
             await reads(coordinator, f"job {digest.name}", digest)
         allocate = coordinator.catalogue.allocate_cache
         first = await allocate(FIRST.digest_id, 99 * FIRST_BYTES)
-        assert (first.mode, first.allocation_bytes) == (UNIFORM, FIRST_BYTES)
+        assert (first.mode, first.allocation_bytes) == (types_pb2.CACHE_MODE_UNIFORM, FIRST_BYTES)
         second = await allocate(SECOND.digest_id, SECOND_BYTES - 1)
-        assert (second.mode, second.allocation_bytes) == (COOPERATIVE, SECOND_BYTES - 1)
+        assert (second.mode, second.allocation_bytes) == (types_pb2.CACHE_MODE_COOPERATIVE, SECOND_BYTES - 1)
         assert coordinator.caching._share == 1.0
 
 
@@ -44,11 +33,11 @@ async def test_a_policy_s_chunks_are_no_fewer_for_it(tmp_path: Path) -> None:
         await reads(coordinator, "another", FIRST)
         await coordinator.catalogue.allocate_cache(FIRST.digest_id, FIRST_BYTES + SECOND_BYTES // 2)
         await plans(coordinator)
-        assert cached(coordinator, SECOND).mode == COOPERATIVE
+        assert cached(coordinator, SECOND).mode == types_pb2.CACHE_MODE_COOPERATIVE
         assert coordinator.caching._share == 1.0
 
 
-@pytest.mark.parametrize("mode", [COOPERATIVE, types_pb2.CACHE_MODE_LRU])
+@pytest.mark.parametrize("mode", [types_pb2.CACHE_MODE_COOPERATIVE, types_pb2.CACHE_MODE_LRU])
 @pytest.mark.parametrize("asked_bytes", [0, 90 * FIRST_BYTES])
 @on_loop
 async def test_by_chunks_and_lru_nobody_takes_more_than_all_of_it(tmp_path: Path, mode: int, asked_bytes: int) -> None:

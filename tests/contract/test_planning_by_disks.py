@@ -7,18 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.aio import on_loop
-from tests.support.planning import (
-    COOPERATIVE,
-    FIRST,
-    FIRST_BYTES,
-    UNIFORM,
-    beat,
-    cached,
-    coordinating,
-    parts_of,
-    plans,
-    reads,
-)
+from tests.support.planning import FIRST, FIRST_BYTES, beat, cached, coordinating, parts_of, plans, reads
 from tfquiver import errors
 from tfquiver.amounts import of_bytes
 from tfquiver.clock import ManualClock
@@ -63,7 +52,7 @@ async def test_where_no_disk_takes_anything_there_is_a_plan_all_the_same(tmp_pat
         planning = await plans(coordinator)
         assert not planning.planner.refused
         if policy == "silod_greedy":
-            assert cached(coordinator, FIRST).mode == UNIFORM
+            assert cached(coordinator, FIRST).mode == types_pb2.CACHE_MODE_UNIFORM
 
 
 @on_loop
@@ -87,11 +76,11 @@ async def test_what_a_person_gives_no_size_gets_what_the_disks_have_room_for(tmp
     async with coordinating(tmp_path) as coordinator:
         beat(coordinator, "a", QUOTA, disk_room_bytes=FIRST_BYTES // 2)
         await coordinator.catalogue.register(FIRST.name, b"", None, parts_of(FIRST))
-        asked = types_pb2.CacheSetting(mode=COOPERATIVE)
+        asked = types_pb2.CacheSetting(mode=types_pb2.CACHE_MODE_COOPERATIVE)
         assert (await coordinator.catalogue.set_cache(FIRST.digest_id, asked)).allocation_bytes == FIRST_BYTES // 2
         beat(coordinator, "a", QUOTA, disk_room_bytes=0)
         with pytest.raises(errors.ResourceExhaustedError, match="quotas and disks have room for 0 B: make room there"):
-            await coordinator.catalogue.set_cache(FIRST.digest_id, types_pb2.CacheSetting(mode=COOPERATIVE))
+            await coordinator.catalogue.set_cache(FIRST.digest_id, asked)
 
 
 @on_loop
@@ -101,14 +90,14 @@ async def test_a_size_that_the_disks_have_no_room_for_is_refused_as_by_quotas(tm
     async with coordinating(tmp_path) as coordinator:
         beat(coordinator, "a", QUOTA, disk_room_bytes=half)
         await coordinator.catalogue.register(FIRST.name, b"", None, parts_of(FIRST))
-        asked = types_pb2.CacheSetting(mode=UNIFORM, allocation_bytes=FIRST_BYTES)
+        asked = types_pb2.CacheSetting(mode=types_pb2.CACHE_MODE_UNIFORM, allocation_bytes=FIRST_BYTES)
         with pytest.raises(errors.ResourceExhaustedError) as refused:
             await coordinator.catalogue.set_cache(FIRST.digest_id, asked)
         room = of_bytes(half)
         assert f"more than the {room} that are left: the live nodes' disks have room for {room} (their quotas" in str(
             refused.value
         )
-        too_much = types_pb2.CacheSetting(mode=UNIFORM, allocation_bytes=QUOTA + 1)
+        too_much = types_pb2.CacheSetting(mode=types_pb2.CACHE_MODE_UNIFORM, allocation_bytes=QUOTA + 1)
         beat(coordinator, "a", QUOTA, disk_room_bytes=2 * QUOTA)
         with pytest.raises(errors.ResourceExhaustedError, match=f"nodes' quotas are {of_bytes(QUOTA)}, of which"):
             await coordinator.catalogue.set_cache(FIRST.digest_id, too_much)

@@ -4,22 +4,19 @@ from __future__ import annotations
 
 import asyncio
 import threading
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.support.aio import on_loop
-from tests.support.planning import (
-    FIRST,
-    FIRST_BYTES,
-    cached,
-    coordinating,
-    plans,
-    reads,
-)
+from tests.support.planning import FIRST, FIRST_BYTES, cached, coordinating, plans, reads
 from tfquiver import errors
+from tfquiver.service.coordinator.coordinator import Coordinator
 from tfquiver.service.coordinator.plan_rounds_and_moves import asking
+from tfquiver.service.coordinator.plan_rounds_and_moves.replanning import Replanning
 from tfquiver.service.coordinator.policies.views_and_plans.interface import Allocation, Plan
 
 
@@ -90,61 +87,63 @@ class _Silent:
         return Plan({one.name: Allocation("uniform", one.size_bytes) for one in view.datasets})
 
 
+@asynccontextmanager
+async def unanswering(
+    directory: Path, monkeypatch: pytest.MonkeyPatch
+) -> AsyncIterator[tuple[Coordinator, Replanning, threading.Event]]:
+    """Nobody waits for policies for long. Those that wait for the event do no longer at the end: the loop's waits for
+    their threads."""
+    done = threading.Event()
+    monkeypatch.setattr(asking, "MOST_ASKED_S", 0.2)
+    try:
+        async with coordinating(directory, a=FIRST_BYTES) as coordinator, asyncio.timeout(60):
+            assert coordinator.replanning
+            yield coordinator, coordinator.replanning, done
+    finally:
+        done.set()
+
+
 @on_loop
 async def test_another_policy_that_is_chosen_decides_whatever_the_one_before_it_does(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    done = threading.Event()
-    monkeypatch.setattr(asking, "MOST_ASKED_S", 0.2)
-    try:
-        async with coordinating(tmp_path, a=FIRST_BYTES) as coordinator, asyncio.timeout(60):
-            replanning = coordinator.replanning
-            assert replanning
-            replanning.planner.policy = silent = _Silent(done)
-            await reads(coordinator, "job", FIRST)
-            look = asyncio.create_task(plans(coordinator))
-            assert await asyncio.to_thread(silent.asked.wait, 10)
-            await coordinator.choose_policy("none")
-            assert coordinator.policy_trouble == ""
-            await look
-            assert (await replanning.explain("job")).policy == "none"
-            await plans(coordinator)
-            assert cached(coordinator, FIRST).decided_by == "none"
-            done.set()
-            async with asyncio.timeout(10):
-                while replanning._asking._given_up:
-                    await asyncio.sleep(0.01)
-            await plans(coordinator)
-            assert cached(coordinator, FIRST).decided_by == "none", "what it says at last nobody hears"
-        async with coordinating(tmp_path) as coordinator:
-            await coordinator.start()
-            assert coordinator.replanning and coordinator.replanning.planner.policy_name == "none"
-    finally:
+    async with unanswering(tmp_path, monkeypatch) as (coordinator, replanning, done):
+        replanning.planner.policy = silent = _Silent(done)
+        await reads(coordinator, "job", FIRST)
+        look = asyncio.create_task(plans(coordinator))
+        assert await asyncio.to_thread(silent.asked.wait, 10)
+        await coordinator.choose_policy("none")
+        assert coordinator.policy_trouble == ""
+        await look
+        assert (await replanning.explain("job")).policy == "none"
+        await plans(coordinator)
+        assert cached(coordinator, FIRST).decided_by == "none"
         done.set()
+        async with asyncio.timeout(10):
+            while replanning._asking._given_up:
+                await asyncio.sleep(0.01)
+        await plans(coordinator)
+        assert cached(coordinator, FIRST).decided_by == "none", "what it says at last nobody hears"
+    async with coordinating(tmp_path) as coordinator:
+        await coordinator.start()
+        assert coordinator.replanning and coordinator.replanning.planner.policy_name == "none"
 
 
 @on_loop
 async def test_only_a_few_threads_are_left_to_policies_that_do_not_answer(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    done = threading.Event()
-    monkeypatch.setattr(asking, "MOST_ASKED_S", 0.2)
-    try:
-        async with coordinating(tmp_path, a=FIRST_BYTES) as coordinator, asyncio.timeout(60):
-            replanning = coordinator.replanning
-            assert replanning
-            await reads(coordinator, "job", FIRST)
-            for policy in ("none", "lru", "none", "lru"):
-                replanning.planner.policy = _Silent(done)
-                with pytest.raises(errors.DeadlineError, match="has not answered"):
-                    await replanning.explain("job")
-                if policy == "lru" and replanning._asking._given_up == 3:
-                    with pytest.raises(errors.DeadlineError, match="3 others have not either: start the coordinator"):
-                        await coordinator.choose_policy(policy)
-                else:
+    async with unanswering(tmp_path, monkeypatch) as (coordinator, replanning, done):
+        await reads(coordinator, "job", FIRST)
+        for policy in ("none", "lru", "none", "lru"):
+            replanning.planner.policy = _Silent(done)
+            with pytest.raises(errors.DeadlineError, match="has not answered"):
+                await replanning.explain("job")
+            if policy == "lru" and replanning._asking._given_up == 3:
+                with pytest.raises(errors.DeadlineError, match="3 others have not either: start the coordinator"):
                     await coordinator.choose_policy(policy)
-    finally:
-        done.set()
+            else:
+                await coordinator.choose_policy(policy)
 
 
 @on_loop
