@@ -241,6 +241,15 @@ async def test_a_derived_shard_that_is_being_placed_is_waited_for() -> None:
     await fetcher.close()
 
 
+async def never_read(digest_id: bytes, shards: object) -> coordinator_pb2.MissingReply:
+    raise errors.NotFoundError("nobody has read it")
+
+
+async def warm(warming: Warming, digest: Digest) -> str:
+    """Its trouble, when it is over."""
+    return [told.trouble async for told in warming.warm(digest)][-1]
+
+
 @on_loop
 async def test_a_warm_up_of_what_is_removed_before_it_has_begun_to_load_loads_nothing(tmp_path: Path) -> None:
     digest, store = build(write_files(tmp_path / "data"), CutPolicy(512, 1024, 4096)), Late()
@@ -249,16 +258,12 @@ async def test_a_warm_up_of_what_is_removed_before_it_has_begun_to_load_loads_no
     async def missing(digest_id: bytes, shards: object) -> coordinator_pb2.MissingReply:
         asked.set()
         await answers.wait()
-        raise errors.NotFoundError("nobody has read it")
+        return await never_read(digest_id, shards)
 
     async with StoreNode(tmp_path / "cache", store_for=lambda _: store) as node, asyncio.timeout(60):
         members = [*node.members, types_pb2.NodeInfo(node_id="zz", quota_bytes=1 << 30)]
         warming = Warming(node.node_id, node.disk, node.source, lambda: members, missing)
-
-        async def warm() -> str:
-            return [told.trouble async for told in warming.warm(digest)][-1]
-
-        warmed = asyncio.ensure_future(warm())
+        warmed = asyncio.ensure_future(warm(warming, digest))
         await asked.wait()
         warming.removed([digest.digest_id])
         answers.set()
@@ -274,16 +279,9 @@ async def test_a_warm_up_of_what_was_removed_ends(tmp_path: Path) -> None:
     digest, store = build(write_files(tmp_path / "data"), CutPolicy(512, 1024, 4096)), Late()
     hashes = [row.tobytes() for row in digest.hashes]
 
-    async def missing(digest_id: bytes, shards: object) -> coordinator_pb2.MissingReply:
-        raise errors.NotFoundError("nobody has read it")
-
     async with StoreNode(tmp_path / "cache", store_for=lambda _: store) as node, asyncio.timeout(60):
-        warming = Warming(node.node_id, node.disk, node.source, lambda: node.members, missing)
-
-        async def warm() -> str:
-            return [told.trouble async for told in warming.warm(digest)][-1]
-
-        warmed = asyncio.ensure_future(warm())
+        warming = Warming(node.node_id, node.disk, node.source, lambda: node.members, never_read)
+        warmed = asyncio.ensure_future(warm(warming, digest))
         await asyncio.to_thread(store.asked.wait, 60)
         warming.removed([digest.digest_id])
         await node.source.give_up(hashes)
@@ -298,18 +296,11 @@ async def test_a_warm_up_says_what_was_given_up_again_meanwhile(tmp_path: Path) 
     """As by `tfquiver clear`. It said that it was over, and of what was not there nothing."""
     digest, store = build(write_files(tmp_path / "data"), CutPolicy(512, 1024, 4096)), Late()
 
-    async def missing(digest_id: bytes, shards: object) -> coordinator_pb2.MissingReply:
-        raise errors.NotFoundError("nobody has read it")
-
     async with StoreNode(tmp_path / "cache", store_for=lambda _: store) as node, asyncio.timeout(60):
-        warming = Warming(node.node_id, node.disk, node.source, lambda: node.members, missing)
-
-        async def warm() -> str:
-            return [told.trouble async for told in warming.warm(digest)][-1]
-
-        warmed = asyncio.ensure_future(warm())
+        warming = Warming(node.node_id, node.disk, node.source, lambda: node.members, never_read)
+        warmed = asyncio.ensure_future(warm(warming, digest))
         await asyncio.to_thread(store.asked.wait, 60)
         await node.source.give_up([digest.hashes[0].tobytes()])
         store.answers.set()
         assert await warmed == "1 shard of it went again meanwhile"
-        assert await warm() == ""
+        assert await warm(warming, digest) == ""
