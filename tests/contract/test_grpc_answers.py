@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import concurrent.futures
-import select
 import socket
-import threading
 import time
 
 import grpc
 import pytest
 
 from tests.support.aio import on_loop
+from tests.support.one_answer import answering
 from tfquiver.grpc_plumbing import rpc
 from tfquiver.roles_and_tokens.identity import Open
 from tfquiver.server_reachability.grpc_answers import trouble
@@ -48,40 +47,17 @@ async def test_our_own_servers_answer_while_their_loop_is_busy() -> None:
     (b"\0\0\0", "what listens there is no server of this kind"),
 ])  # fmt: skip
 def test_something_else_listens(said: bytes, told: str) -> None:
-    with socket.create_server(("localhost", 0)) as listening:
-
-        def serve() -> None:
-            connection, _ = listening.accept()
-            with connection:
-                connection.recv(1 << 16)
-                connection.sendall(said)
-
-        thread = threading.Thread(target=serve)
-        thread.start()
-        try:
-            assert trouble(f"localhost:{listening.getsockname()[1]}", 5.0) == told
-        finally:
-            thread.join()
+    with socket.create_server(("localhost", 0)) as listening, answering(listening, said):
+        assert trouble(f"localhost:{listening.getsockname()[1]}", 5.0) == told
 
 
 def test_what_a_server_says_may_come_in_pieces() -> None:
     """As through a proxy."""
-    with socket.create_server(("localhost", 0)) as listening:
-
-        def serve() -> None:
-            connection, _ = listening.accept()
-            with connection:
-                connection.recv(1 << 16)
-                connection.sendall(bytes((0, 0, 0, 4)))
-                select.select([connection], [], [], 0.3)  # so long it may give up
-                connection.sendall(bytes(5))
-
-        thread = threading.Thread(target=serve)
-        thread.start()
-        try:
-            assert trouble(f"localhost:{listening.getsockname()[1]}", 5.0) == ""
-        finally:
-            thread.join()
+    with (
+        socket.create_server(("localhost", 0)) as listening,
+        answering(listening, bytes((0, 0, 0, 4)), bytes(5), between_s=0.3),
+    ):
+        assert trouble(f"localhost:{listening.getsockname()[1]}", 5.0) == ""
 
 
 def test_a_port_that_only_the_kernel_answers() -> None:

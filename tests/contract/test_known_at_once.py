@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import concurrent.futures
 import socket
-import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,6 +11,7 @@ from pathlib import Path
 import grpc
 import pytest
 
+from tests.support.one_answer import answering
 from tfquiver.data_sources_found_and_registered.known_at_once import known_at_once
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2, coordinator_pb2_grpc, types_pb2
 
@@ -59,17 +59,8 @@ def test_who_answers_with_something_else(tmp_path: Path, said: bytes) -> None:
     with socket.socket(socket.AF_UNIX) as listening:
         listening.bind(str(path))
         listening.listen()
-
-        def serve() -> None:
-            connection, _ = listening.accept()
-            with connection:
-                connection.recv(1 << 16)
-                connection.sendall(said)
-
-        thread = threading.Thread(target=serve)
-        thread.start()
-        assert known_at_once(f"unix:{path}", KEY, 10.0) is None
-        thread.join()
+        with answering(listening, said):
+            assert known_at_once(f"unix:{path}", KEY, 10.0) is None
 
 
 def test_who_is_silent_is_not_waited_for_longer_than_one_has_patience(tmp_path: Path) -> None:

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 import grpc
 import pytest
 
+from tests.support.one_answer import answering
 from tfquiver import errors
 from tfquiver.grpc_plumbing.unary_call import unary_call
 
@@ -78,21 +79,12 @@ def test_an_error_is_one(server: str, method: str) -> None:
     b"",
 ])  # fmt: skip
 def test_what_is_no_answer_is_an_error_at_once(said: bytes) -> None:
-    with socket.create_server(("localhost", 0)) as listening:
-
-        def serve() -> None:
-            connection, _ = listening.accept()
-            with connection:
-                connection.recv(1 << 16)
-                connection.sendall(said)
-
-        thread = threading.Thread(target=serve)
-        thread.start()
-        try:
-            with pytest.raises((OSError, errors.ProtocolError)):
-                unary_call(f"localhost:{listening.getsockname()[1]}", "/echo/Say", b"", 10.0, MOST_BYTES)
-        finally:
-            thread.join()
+    with (
+        socket.create_server(("localhost", 0)) as listening,
+        answering(listening, said),
+        pytest.raises((OSError, errors.ProtocolError)),
+    ):
+        unary_call(f"localhost:{listening.getsockname()[1]}", "/echo/Say", b"", 10.0, MOST_BYTES)
 
 
 def test_frames_that_are_no_answer_are_not_read_for_ever() -> None:
