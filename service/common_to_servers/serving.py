@@ -16,12 +16,12 @@ from typing import Any, NoReturn
 
 from absl import app, flags, logging
 
-from tfquiver import errors
+from tfquiver import closed_streams, errors
 from tfquiver.background_logs import kept_short
 from tfquiver.grpc_plumbing import addresses
 from tfquiver.notes_in_cache_and_work_directories import server_file
 from tfquiver.plain_text import plain
-from tfquiver.service.common_to_servers import closed_streams, log_lines, server_flags
+from tfquiver.service.common_to_servers import log_lines, server_flags
 from tfquiver.service.common_to_servers.late_lines import LateLines
 
 PARENT = "TFQUIVER_PARENT_PID"  # in the environment of a process that is to end with the one that starts it

@@ -170,6 +170,32 @@ def test_a_process_may_end_in_the_middle_of_an_epoch_and_imports_no_tensorflow(s
     assert done.returncode == 0, done.stderr
 
 
+_PRINTS = """
+import os, sys
+from pathlib import Path
+import tfquiver.reader
+data, records = tfquiver.reader.records(sys.argv[3:], cache_dir=sys.argv[2], batch_size=64), 0
+for batch in data:
+    records += len(batch)
+    for number in (1, 2):
+        os.write(number, b"what a library prints")
+Path(sys.argv[1]).write_text(f"{records} {[os.readlink(f'/proc/self/fd/{number}') for number in range(3)]}")
+"""
+
+
+def test_a_trainer_whose_standard_streams_are_closed_prints_into_no_connection(
+    paths: list[Path], cache_dir: Path, tmp_path: Path
+) -> None:
+    """They were its connection to the node, which it starts itself, and ended it."""
+    arguments = [str(tmp_path / "read"), str(cache_dir), *map(str, paths)]
+    command = [sys.executable, "-c", _PRINTS, *arguments]
+    done = subprocess.run(["sh", "-c", 'exec "$@" <&- >&- 2>&-', "sh", *command], timeout=120, check=False)
+    assert done.returncode == 0
+    assert (tmp_path / "read").read_text() == f"{TOTAL} {['/dev/null'] * 3}"
+    (node,) = daemons(cache_dir)
+    assert os.readlink(f"/proc/{node.pid}/fd/2") == str(cache_dir / "log" / "node.log")  # noqa: PTH115
+
+
 def test_a_forked_child_reads_by_itself_and_leaves_the_parents_iterator_alone(data: Records) -> None:
     epoch = data.epoch()
     first = next(epoch)

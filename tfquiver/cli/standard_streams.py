@@ -11,8 +11,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from tfquiver import errors
-from tfquiver.service.common_to_servers import closed_streams
+from tfquiver import closed_streams, errors
 
 _OUTPUT, _ESCAPED = "standard output", "tfquiver-escaped"
 

@@ -16,7 +16,7 @@ class ProgressBar:
         self._bar: Any = None
 
     def __enter__(self) -> Progress | None:
-        if self._progress is not None or not sys.stderr.isatty():
+        if self._progress is not None or sys.stderr is None or not sys.stderr.isatty():  # None: it was closed
             return self._progress
         from rich.console import Console
         from rich.progress import Progress as RichProgress

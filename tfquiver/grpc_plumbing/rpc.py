@@ -20,7 +20,7 @@ import grpc
 import grpc.aio
 from absl import logging
 
-from tfquiver import errors
+from tfquiver import closed_streams, errors
 from tfquiver.grpc_plumbing import addresses
 from tfquiver.logs import about
 from tfquiver.plain_text import plain
@@ -91,6 +91,7 @@ def channel(address: str, connect_s: float = 0.0, own_connection: bool = False) 
       connect_s: an attempt to connect may take so long; 0: a tenth of a second, and then another one is made.
       own_connection: not one that another channel of this process has to that address, or had until just now.
     """
+    closed_streams.numbers_taken()
     longer = [("grpc.min_reconnect_backoff_ms", int(1000 * connect_s))] if connect_s else []
     longer += [("grpc.use_local_subchannel_pool", 1)] if own_connection else []
     named = {name for name, _ in longer}

@@ -16,7 +16,7 @@ from pathlib import Path
 
 from absl import logging
 
-from tfquiver import durable, errors
+from tfquiver import closed_streams, durable, errors
 from tfquiver.background_logs import log_file
 from tfquiver.node_daemon_and_cache_directory.node_endpoint import NodeEndpoint, read_endpoint
 from tfquiver.node_daemon_and_cache_directory.starting import LOG, POLL_S, start
@@ -62,6 +62,7 @@ def find_or_start(
       DeadlineError: it was not ready in time.
     """
     directory = Path(cache_dir).absolute()
+    closed_streams.numbers_taken()
     began_at = time.monotonic()
     give_up_at, reminders = began_at + timeout_s, Reminders(began_at)
     while (endpoint := find(directory)) is None:

@@ -20,7 +20,7 @@ from typing import Protocol
 
 from absl import logging
 
-from tfquiver import errors
+from tfquiver import closed_streams, errors
 from tfquiver.clock import Clock, SystemClock
 from tfquiver.node_daemon_and_cache_directory.daemon import find
 from tfquiver.node_daemon_and_cache_directory.node_endpoint import NodeEndpoint
@@ -89,6 +89,7 @@ class KeptEndpoint:
         self._locate = locate
         self._library = library
         self._clock = clock or SystemClock()
+        closed_streams.numbers_taken()
         self._wake_read, self._wake_write = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
         self._lock = threading.Lock()
         self._closing = False
