@@ -156,6 +156,7 @@ def _transport_core(core: list[Future[str]]) -> list[Future[str]]:
             "bytes_checksums_tfrecords",
             "node_messages_and_socket",
             "element_messages_and_handshake",
+            "element_sockets_and_host_names",
             "element_client_and_server",
         )
     }

@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "ops/core/shuffle_pool_and_order/record_pool.h"
-#include "ops/core/test_support.h"
+#include "ops/testing/test_support.h"
 #include "ops/testing/testing.h"
 
 namespace tfquiver {

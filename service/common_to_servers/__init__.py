@@ -1,5 +1,5 @@
-"""What all server processes have in common: command line, log lines, closed streams, signals, the ready line, garbage,
-how late the event loop is; what it answers to who asks for its health, who makes room where all places for callers are
+"""What all server processes have in common: command line, log lines, closed streams, signals, the ready line, garbage;
+what it answers to who asks for its health, who makes room where all places for callers are
 taken, threads that do one thing again and again.
 
 Called by the `main` of each server and where servers answer, by the command line (its dashboard, `tfquiver health`), by

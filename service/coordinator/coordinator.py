@@ -26,6 +26,7 @@ from tfquiver.service.coordinator.bandwidth_budgets.budgets import Budgets
 from tfquiver.service.coordinator.caretaker import Caretaker
 from tfquiver.service.coordinator.choosing_the_policy.making import OFF, in_the_meantime
 from tfquiver.service.coordinator.commit_log.commit_log import CommitLog
+from tfquiver.service.coordinator.commit_log.latest_notes import LatestNotes
 from tfquiver.service.coordinator.commit_log.work_dir import WorkDir
 from tfquiver.service.coordinator.dataset_caching.caching import Caching
 from tfquiver.service.coordinator.dataset_registry_sharing_removal.catalogue import Catalogue
@@ -45,7 +46,6 @@ from tfquiver.service.coordinator.named_dataset_lifecycle.named_requests import 
 from tfquiver.service.coordinator.named_dataset_lifecycle.table import NamedTable
 from tfquiver.service.coordinator.nodes_mounts_dispatchers.dispatchers import Dispatchers
 from tfquiver.service.coordinator.nodes_mounts_dispatchers.heartbeats import Heartbeats
-from tfquiver.service.coordinator.nodes_mounts_dispatchers.latest_notes import LatestNotes
 from tfquiver.service.coordinator.nodes_mounts_dispatchers.lost_nodes import LostNodes
 from tfquiver.service.coordinator.nodes_mounts_dispatchers.membership import Membership
 from tfquiver.service.coordinator.options import CoordinatorOptions
@@ -55,9 +55,9 @@ from tfquiver.service.coordinator.plan_rounds_and_moves.planner import Planner
 from tfquiver.service.coordinator.plan_rounds_and_moves.replanning import Replanning
 from tfquiver.service.coordinator.probing.probes import Probes
 from tfquiver.service.coordinator.resident_shards.residency import Table
-from tfquiver.service.coordinator.sampled_epochs_and_users_weights.picking import Picking, weights_in_use
-from tfquiver.service.coordinator.sampled_epochs_and_users_weights.samplings import Samplings
-from tfquiver.service.coordinator.sampled_epochs_and_users_weights.weight_files import WeightFiles
+from tfquiver.service.coordinator.sampling_asked_for_and_users_weights.picking import Picking, weights_in_use
+from tfquiver.service.coordinator.sampling_asked_for_and_users_weights.samplings import Samplings
+from tfquiver.service.coordinator.sampling_asked_for_and_users_weights.weight_files import WeightFiles
 from tfquiver.service.coordinator.sessions.decisions import SessionLimits
 from tfquiver.service.coordinator.sessions.reading import Reading
 from tfquiver.service.coordinator.sessions.sessions import Sessions

@@ -2,7 +2,7 @@
 and told of, their tasks ended where they hold up clients for nothing (`ending_leftover_tasks`), as are the sessions
 that trainers have left; known again by its work_dir wherever it is started.
 
-Called as a program. `journal/journal_reader`, `departures`, `task_table` and `worker_watch` are pure. Never changes
+Called as a program. `departures` is pure. Never changes
 what TensorFlow's service promises; never writes to its journal but to cut a torn tail, and never calls a task finished
 while records of it may be unread: the epoch would end short.
 """

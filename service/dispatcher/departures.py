@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Set
 
 from tfquiver.clock import Clock
-from tfquiver.service.dispatcher.task_table import TaskTable
+from tfquiver.service.dispatcher.lost_workers_and_leftover_tasks.task_table import TaskTable
 
 # After its iteration was given up a session is still told of: a worker hears of that with its next heartbeat, of which
 # there is one a minute at least, and only then its reader goes. Meanwhile the session would seem to be read again.

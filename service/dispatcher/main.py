@@ -17,9 +17,9 @@ from absl import flags
 
 from tfquiver import durable, errors
 from tfquiver.grpc_plumbing import addresses
-from tfquiver.grpc_plumbing.silent_machines import SilentMachines
 from tfquiver.node_daemon_and_cache_directory.endpoints import running_node
 from tfquiver.roles_and_tokens import own_token
+from tfquiver.server_reachability.silent_machines import SilentMachines
 from tfquiver.service.common_to_servers import log_lines, serving
 from tfquiver.service.common_to_servers.repeated import RepeatedThread, attempt, running
 from tfquiver.service.common_to_servers.tensorflow_servers import known_port, tensorflow_runtime
@@ -29,10 +29,10 @@ from tfquiver.service.common_to_servers.tensorflow_servers.node_place import Nod
 from tfquiver.service.common_to_servers.tensorflow_servers.tensorflow_runtime import Runtime, StartError
 from tfquiver.service.common_to_servers.tensorflow_servers.tf_server import default_signals, until_stopped
 from tfquiver.service.dispatcher import work_dir_id
-from tfquiver.service.dispatcher.ending_leftover_tasks.reaper import Reaper, Timeouts
-from tfquiver.service.dispatcher.ending_leftover_tasks.service_rpc import GrpcServiceRpc
-from tfquiver.service.dispatcher.ending_leftover_tasks.session_news import CoordinatorNews
 from tfquiver.service.dispatcher.journal import journal_repair
+from tfquiver.service.dispatcher.lost_workers_and_leftover_tasks.reaper import Reaper, Timeouts
+from tfquiver.service.dispatcher.lost_workers_and_leftover_tasks.service_rpc import GrpcServiceRpc
+from tfquiver.service.dispatcher.lost_workers_and_leftover_tasks.session_news import CoordinatorNews
 from tfquiver.service.dispatcher.worker_reports import INTERVAL_S, WorkerReports
 from tfquiver.service.metrics import metrics_flag
 from tfquiver.service.metrics.instruments import TOLD_BY

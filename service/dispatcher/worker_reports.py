@@ -14,8 +14,8 @@ from absl import logging
 from tfquiver.clock import Clock, SystemClock
 from tfquiver.grpc_plumbing import addresses, rpc
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2, coordinator_pb2_grpc
-from tfquiver.service.dispatcher.ending_leftover_tasks.service_rpc import GrpcServiceRpc
-from tfquiver.service.dispatcher.worker_watch import WorkerWatch
+from tfquiver.service.dispatcher.lost_workers_and_leftover_tasks.service_rpc import GrpcServiceRpc
+from tfquiver.service.dispatcher.lost_workers_and_leftover_tasks.worker_watch import WorkerWatch
 from tfquiver.version import VERSION
 
 INTERVAL_S = 2.0  # until `tfquiver status` knows that one is gone it takes two of them, or three

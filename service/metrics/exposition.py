@@ -22,8 +22,8 @@ from tfquiver import errors
 from tfquiver.grpc_plumbing import addresses, rpc
 from tfquiver.rare_lines import every_n_seconds
 from tfquiver.service.common_to_servers import fair_places
-from tfquiver.service.common_to_servers.loop_lag import measured_lag
 from tfquiver.service.metrics.instruments import CALLS, FAULTS, LOOP_LAG
+from tfquiver.service.metrics.loop_lag import measured_lag
 from tfquiver.version import VERSION
 
 if TYPE_CHECKING:

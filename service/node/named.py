@@ -10,7 +10,7 @@ from pathlib import Path
 
 from tfquiver.proto.tfquiver.v1 import named_datasets_pb2 as pb
 from tfquiver.proto.tfquiver.v1 import node_pb2
-from tfquiver.service.node.connections_between_nodes.incoming import Incoming
+from tfquiver.service.node.bodies_sent_between_nodes.incoming import Incoming
 from tfquiver.service.node.coordinator_link.coordinator_link import CoordinatorLink
 from tfquiver.service.node.coordinator_orders.dataset_tasks import DatasetTasks
 from tfquiver.service.node.coordinator_orders.named_orders import NamedOrders, NamedWork
@@ -21,17 +21,17 @@ from tfquiver.service.node.dataset_scans.named_sources import NamedSources
 from tfquiver.service.node.dataset_scans.scan import Scanner
 from tfquiver.service.node.dataset_scans.shared_scans import SharedScans
 from tfquiver.service.node.digests_kept_here.digest_cache import DigestCache
+from tfquiver.service.node.digests_kept_here.other_digests import OtherDigests
 from tfquiver.service.node.disk.disk_cache import DiskCache
 from tfquiver.service.node.evicting_emptying_removing_leftovers.came_meanwhile import CameMeanwhile
 from tfquiver.service.node.evicting_emptying_removing_leftovers.late_evictions import LateEvictions
 from tfquiver.service.node.evicting_emptying_removing_leftovers.leftovers import Leftovers
-from tfquiver.service.node.evicting_emptying_removing_leftovers.other_digests import OtherDigests
 from tfquiver.service.node.evicting_emptying_removing_leftovers.placed_log import PlacedLog
 from tfquiver.service.node.evicting_emptying_removing_leftovers.removals import Removals
 from tfquiver.service.node.grpc_calls_warm_clear.warming import Warming
 from tfquiver.service.node.hanging_disk.hanging import Hanging
 from tfquiver.service.node.moving_shards.moves import Moves
-from tfquiver.service.node.object_store.named_access import NamedAccess
+from tfquiver.service.node.reading_the_object_store.named_access import NamedAccess
 from tfquiver.service.node.shards_from_disk_other_nodes_or_store.fetcher import Fetcher
 from tfquiver.service.node.shards_from_disk_other_nodes_or_store.shard_source import ShardSource
 from tfquiver.service.node.shards_written_in_time.placed_here import PlacedHere

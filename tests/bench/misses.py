@@ -34,10 +34,10 @@ from tfquiver.data_sources_found_and_registered.registration import Registrar
 from tfquiver.digests.digest import Digest
 from tfquiver.grpc_plumbing import rpc
 from tfquiver.listing import listing
+from tfquiver.messages_on_the_nodes_socket import reader_frames as frames
 from tfquiver.proto.tfquiver.v1 import node_pb2, node_pb2_grpc
 from tfquiver.scanning import digest_build, tfrecord
 from tfquiver.scanning.cutting import CutPolicy
-from tfquiver.socket_frames import reader_frames as frames
 from tfquiver.stores import ObjectStore
 from tfquiver.stores.credentials.resolved import Access
 from tfquiver.testing.emulated_store import EmulatedStore, StoreClient

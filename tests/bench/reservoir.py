@@ -29,11 +29,11 @@ from tests.support.cluster import Server
 from tests.support.reader_client import ReaderClient
 from tfquiver.data_sources_found_and_registered.registration import Registrar
 from tfquiver.digests.digest import Digest
+from tfquiver.messages_on_the_nodes_socket import reader_frames as frames
 from tfquiver.proto.tfquiver.v1.coordinator_pb2 import AskSamplingRequest
-from tfquiver.service.coordinator.sampling_schemes.drawing import drawn
-from tfquiver.service.coordinator.sampling_schemes.interface import Population
-from tfquiver.service.coordinator.sampling_schemes.reservoir import Reservoir
-from tfquiver.socket_frames import reader_frames as frames
+from tfquiver.service.coordinator.sampling_schemes_drawing_epochs.drawing import drawn
+from tfquiver.service.coordinator.sampling_schemes_drawing_epochs.interface import Population
+from tfquiver.service.coordinator.sampling_schemes_drawing_epochs.reservoir import Reservoir
 from tfquiver.testing.emulated_store import EmulatedStore
 
 BYTES_PER_S = 50e6  # few enough that a busy machine is not what limits them

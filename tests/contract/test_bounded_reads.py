@@ -7,7 +7,7 @@ import pytest
 
 from tests.support.aio import on_loop
 from tfquiver import errors
-from tfquiver.service.node.object_store.bounded_reads import BoundedReads
+from tfquiver.service.node.reading_the_object_store.bounded_reads import BoundedReads
 
 
 @on_loop

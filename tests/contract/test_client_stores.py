@@ -12,7 +12,7 @@ import pytest
 
 from tests.support.s3_server import S3Server, s3_server
 from tfquiver import errors, stores
-from tfquiver.service.node.object_store.client_stores import ClientStores
+from tfquiver.service.node.reading_the_object_store.client_stores import ClientStores
 from tfquiver.stores import ObjectStore
 from tfquiver.stores.credentials.resolved import Access
 

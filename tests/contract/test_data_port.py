@@ -20,7 +20,7 @@ from tests.support.store_node import StoreNode, build, write_files
 from tests.unit.test_data_frames import FRAME
 from tfquiver import errors
 from tfquiver.digests.digest import Digest
-from tfquiver.service.node.bodies_sent_between_nodes import data_frames as frames
+from tfquiver.service.node.connections_between_nodes import data_frames as frames
 from tfquiver.service.node.disk import entry
 
 

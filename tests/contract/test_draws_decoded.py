@@ -18,7 +18,7 @@ from tfquiver.formats_of_draws_and_weights import drawn_shards as drawn_module
 from tfquiver.formats_of_draws_and_weights.drawn_shards import DrawnShards, drawn_shards
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2 as pb
 from tfquiver.proto.tfquiver.v1 import types_pb2
-from tfquiver.service.coordinator.sampled_epochs_and_users_weights import samplings
+from tfquiver.service.coordinator.sampling_asked_for_and_users_weights import samplings
 from tfquiver.service.coordinator.server import CoordinatorServer
 from tfquiver.service.coordinator.sessions import session as session_module
 

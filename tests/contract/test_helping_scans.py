@@ -16,7 +16,7 @@ from tfquiver.listing import listing
 from tfquiver.proto.tfquiver.v1 import node_pb2 as pb
 from tfquiver.proto.tfquiver.v1 import types_pb2
 from tfquiver.service.node.dataset_scans.helping import Helping
-from tfquiver.service.node.object_store.named_access import NamedAccess
+from tfquiver.service.node.reading_the_object_store.named_access import NamedAccess
 
 FILES = 12
 

@@ -14,8 +14,8 @@ from tfquiver.service.node.disk.disk_cache import DiskCache
 from tfquiver.service.node.evicting_emptying_removing_leftovers.given_up import GivenUp
 from tfquiver.service.node.evicting_emptying_removing_leftovers.letting_go import LettingGo
 from tfquiver.service.node.hanging_disk.disk_threads import DiskThreads
-from tfquiver.service.node.object_store.client_stores import ClientStores
-from tfquiver.service.node.rate_limits.metered_store import Meter
+from tfquiver.service.node.reading_the_object_store.client_stores import ClientStores
+from tfquiver.service.node.reading_the_object_store.metered_store import Meter
 from tfquiver.service.node.shards_from_disk_other_nodes_or_store.fetcher import Fetcher
 from tfquiver.service.node.shards_put_at_their_owners.handing_over import HandingOver
 from tfquiver.service.node.shards_written_in_time.inserts import Inserts

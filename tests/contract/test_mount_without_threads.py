@@ -13,7 +13,7 @@ import pytest
 
 from tests.support.digests import numbered_digest
 from tfquiver.file_tree.tree import ROOT, FileTree
-from tfquiver.socket_frames import reader_frames as frames
+from tfquiver.messages_on_the_nodes_socket import reader_frames as frames
 
 trio = pytest.importorskip("trio")
 pytest.importorskip("trio.testing")

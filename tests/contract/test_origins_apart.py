@@ -28,10 +28,10 @@ from tfquiver.listing import listing
 from tfquiver.scanning import digest_build
 from tfquiver.scanning.cutting import CutPolicy
 from tfquiver.service.node.checked_shards_in_memory.verified import VerifiedShard
-from tfquiver.service.node.object_store.client_stores import ClientStores
-from tfquiver.service.node.object_store.origins import origin_of_file
-from tfquiver.service.node.object_store.parallelism import FIRST
-from tfquiver.service.node.rate_limits.metered_store import Meter
+from tfquiver.service.node.reading_the_object_store.client_stores import ClientStores
+from tfquiver.service.node.reading_the_object_store.metered_store import Meter
+from tfquiver.service.node.reading_the_object_store.origins import origin_of_file
+from tfquiver.service.node.reading_the_object_store.parallelism import FIRST
 from tfquiver.service.node.shards_from_disk_other_nodes_or_store.fetcher import Fetcher
 from tfquiver.stores.credentials.resolved import Access
 from tfquiver.stores.gcs import GcsStore

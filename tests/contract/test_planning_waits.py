@@ -14,8 +14,8 @@ import pytest
 from tests.support.aio import on_loop
 from tests.support.planning import FIRST, FIRST_BYTES, cached, coordinating, plans, reads
 from tfquiver import errors
+from tfquiver.service.coordinator.choosing_the_policy import asking
 from tfquiver.service.coordinator.coordinator import Coordinator
-from tfquiver.service.coordinator.plan_rounds_and_moves import asking
 from tfquiver.service.coordinator.plan_rounds_and_moves.replanning import Replanning
 from tfquiver.service.coordinator.policies.views_and_plans.interface import Allocation, Plan
 

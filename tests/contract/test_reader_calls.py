@@ -9,12 +9,12 @@ from typing import Any
 import grpc
 
 from tests.support.aio import on_loop
+from tfquiver.messages_on_the_nodes_socket import reader_frames as frames
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2 as pb
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2_grpc, types_pb2
 from tfquiver.service.node.coordinator_link.coordinator_calls import CoordinatorCalls
 from tfquiver.service.node.reader_sessions.instructions import Lease
 from tfquiver.service.node.reader_sessions.reader_calls import ACK_WITHIN_S, MAX_ACK_WITHIN_S, ReaderCalls
-from tfquiver.socket_frames import reader_frames as frames
 
 
 class Coordinator(coordinator_pb2_grpc.CoordinatorServicer):

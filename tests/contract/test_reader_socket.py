@@ -20,6 +20,7 @@ from tests.support.as_user import as_user
 from tests.support.digests import numbered_digest
 from tfquiver.formats_of_draws_and_weights.drawn_shards import DrawnShards
 from tfquiver.formats_of_draws_and_weights.record_picks import RecordPicks
+from tfquiver.messages_on_the_nodes_socket import reader_frames as frames
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2 as pb
 from tfquiver.service.node.reader_sessions.instructions import LeaseState, Send
 from tfquiver.service.node.reader_sessions.numbered_shards import NumberedShards
@@ -30,7 +31,6 @@ from tfquiver.service.node.reader_sessions.shard_fetches import ShardFetches
 from tfquiver.service.node.unix_socket_clients import session_server
 from tfquiver.service.node.unix_socket_clients.frame_socket import FrameSocket
 from tfquiver.service.node.unix_socket_clients.session_server import SessionServer
-from tfquiver.socket_frames import reader_frames as frames
 
 
 @on_loop

@@ -13,9 +13,9 @@ from tests.support.coordinator_served import served
 from tests.support.digests import numbered_digest
 from tfquiver import errors
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2 as pb
-from tfquiver.service.coordinator.sampling_schemes import registry
-from tfquiver.service.coordinator.sampling_schemes.chance import Chance
-from tfquiver.service.coordinator.sampling_schemes.interface import Draws, Population
+from tfquiver.service.coordinator.sampling_schemes_drawing_epochs import registry
+from tfquiver.service.coordinator.sampling_schemes_drawing_epochs.chance import Chance
+from tfquiver.service.coordinator.sampling_schemes_drawing_epochs.interface import Draws, Population
 
 DIGEST = numbered_digest(20)
 

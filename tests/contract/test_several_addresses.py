@@ -13,9 +13,9 @@ import pytest
 
 from tfquiver import errors
 from tfquiver.grpc_plumbing import addresses
-from tfquiver.grpc_plumbing.refusals import Refusals
 from tfquiver.server_reachability import grpc_answers, unreached
 from tfquiver.server_reachability.reaching import check_answers
+from tfquiver.server_reachability.refusals import Refusals
 
 NAME = "two.example"
 BOTH = ("127.0.0.1", "127.0.0.2")

@@ -26,7 +26,7 @@ from tfquiver.scanning.file_scan import ScannedFile, scanned_of
 from tfquiver.service.node.dataset_scans.asking import Asking
 from tfquiver.service.node.dataset_scans.helping import Helping
 from tfquiver.service.node.dataset_scans.shared_scans import SharedScans
-from tfquiver.service.node.object_store.named_access import NamedAccess
+from tfquiver.service.node.reading_the_object_store.named_access import NamedAccess
 
 FILES = 12
 

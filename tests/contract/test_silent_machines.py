@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from tfquiver.grpc_plumbing import silent_machines
-from tfquiver.grpc_plumbing.silent_machines import SilentMachines
+from tfquiver.server_reachability import silent_machines
+from tfquiver.server_reachability.silent_machines import SilentMachines
 
 SILENCE_S = 12.0
 

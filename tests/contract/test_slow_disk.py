@@ -60,7 +60,7 @@ async def test_hits_go_on_and_misses_are_served_from_memory_while_the_disk_hangs
 @on_loop
 async def test_nobody_waits_long_for_the_disk_of_another_node(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A scan, or who reads a compressed file, waited two and a half minutes for each shard of that owner's."""
-    monkeypatch.setattr("tfquiver.service.node.connections_between_nodes.incoming.PATIENCE_S", 0.3)
+    monkeypatch.setattr("tfquiver.service.node.bodies_sent_between_nodes.incoming.PATIENCE_S", 0.3)
     let_go, members = threading.Event(), list[types_pb2.NodeInfo]()
     made = shards(8)
     async with (

@@ -11,8 +11,8 @@ from tests.support.aio import on_loop
 from tests.support.store_node import build, write_files
 from tfquiver import errors, stores
 from tfquiver.clock import ManualClock
-from tfquiver.service.node.object_store.timed_store import Stopwatch, TimedStore
-from tfquiver.service.node.rate_limits.metered_store import Meter
+from tfquiver.service.node.reading_the_object_store.metered_store import Meter
+from tfquiver.service.node.reading_the_object_store.timed_store import Stopwatch, TimedStore
 from tfquiver.service.node.shards_from_disk_other_nodes_or_store.fetcher import Fetcher
 from tfquiver.stores import ObjectInfo
 from tfquiver.stores.local import LocalStore

@@ -14,9 +14,8 @@ from tests.support.aio import on_loop
 from tests.support.planning import FIRST, FIRST_BYTES, UNIFORM, beat, cached, coordinating, plans, reads
 from tfquiver import errors
 from tfquiver.clock import ManualClock
-from tfquiver.service.coordinator.choosing_the_policy import choosing, making
+from tfquiver.service.coordinator.choosing_the_policy import asking, choosing, making
 from tfquiver.service.coordinator.coordinator import Coordinator
-from tfquiver.service.coordinator.plan_rounds_and_moves import asking
 from tfquiver.service.coordinator.policies import registry
 from tfquiver.service.coordinator.policies.views_and_plans.interface import ClusterView, Plan
 

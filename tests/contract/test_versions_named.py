@@ -11,11 +11,11 @@ import pytest
 from tests.support.aio import on_loop
 from tfquiver import errors
 from tfquiver.grpc_plumbing import rpc
+from tfquiver.messages_on_the_nodes_socket import reader_frames
 from tfquiver.proto.tfquiver.v1 import node_pb2 as pb
 from tfquiver.proto.tfquiver.v1 import node_pb2_grpc
 from tfquiver.roles_and_tokens.identity import Always, Authority, Identity, Open, Role
-from tfquiver.service.node.bodies_sent_between_nodes import data_frames
-from tfquiver.socket_frames import reader_frames
+from tfquiver.service.node.connections_between_nodes import data_frames
 from tfquiver.version import VERSION
 
 

@@ -23,8 +23,8 @@ from tfquiver.formats_of_draws_and_weights.record_weights import (
     record_weights,
 )
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2 as pb
-from tfquiver.service.coordinator.sampled_epochs_and_users_weights import coming_weights
-from tfquiver.service.coordinator.sampled_epochs_and_users_weights.coming_weights import ComingWeights
+from tfquiver.service.coordinator.sampling_asked_for_and_users_weights import coming_weights
+from tfquiver.service.coordinator.sampling_asked_for_and_users_weights.coming_weights import ComingWeights
 
 
 class Sender:

@@ -16,7 +16,7 @@ from tests.support.coordinator_served import served
 from tfquiver import errors
 from tfquiver.formats_of_draws_and_weights.record_weights import HEADER_BYTES
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2 as pb
-from tfquiver.service.coordinator.sampled_epochs_and_users_weights import coming_weights
+from tfquiver.service.coordinator.sampling_asked_for_and_users_weights import coming_weights
 
 
 class Ahead:

@@ -22,7 +22,7 @@ from tfquiver.formats_of_draws_and_weights.record_weights import (
     record_weights,
 )
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2 as pb
-from tfquiver.service.coordinator.sampled_epochs_and_users_weights.weight_files import WeightFiles
+from tfquiver.service.coordinator.sampling_asked_for_and_users_weights.weight_files import WeightFiles
 from tfquiver.service.coordinator.server import CoordinatorServer
 
 DIGEST = numbered_digest(20)  # a record each

@@ -17,8 +17,8 @@ from tests.support.coordinator_served import served
 from tfquiver import errors
 from tfquiver.formats_of_draws_and_weights import record_weights
 from tfquiver.formats_of_draws_and_weights.record_weights import RecordWeights
-from tfquiver.service.coordinator.sampled_epochs_and_users_weights import weight_files
-from tfquiver.service.coordinator.sampled_epochs_and_users_weights.weight_files import WeightFiles
+from tfquiver.service.coordinator.sampling_asked_for_and_users_weights import weight_files
+from tfquiver.service.coordinator.sampling_asked_for_and_users_weights.weight_files import WeightFiles
 from tfquiver.service.coordinator.server import CoordinatorServer
 
 

@@ -13,8 +13,8 @@ from typing import Any
 import grpc
 import pytest
 
-from tfquiver.service.dispatcher.ending_leftover_tasks import service_rpc
-from tfquiver.service.dispatcher.ending_leftover_tasks.service_rpc import GrpcServiceRpc
+from tfquiver.service.dispatcher.lost_workers_and_leftover_tasks import service_rpc
+from tfquiver.service.dispatcher.lost_workers_and_leftover_tasks.service_rpc import GrpcServiceRpc
 
 
 @contextmanager

@@ -28,7 +28,7 @@ from tfquiver.node_labels_shard_owners_chunks import rendezvous
 from tfquiver.proto.tfquiver.v1 import node_pb2, node_pb2_grpc, types_pb2
 from tfquiver.scanning import digest_build
 from tfquiver.scanning.cutting import CutPolicy
-from tfquiver.service.node.object_store.hedging import SHARE
+from tfquiver.service.node.reading_the_object_store.hedging import SHARE
 from tfquiver.stores.gcs import GcsStore
 
 # Bytes a second are measured, and a network of the machine is made.

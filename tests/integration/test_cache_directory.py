@@ -23,7 +23,7 @@ from tests.support.reader_client import Connection
 from tfquiver import errors
 from tfquiver.node_daemon_and_cache_directory import daemon
 from tfquiver.node_daemon_and_cache_directory.directory import CacheDirectory
-from tfquiver.node_daemon_and_cache_directory.node_endpoint import NodeEndpoint, read_endpoint
+from tfquiver.notes_in_cache_and_work_directories.node_endpoint import NodeEndpoint, read_endpoint
 
 NODE = "tfquiver.service.node.main"
 

@@ -23,8 +23,8 @@ from tfquiver.cli.dashboard import command
 from tfquiver.cli.dashboard.admission import MOST_CONNECTIONS
 from tfquiver.cli.main import main
 from tfquiver.cli.status_asked_watched_explained import sparing
-from tfquiver.cli.status_asked_watched_explained.money import Prices
 from tfquiver.cli.status_asked_watched_explained.status import collect as status_collect
+from tfquiver.cli.status_tables_and_warnings.money import Prices
 from tfquiver.data_sources_found_and_registered.registration import Registrar
 
 HOSTILE = "<img src=x onerror=alert(1)>\x1b[2J"

@@ -20,7 +20,7 @@ from tests.support.started_nodes import NODE
 from tests.support.store_node import build
 from tfquiver.digests.digest import Digest
 from tfquiver.scanning.cutting import CutPolicy
-from tfquiver.service.node.bodies_sent_between_nodes import data_frames as frames
+from tfquiver.service.node.connections_between_nodes import data_frames as frames
 
 POLICY = CutPolicy(256 << 10, 1 << 20, 4 << 20)
 LONG_MS = 3_600_000  # so long a node may be silent: nothing here is due to that

@@ -19,7 +19,7 @@ from tests.support.cluster import Cluster
 from tests.support.op_source import drop_iterators
 from tfquiver.materializing import computer
 from tfquiver.node_daemon_and_cache_directory import endpoints
-from tfquiver.node_daemon_and_cache_directory.node_endpoint import read_endpoint
+from tfquiver.notes_in_cache_and_work_directories.node_endpoint import read_endpoint
 from tfquiver.proto.tfquiver.v1 import node_pb2, node_pb2_grpc
 
 FILES, RECORDS = 3, 60

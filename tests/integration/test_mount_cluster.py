@@ -17,8 +17,8 @@ from tests.support.mounted import command, mounted, sums
 from tests.support.privileges import needs_fuse
 from tests.support.reader_client import Connection, ReaderGoneError
 from tests.support.started_nodes import nodes_started
+from tfquiver.messages_on_the_nodes_socket import reader_frames as frames
 from tfquiver.mounting.named import digest_of
-from tfquiver.socket_frames import reader_frames as frames
 
 
 @needs_fuse

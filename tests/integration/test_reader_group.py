@@ -24,12 +24,12 @@ from tests.support.cluster import Server
 from tests.support.reader_client import Connection, ReaderClient
 from tests.support.store_node import write_files
 from tfquiver.grpc_plumbing import rpc
-from tfquiver.node_daemon_and_cache_directory.node_endpoint import read_endpoint
+from tfquiver.messages_on_the_nodes_socket import reader_frames as frames
 from tfquiver.notes_in_cache_and_work_directories import cluster_file
+from tfquiver.notes_in_cache_and_work_directories.node_endpoint import read_endpoint
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2 as pb
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2_grpc, types_pb2
 from tfquiver.scanning.cutting import CutPolicy
-from tfquiver.socket_frames import reader_frames as frames
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="only root becomes other users")
 NODE = "tfquiver.service.node.main"

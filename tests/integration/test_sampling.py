@@ -24,10 +24,10 @@ from tests.support.digests import numbered_digest
 from tfquiver import CutPolicy, errors
 from tfquiver.dataset_arguments.sampled import Sampled
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2 as pb
-from tfquiver.service.coordinator.sampled_epochs_and_users_weights import samplings
-from tfquiver.service.coordinator.sampling_schemes import registry
-from tfquiver.service.coordinator.sampling_schemes.chance import Chance
-from tfquiver.service.coordinator.sampling_schemes.interface import Draws, Population
+from tfquiver.service.coordinator.sampling_asked_for_and_users_weights import samplings
+from tfquiver.service.coordinator.sampling_schemes_drawing_epochs import registry
+from tfquiver.service.coordinator.sampling_schemes_drawing_epochs.chance import Chance
+from tfquiver.service.coordinator.sampling_schemes_drawing_epochs.interface import Draws, Population
 from tfquiver.service.coordinator.server import CoordinatorServer
 
 FILES, RECORDS_A_FILE, RECORD_BYTES = 4, 1000, 500
@@ -42,7 +42,7 @@ _THEIRS = '''
 import time
 
 import numpy as np
-from tfquiver.service.coordinator.sampling_schemes.interface import Draws
+from tfquiver.service.coordinator.sampling_schemes_drawing_epochs.interface import Draws
 
 
 class Stripes:

@@ -14,7 +14,7 @@ from tests.support.digests import numbered_digest
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2 as pb
 from tfquiver.service.coordinator.options import CoordinatorOptions
 from tfquiver.service.coordinator.server import CoordinatorServer
-from tfquiver.service.dispatcher.ending_leftover_tasks.session_news import CoordinatorNews, UnreadKeys
+from tfquiver.service.dispatcher.lost_workers_and_leftover_tasks.session_news import CoordinatorNews, UnreadKeys
 
 DIGEST = numbered_digest(3)
 OTHERS = [f"{number:032x}" for number in range(1000)]  # what looks like a key, and is none

@@ -21,7 +21,13 @@ SANITIZERS = {
 # anonymous namespaces does not compile: it is renamed, or its folder leaves the group.
 GROUPS = (
     ("reader", "shard_loading", "shuffle_pool_and_order"),
-    ("element_client_and_server", "example_parsing", "node_messages_and_socket", "element_messages_and_handshake"),
+    (
+        "element_client_and_server",
+        "element_sockets_and_host_names",
+        "example_parsing",
+        "node_messages_and_socket",
+        "element_messages_and_handshake",
+    ),
     (
         "told_by_python",
         "bytes_checksums_tfrecords",

@@ -11,7 +11,7 @@ from types import TracebackType
 import google_crc32c
 
 from tfquiver.proto.tfquiver.v1 import types_pb2
-from tfquiver.service.node.bodies_sent_between_nodes import data_frames as frames
+from tfquiver.service.node.connections_between_nodes import data_frames as frames
 from tfquiver.service.node.connections_between_nodes import peer_proof
 from tfquiver.service.node.disk import entry
 

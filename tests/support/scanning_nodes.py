@@ -21,7 +21,7 @@ from tfquiver.service.node.dataset_scans.asking import Asking
 from tfquiver.service.node.dataset_scans.file_tables import FileTables
 from tfquiver.service.node.dataset_scans.scan import Scanner
 from tfquiver.service.node.dataset_scans.shared_scans import SharedScans
-from tfquiver.service.node.rate_limits.metered_store import Meter
+from tfquiver.service.node.reading_the_object_store.metered_store import Meter
 from tfquiver.stores import ObjectStore
 
 TERMS = ListingTerms()

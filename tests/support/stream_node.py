@@ -14,12 +14,12 @@ from typing import Any, cast
 
 import pytest
 
+from tfquiver.messages_on_the_nodes_socket import reader_frames as frames
+from tfquiver.messages_on_the_nodes_socket import stream_frames as stream
 from tfquiver.service.node.checked_shards_in_memory import sealed_memory
 from tfquiver.service.node.shared_batches.spill_files import SpillFiles
 from tfquiver.service.node.shared_batches.streams import Streams
 from tfquiver.service.node.unix_socket_clients.session_server import SessionServer
-from tfquiver.socket_frames import reader_frames as frames
-from tfquiver.socket_frames import stream_frames as stream
 
 WINDOW_BYTES, SPILL_BYTES = 64 << 10, 1 << 20  # the node has twice as much for the disk
 BATCH_BYTES = 8 << 10

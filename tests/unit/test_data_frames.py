@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from tests.unit.test_entry import headers
 from tfquiver.errors import ProtocolError
-from tfquiver.service.node.bodies_sent_between_nodes import data_frames as frames
+from tfquiver.service.node.connections_between_nodes import data_frames as frames
 from tfquiver.service.node.disk import entry
 
 ID = st.binary(min_size=32, max_size=32)

@@ -11,8 +11,8 @@ from tfquiver.clock import ManualClock
 from tfquiver.grpc_plumbing import proto_wire
 from tfquiver.scanning import tfrecord
 from tfquiver.service.dispatcher.departures import READERS_GO_S, Departures
-from tfquiver.service.dispatcher.ending_leftover_tasks.reaper import Reaper
 from tfquiver.service.dispatcher.journal import journal_reader as journal
+from tfquiver.service.dispatcher.lost_workers_and_leftover_tasks.reaper import Reaper
 
 GRAPHS = {"ours": {"key"}, "both": {"key", "other"}}
 

@@ -14,8 +14,8 @@ from tfquiver.service.coordinator.nodes_mounts_dispatchers.dispatchers import (
     SILENT_DISPATCHER_S,
     Dispatchers,
 )
+from tfquiver.service.dispatcher.lost_workers_and_leftover_tasks.worker_watch import WorkerWatch
 from tfquiver.service.dispatcher.worker_reports import own_address
-from tfquiver.service.dispatcher.worker_watch import WorkerWatch
 
 A, B = "a:1", "b:1"
 

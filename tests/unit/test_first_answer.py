@@ -8,7 +8,7 @@ import pytest
 
 from tests.support.aio import on_loop
 from tfquiver import errors
-from tfquiver.service.node.object_store.hedging import Hedges
+from tfquiver.service.node.reading_the_object_store.hedging import Hedges
 from tfquiver.service.node.shards_from_disk_other_nodes_or_store.first_answer import Ask, first_answer
 
 USUAL_S = 0.01

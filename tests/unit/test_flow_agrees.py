@@ -8,10 +8,10 @@ import pytest
 
 from tests.unit.flow_world import EPOCH_S, one_data_set
 from tfquiver.service.coordinator.policies.views_and_plans.interface import Mode
+from tfquiver.service.sim.cache_contents.lru import LruCache
 from tfquiver.service.sim.shard_by_shard import scenario
 from tfquiver.service.sim.shard_by_shard.engine import Engine
 from tfquiver.service.sim.shard_by_shard.job import Job
-from tfquiver.service.sim.shard_by_shard.lru import LruCache
 
 WITHIN = 0.02
 SHARDS = 2000

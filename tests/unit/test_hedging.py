@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from tfquiver.service.node.object_store.hedging import SHARE, Hedges
+from tfquiver.service.node.reading_the_object_store.hedging import SHARE, Hedges
 
 
 def test_nothing_is_late_before_enough_is_known() -> None:

@@ -12,8 +12,8 @@ from tfquiver.proto.tfquiver.v1 import commit_log_pb2 as log_pb2
 from tfquiver.proto.tfquiver.v1.commit_log_pb2 import CommitRecord
 from tfquiver.proto.tfquiver.v1.coordinator_pb2 import DispatcherInfo, ServiceWorker
 from tfquiver.proto.tfquiver.v1.types_pb2 import NodeInfo
+from tfquiver.service.coordinator.commit_log.latest_notes import LatestNotes
 from tfquiver.service.coordinator.nodes_mounts_dispatchers.dispatchers import SILENT_DISPATCHER_S, Dispatchers
-from tfquiver.service.coordinator.nodes_mounts_dispatchers.latest_notes import LatestNotes
 from tfquiver.service.coordinator.nodes_mounts_dispatchers.lost_nodes import LostNodes
 from tfquiver.service.coordinator.nodes_mounts_dispatchers.membership import Membership
 

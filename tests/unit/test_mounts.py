@@ -6,7 +6,7 @@ import time
 import pytest
 
 from tfquiver import errors
-from tfquiver.service.node.object_store.origins import MOST, MOST_IDLE, Origins
+from tfquiver.service.node.reading_the_object_store.origins import MOST, MOST_IDLE, Origins
 from tfquiver.stores.hanging_file_systems.mounts import Mounts, mount_of, points
 
 MOUNTINFO = """\

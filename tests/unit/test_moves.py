@@ -29,7 +29,7 @@ from tfquiver.service.node.disk.disk_cache import DiskCache
 from tfquiver.service.node.moving_shards.moves import GIVE_UP_AFTER_S, ChangedError, Moves
 from tfquiver.service.node.quota_and_eviction.accounts import UNSET, AccountTerms
 from tfquiver.service.node.quota_and_eviction.rules import Why
-from tfquiver.service.node.rate_limits.metered_store import Meter
+from tfquiver.service.node.reading_the_object_store.metered_store import Meter
 from tfquiver.service.node.shards_from_disk_other_nodes_or_store.fetcher import Fetcher
 from tfquiver.service.node.shards_from_disk_other_nodes_or_store.shard_source import ShardSource
 from tfquiver.service.node.shards_put_at_their_owners.known_places import KnownPlaces

@@ -10,7 +10,7 @@ from tests.support.aio import on_loop
 from tfquiver import errors
 from tfquiver.proto.tfquiver.v1 import named_datasets_pb2 as pb
 from tfquiver.service.node.dataset_scans.named_sources import NamedSources
-from tfquiver.service.node.object_store.named_access import NamedAccess, Way
+from tfquiver.service.node.reading_the_object_store.named_access import NamedAccess, Way
 from tfquiver.stores import ObjectStore
 
 

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from tfquiver.service.node.object_store.parallelism import FIRST, LEAST, MOST, Parallelism
+from tfquiver.service.node.reading_the_object_store.parallelism import FIRST, LEAST, MOST, Parallelism
 
 
 def run(subject: Parallelism, rate: Callable[[int], float], seconds: int, now: float, met: bool = True) -> float:

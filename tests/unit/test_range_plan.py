@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
-from tfquiver.service.node.object_store.range_plan import RangePlan
+from tfquiver.service.node.reading_the_object_store.range_plan import RangePlan
 
 MOST_BYTES, MOST_PARTS, GATHER_S = 100, 6, 0.5
 # A few files, cut alike into pieces; the same piece may be wanted several times.

@@ -8,8 +8,8 @@ from tests.unit.session_bench import Bench
 from tfquiver.clock import ManualClock
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2 as pb
 from tfquiver.service.coordinator.measuring_jobs_and_stores.meters import FORGET_S, SILENT_S, JobMeters
-from tfquiver.service.node.counters import reader_reports
-from tfquiver.service.node.counters.reader_reports import ReaderReports
+from tfquiver.service.node.coordinator_link import reader_reports
+from tfquiver.service.node.coordinator_link.reader_reports import ReaderReports
 
 
 def report(reader_id: str, second: int, session_id: str = "s", mb_per_s: int = 10) -> pb.ReaderReport:

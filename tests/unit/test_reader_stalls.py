@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from tfquiver.messages_on_the_nodes_socket import reader_frames as frames
 from tfquiver.service.node.reader_sessions.reader_stalls import ReaderStalls
-from tfquiver.socket_frames import reader_frames as frames
 
 
 class World:

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from tests.support.unfinished_epoch import KEYS, A, B, C, Service, UnfinishedEpoch, graph
-from tfquiver.service.dispatcher.ending_leftover_tasks.reaper import Reaper, Timeouts
 from tfquiver.service.dispatcher.journal import journal_reader
+from tfquiver.service.dispatcher.lost_workers_and_leftover_tasks.reaper import Reaper, Timeouts
 
 
 @pytest.fixture

@@ -17,10 +17,13 @@ from tests.unit.test_sampling_distributions import ALPHA, POWER, SEED, p_value, 
 from tfquiver import errors
 from tfquiver.formats_of_draws_and_weights.record_picks import RecordPicks
 from tfquiver.formats_of_draws_and_weights.record_weights import checked_values, record_weights
-from tfquiver.service.coordinator.sampling_schemes.drawing import drawn
-from tfquiver.service.coordinator.sampling_schemes.interface import Population
-from tfquiver.service.coordinator.sampling_schemes.record_weighted_draws import draw_planes, smallest_keys
-from tfquiver.service.coordinator.sampling_schemes.weighted import Weighted
+from tfquiver.service.coordinator.sampling_schemes_drawing_epochs.drawing import drawn
+from tfquiver.service.coordinator.sampling_schemes_drawing_epochs.interface import Population
+from tfquiver.service.coordinator.sampling_schemes_drawing_epochs.record_weighted_draws import (
+    draw_planes,
+    smallest_keys,
+)
+from tfquiver.service.coordinator.sampling_schemes_drawing_epochs.weighted import Weighted
 
 Floats = npt.NDArray[np.float64]
 EPOCHS = 1500

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.unfinished_epoch import KEYS, A, UnfinishedEpoch
-from tfquiver.service.dispatcher.ending_leftover_tasks.reaper import Timeouts
+from tfquiver.service.dispatcher.lost_workers_and_leftover_tasks.reaper import Timeouts
 
 
 @pytest.fixture

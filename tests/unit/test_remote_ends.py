@@ -8,8 +8,9 @@ from typing import Any
 
 import pytest
 
-from tfquiver.grpc_plumbing import addresses, remote_ends
-from tfquiver.grpc_plumbing.remote_ends import RemoteEnds
+from tfquiver.grpc_plumbing import addresses
+from tfquiver.server_reachability import remote_ends
+from tfquiver.server_reachability.remote_ends import RemoteEnds
 
 NAMES = [f"gone{number}.invalid:1" for number in range(300)]
 

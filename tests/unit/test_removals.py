@@ -12,7 +12,7 @@ from tests.support.aio import on_loop
 from tests.support.digests import digest_of
 from tfquiver import errors
 from tfquiver.digests.digest import Digest
-from tfquiver.service.node.evicting_emptying_removing_leftovers.other_digests import OtherDigests
+from tfquiver.service.node.digests_kept_here.other_digests import OtherDigests
 from tfquiver.service.node.evicting_emptying_removing_leftovers.removals import Removals
 
 

@@ -21,13 +21,15 @@ from tfquiver.amounts import many
 from tfquiver.formats_of_draws_and_weights import drawn_shards as drawn_module
 from tfquiver.formats_of_draws_and_weights.drawn_shards import DrawnShards, drawn_shards
 from tfquiver.proto.tfquiver.v1 import commit_log_pb2 as log_pb2
-from tfquiver.service.coordinator.sampled_epochs_and_users_weights import asked as asked_module
-from tfquiver.service.coordinator.sampled_epochs_and_users_weights.asked import AskedSamplings, arguments_of
-from tfquiver.service.coordinator.sampling_schemes import registry
-from tfquiver.service.coordinator.sampling_schemes.chance import Chance
-from tfquiver.service.coordinator.sampling_schemes.drawing import drawn
-from tfquiver.service.coordinator.sampling_schemes.file_patterns.patterns import first_matches
-from tfquiver.service.coordinator.sampling_schemes.interface import Draws, Population
+from tfquiver.service.coordinator.sampling_asked_for_and_users_weights import asked as asked_module
+from tfquiver.service.coordinator.sampling_asked_for_and_users_weights.asked import AskedSamplings, arguments_of
+from tfquiver.service.coordinator.sampling_schemes_drawing_epochs import registry
+from tfquiver.service.coordinator.sampling_schemes_drawing_epochs.chance import Chance
+from tfquiver.service.coordinator.sampling_schemes_drawing_epochs.drawing import drawn
+from tfquiver.service.coordinator.sampling_schemes_drawing_epochs.globs_in_weights_and_classes.patterns import (
+    first_matches,
+)
+from tfquiver.service.coordinator.sampling_schemes_drawing_epochs.interface import Draws, Population
 
 
 class Says:

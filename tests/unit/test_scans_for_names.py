@@ -22,7 +22,7 @@ from tfquiver.service.node.dataset_scans.first_use import DatasetScans, Scan
 from tfquiver.service.node.dataset_scans.named_sources import NamedSources
 from tfquiver.service.node.digests_kept_here.digest_cache import DigestCache
 from tfquiver.service.node.grpc_calls_warm_clear.servicer import NodeServicer
-from tfquiver.service.node.object_store.named_access import NamedAccess
+from tfquiver.service.node.reading_the_object_store.named_access import NamedAccess
 
 DIGEST = digest_of([b"1" * 32])
 

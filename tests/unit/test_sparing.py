@@ -8,9 +8,9 @@ import pytest
 
 from tests.unit.test_status_tables import told
 from tfquiver.cli.status_asked_watched_explained import sparing as sparing_module
-from tfquiver.cli.status_asked_watched_explained.money import Prices
+from tfquiver.cli.status_asked_watched_explained import sums
 from tfquiver.cli.status_asked_watched_explained.sparing import Sparing
-from tfquiver.cli.status_tables_and_warnings import sums
+from tfquiver.cli.status_tables_and_warnings.money import Prices
 
 _TOTALS = {
     "hits": 5, "misses": 5, "served_bytes": 900, "store_bytes": 100, "store_requests": 1, "since_s": 7,

@@ -19,9 +19,9 @@ from tests.unit.test_status_tables import told
 from tfquiver import durable, errors
 from tfquiver.cli import calls
 from tfquiver.cli.main import main
-from tfquiver.cli.status_asked_watched_explained import watching
-from tfquiver.cli.status_asked_watched_explained.money import Prices
-from tfquiver.cli.status_tables_and_warnings import activity, alike, sessions_view, status_view
+from tfquiver.cli.status_asked_watched_explained import activity, watching
+from tfquiver.cli.status_tables_and_warnings import alike, sessions_view, status_view
+from tfquiver.cli.status_tables_and_warnings.money import Prices
 from tfquiver.cli.up_stop_logs_clear import logs
 from tfquiver.cluster_address import running_nodes
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2, node_pb2, types_pb2

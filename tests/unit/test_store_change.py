@@ -7,9 +7,9 @@ import math
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tfquiver.service.coordinator.measuring_jobs_and_stores.store_change import StoreBefore
 from tfquiver.service.coordinator.measuring_jobs_and_stores.store_load import StoreLoad
 from tfquiver.service.coordinator.probing.limits import ProbeLimits
+from tfquiver.service.coordinator.probing.store_change import StoreBefore
 
 FACTOR = ProbeLimits().load_factor
 AT_ONCE = st.floats(1.0, 64.0)

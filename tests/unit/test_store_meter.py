@@ -13,11 +13,11 @@ from hypothesis import strategies as st
 from tfquiver.clock import ManualClock
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2 as pb2
 from tfquiver.service.coordinator.measuring_jobs_and_stores import store_meter
-from tfquiver.service.coordinator.measuring_jobs_and_stores.store_change import StoreBefore
 from tfquiver.service.coordinator.measuring_jobs_and_stores.store_meter import StoreMeter
 from tfquiver.service.coordinator.measuring_jobs_and_stores.store_outflow import SPAN_S, StoreOutflow
 from tfquiver.service.coordinator.measuring_jobs_and_stores.store_reads import MOST_AT_ONCE, MOST_BYTES_PER_S
 from tfquiver.service.coordinator.probing.limits import ProbeLimits
+from tfquiver.service.coordinator.probing.store_change import StoreBefore
 
 MB = 10**6
 UINT64 = st.integers(0, 2**64 - 1)

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from tfquiver import errors
 from tfquiver.node_labels_shard_owners_chunks import striping
-from tfquiver.service.coordinator.chunk_rotation import chunk_counts
+from tfquiver.service.coordinator.dataset_caching import chunk_counts
 
 lengths_of_shards = st.lists(st.integers(0, 8 << 20), min_size=0, max_size=300)
 

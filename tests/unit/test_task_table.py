@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2
-from tfquiver.service.dispatcher.ending_leftover_tasks.session_news import all_quiet
 from tfquiver.service.dispatcher.journal import journal_reader as journal
-from tfquiver.service.dispatcher.task_table import TaskTable
+from tfquiver.service.dispatcher.lost_workers_and_leftover_tasks.session_news import all_quiet
+from tfquiver.service.dispatcher.lost_workers_and_leftover_tasks.task_table import TaskTable
 
 A, B, C = "a:1", "b:1", "c:1"
 

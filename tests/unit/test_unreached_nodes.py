@@ -6,8 +6,7 @@ import io
 
 from tests.unit.test_status_tables import told
 from tfquiver.cli import calls
-from tfquiver.cli.status_asked_watched_explained import unreached
-from tfquiver.cli.status_tables_and_warnings import status_view
+from tfquiver.cli.status_tables_and_warnings import status_view, unreached
 
 
 def node(name: str, address: str = "localhost:1", **more: object) -> dict[str, object]:

@@ -8,8 +8,9 @@ from typing import Any
 
 import pytest
 
-from tfquiver.cli.up_stop_logs_clear import last_time, left_out
+from tfquiver.cli.up_stop_logs_clear import last_time
 from tfquiver.cli.up_stop_logs_clear.last_time import Asked
+from tfquiver.local_cluster import left_out
 from tfquiver.local_cluster.plan import Wish
 from tfquiver.notes_in_cache_and_work_directories import up_file
 from tfquiver.notes_in_cache_and_work_directories.up_file import Given, Ports

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from tfquiver.proto.tfquiver.v1.commit_log_pb2 import SessionCreated
-from tfquiver.service.coordinator.named_dataset_lifecycle.users import Users
 from tfquiver.service.coordinator.sessions.session import Reader, Session
+from tfquiver.service.coordinator.sessions.users import Users
 
 TRAIN, OLD = b"t" * 32, b"o" * 32
 

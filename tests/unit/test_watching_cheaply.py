@@ -16,8 +16,8 @@ from tfquiver.cli.dashboard import feed as feed_module
 from tfquiver.cli.dashboard.feed import Feed
 from tfquiver.cli.status_asked_watched_explained import watching
 from tfquiver.cli.status_tables_and_warnings import fitting
-from tfquiver.service.common_to_servers.loop_lag import LONGEST_PAUSE_S, PAUSE_S, next_pause_s
 from tfquiver.service.coordinator.long_polls.changes import Changes
+from tfquiver.service.metrics.loop_lag import LONGEST_PAUSE_S, PAUSE_S, next_pause_s
 
 
 def test_who_waits_is_told_of_a_change_and_one_look_does_for_all() -> None:

@@ -12,7 +12,7 @@ from tfquiver import errors, plain_text
 from tfquiver.cli import calls
 from tfquiver.cluster_address import service_name
 from tfquiver.grpc_plumbing import rpc
-from tfquiver.node_daemon_and_cache_directory.node_endpoint import read_endpoint
+from tfquiver.notes_in_cache_and_work_directories.node_endpoint import read_endpoint
 from tfquiver.proto.tfquiver.v1.health_pb2 import HealthCheckResponse
 from tfquiver.server_reachability import unreached
 from tfquiver.service.common_to_servers import health

@@ -1,7 +1,7 @@
 """Sampling schemes: values of `order=` of `tfquiver.dataset` with which an epoch is not each record once.
 
-What each draws, and when it is refused, says service/coordinator/sampling_schemes; here is only what can be told at
-once.
+What each draws, and when it is refused, says service/coordinator/sampling_schemes_drawing_epochs; here is only what
+can be told at once.
 """
 
 from __future__ import annotations

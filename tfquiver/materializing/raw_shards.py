@@ -11,9 +11,9 @@ from collections.abc import Callable, Sequence
 
 from tfquiver import errors
 from tfquiver.digests.digest import Digest
+from tfquiver.messages_on_the_nodes_socket import frames_received
+from tfquiver.messages_on_the_nodes_socket import reader_frames as frames
 from tfquiver.server_reachability.greeting import greeted
-from tfquiver.socket_frames import frames_received
-from tfquiver.socket_frames import reader_frames as frames
 
 _CONNECT_S, _ANSWER_S = 10.0, 150.0  # a node gives a shard up after two minutes
 _PAUSE_S, _LONGEST_PAUSE_S = 0.1, 2.0

@@ -17,8 +17,8 @@ from absl import logging
 
 from tfquiver import errors
 from tfquiver.digests.digest import Digest
-from tfquiver.socket_frames import frames_received
-from tfquiver.socket_frames import reader_frames as frames
+from tfquiver.messages_on_the_nodes_socket import frames_received
+from tfquiver.messages_on_the_nodes_socket import reader_frames as frames
 
 MOST_ASKED = 128  # half of what a node takes
 _HELLO_S = 10.0

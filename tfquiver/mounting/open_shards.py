@@ -14,9 +14,9 @@ from absl import logging
 
 from tfquiver import errors
 from tfquiver.digests.digest import Digest
+from tfquiver.messages_on_the_nodes_socket import reader_frames as frames
 from tfquiver.mounting.checked_shard import BLOCK_BYTES, BlockSums, CheckedShard, block_sums
 from tfquiver.mounting.node_line import NodeLine
-from tfquiver.socket_frames import reader_frames as frames
 
 _ATTEMPTS = 3
 _SUMS_BYTES = 64 << 20  # of shards that are closed: what is asked for again need not be read whole again

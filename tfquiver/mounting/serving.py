@@ -15,10 +15,10 @@ import trio
 from absl import logging
 
 from tfquiver import errors
-from tfquiver.data_sources_found_and_registered import store_access
 from tfquiver.data_sources_found_and_registered.listed import accesses_of
 from tfquiver.data_sources_found_and_registered.registration import Registrar
 from tfquiver.dataset_arguments.option_groups import Progress
+from tfquiver.datasets_being_read import store_access
 from tfquiver.digests.digest import Digest
 from tfquiver.file_tree.tree import FileTree
 from tfquiver.mounting import mount_points, taken_away

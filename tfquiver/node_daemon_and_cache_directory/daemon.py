@@ -18,13 +18,13 @@ from absl import logging
 
 from tfquiver import closed_streams, durable, errors
 from tfquiver.background_logs import log_file
-from tfquiver.node_daemon_and_cache_directory.node_endpoint import NodeEndpoint, read_endpoint
+from tfquiver.messages_on_the_nodes_socket import greeting_frames as frames
 from tfquiver.node_daemon_and_cache_directory.starting import LOG, POLL_S, start
 from tfquiver.notes_in_cache_and_work_directories import cluster_file, up_file
+from tfquiver.notes_in_cache_and_work_directories.node_endpoint import NodeEndpoint, read_endpoint
 from tfquiver.server_reachability import unreached
 from tfquiver.server_reachability.greeting import greeted
 from tfquiver.server_reachability.reminders import Reminders
-from tfquiver.socket_frames import greeting_frames as frames
 
 IDLE_EXIT_S = 60
 _CONNECT_S = 5.0

@@ -21,7 +21,7 @@ from typing import Any
 from absl import logging
 
 from tfquiver import durable, errors
-from tfquiver.background_logs import logged_to
+from tfquiver.notes_in_cache_and_work_directories import logged_to
 
 NODE_FILE = "node.json"
 NODE_FILE_VERSION = 1

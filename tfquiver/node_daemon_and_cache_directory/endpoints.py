@@ -22,12 +22,12 @@ from absl import logging
 
 from tfquiver import closed_streams, errors
 from tfquiver.clock import Clock, SystemClock
+from tfquiver.messages_on_the_nodes_socket import greeting_frames as frames
 from tfquiver.node_daemon_and_cache_directory.daemon import find
-from tfquiver.node_daemon_and_cache_directory.node_endpoint import NodeEndpoint
+from tfquiver.notes_in_cache_and_work_directories.node_endpoint import NodeEndpoint
 from tfquiver.plain_text import plain
 from tfquiver.server_reachability.greeting import greeted
 from tfquiver.server_reachability.outages import Outage
-from tfquiver.socket_frames import greeting_frames as frames
 
 _CONNECT_S = 10.0
 _FIRST_PAUSE_S, _LAST_PAUSE_S = 0.2, 5.0

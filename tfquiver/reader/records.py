@@ -11,7 +11,6 @@ from pathlib import Path
 
 from tfquiver import errors
 from tfquiver.cluster_address import naming
-from tfquiver.data_sources_found_and_registered import store_access
 from tfquiver.data_sources_found_and_registered.described import describe
 from tfquiver.data_sources_found_and_registered.progress_bar import ProgressBar
 from tfquiver.data_sources_found_and_registered.registration import Registrar
@@ -19,11 +18,11 @@ from tfquiver.dataset_arguments.checks import directory, size
 from tfquiver.dataset_arguments.dataset_options import SourceOptions, checked_options
 from tfquiver.dataset_arguments.option_groups import Connection, FirstUse, Reading, check_group
 from tfquiver.dataset_arguments.orders import Order, Shuffled
-from tfquiver.datasets_being_read import made_datasets
+from tfquiver.datasets_being_read import made_datasets, store_access
 from tfquiver.datasets_being_read.made_datasets import MadeDataset
 from tfquiver.listing.listing import Source
 from tfquiver.node_daemon_and_cache_directory import endpoints
-from tfquiver.node_daemon_and_cache_directory.node_endpoint import NodeEndpoint
+from tfquiver.notes_in_cache_and_work_directories.node_endpoint import NodeEndpoint
 from tfquiver.reader import native
 from tfquiver.reader.batch import Batch
 from tfquiver.reader.epoch import Epoch

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from tfquiver.data_sources_found_and_registered.described import AtOnce
     from tfquiver.data_sources_found_and_registered.registration import Registrar
-    from tfquiver.data_sources_found_and_registered.store_access import StoreAccess
+    from tfquiver.datasets_being_read.store_access import StoreAccess
     from tfquiver.proto.tfquiver.v1 import types_pb2
     from tfquiver.stores.credentials.resolved import Access
     from tfquiver.tensorflow_client.parsing import Parsing
@@ -95,7 +95,7 @@ def opened(
         endpoint = endpoints.acquire(endpoint_name, way.locate(), way.library, where)
         control, coordinator, node_id = endpoint.control, service or endpoint.coordinator, endpoint.node_id
         if way.accesses:
-            from tfquiver.data_sources_found_and_registered import store_access
+            from tfquiver.datasets_being_read import store_access
 
             reaching = store_access.of(endpoint_name, token)
     alone = naming.session_key(sampled.asked()[0] if sampled else "")

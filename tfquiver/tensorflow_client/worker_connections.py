@@ -6,8 +6,8 @@ import contextlib
 
 from tfquiver import errors
 from tfquiver.grpc_plumbing import addresses, worker_list
-from tfquiver.grpc_plumbing.silent_machines import SilentMachines
 from tfquiver.grpc_plumbing.unary_call import unary_call
+from tfquiver.server_reachability.silent_machines import SilentMachines
 
 # Longer than a coordinator waits for a node (`--node_timeout_ms`): where the worker's node was cut off, too, what was
 # under way is given to others by then. One that only this process does not reach may lose an element (decision 0066).

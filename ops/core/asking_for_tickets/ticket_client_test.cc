@@ -1,6 +1,6 @@
 #include "ops/core/asking_for_tickets/ticket_client.h"
 
-#include "ops/core/test_listener.h"
+#include "ops/testing/test_listener.h"
 #include "ops/testing/testing.h"
 
 namespace tfquiver {

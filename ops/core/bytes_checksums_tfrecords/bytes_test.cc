@@ -1,7 +1,7 @@
 #include "ops/core/bytes_checksums_tfrecords/bytes.h"
 
 #include "ops/core/random.h"
-#include "ops/core/test_support.h"
+#include "ops/testing/test_support.h"
 #include "ops/testing/testing.h"
 
 namespace tfquiver {

@@ -3,7 +3,7 @@
 #include <string>
 
 #include "ops/core/random.h"
-#include "ops/core/test_support.h"
+#include "ops/testing/test_support.h"
 #include "ops/testing/testing.h"
 
 namespace tfquiver {

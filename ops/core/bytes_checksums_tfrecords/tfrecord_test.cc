@@ -1,6 +1,6 @@
 #include "ops/core/bytes_checksums_tfrecords/tfrecord.h"
 
-#include "ops/core/test_support.h"
+#include "ops/testing/test_support.h"
 #include "ops/testing/testing.h"
 
 namespace tfquiver {

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "ops/core/shard_loading/shard_check.h"
+#include "ops/core/conversation_with_the_node/shard_check.h"
 
 namespace tfquiver {
 namespace {

@@ -6,7 +6,7 @@
 
 #include "ops/core/random.h"
 #include "ops/core/record_tag.h"
-#include "ops/core/test_support.h"
+#include "ops/testing/test_support.h"
 #include "ops/testing/testing.h"
 
 namespace tfquiver {

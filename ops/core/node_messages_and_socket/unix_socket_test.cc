@@ -5,7 +5,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "ops/core/test_listener.h"
+#include "ops/testing/test_listener.h"
 #include "ops/testing/testing.h"
 
 namespace tfquiver {

@@ -5,7 +5,7 @@
 
 #include "ops/core/progress_and_checkpoints/rewind.h"
 #include "ops/core/random.h"
-#include "ops/core/test_support.h"
+#include "ops/testing/test_support.h"
 #include "ops/testing/testing.h"
 
 namespace tfquiver {

@@ -1,6 +1,6 @@
 // A node that goes away, or hangs, and a process that runs out of descriptors.
 
-#include "ops/core/reader/test_reader.h"
+#include "ops/testing/test_reader.h"
 #include "ops/testing/testing.h"
 
 namespace tfquiver {

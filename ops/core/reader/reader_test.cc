@@ -1,6 +1,6 @@
 #include "ops/core/reader/reader.h"
 
-#include "ops/core/reader/test_reader.h"
+#include "ops/testing/test_reader.h"
 #include "ops/testing/testing.h"
 
 namespace tfquiver {

@@ -12,7 +12,7 @@
 
 #include "ops/core/random.h"
 #include "ops/core/record_memory/shard_records.h"
-#include "ops/core/test_support.h"
+#include "ops/testing/test_support.h"
 #include "ops/testing/testing.h"
 
 namespace tfquiver {

@@ -2,7 +2,7 @@
 
 #include <string>
 
-#include "ops/core/test_support.h"
+#include "ops/testing/test_support.h"
 #include "ops/testing/testing.h"
 
 namespace tfquiver {

@@ -6,7 +6,7 @@
 #include <thread>
 
 #include "ops/core/shuffle_pool_and_order/record_pool.h"
-#include "ops/core/test_support.h"
+#include "ops/testing/test_support.h"
 #include "ops/testing/testing.h"
 
 namespace tfquiver {

@@ -5,7 +5,7 @@
 #include <set>
 #include <string>
 
-#include "ops/core/test_support.h"
+#include "ops/testing/test_support.h"
 #include "ops/testing/testing.h"
 
 namespace tfquiver {

@@ -9,7 +9,7 @@
 #include <iterator>
 
 #include "ops/core/node_messages_and_socket/frame.h"
-#include "ops/core/test_support.h"
+#include "ops/testing/test_support.h"
 #include "ops/testing/testing.h"
 
 namespace tfquiver {

@@ -13,8 +13,8 @@ from concurrent.futures import Future
 from absl import logging
 
 from tfquiver import errors
+from tfquiver.service.coordinator.choosing_the_policy import asking
 from tfquiver.service.coordinator.choosing_the_policy.making import Made, begun, begun_with
-from tfquiver.service.coordinator.plan_rounds_and_moves import asking
 from tfquiver.service.coordinator.plan_rounds_and_moves.planner import Outcome
 from tfquiver.service.coordinator.policies import registry
 from tfquiver.service.coordinator.policies.views_and_plans.interface import Policy

@@ -12,7 +12,7 @@ from tfquiver.disk_space_of_shards.entry_size import most_disk_bytes
 from tfquiver.node_labels_shard_owners_chunks import striping
 from tfquiver.proto.tfquiver.v1 import commit_log_pb2 as log_pb2
 from tfquiver.proto.tfquiver.v1 import types_pb2
-from tfquiver.service.coordinator.chunk_rotation import chunk_counts
+from tfquiver.service.coordinator.dataset_caching import chunk_counts
 
 NONE, COOPERATIVE = types_pb2.CACHE_MODE_NONE, types_pb2.CACHE_MODE_COOPERATIVE
 UNIFORM, LRU = types_pb2.CACHE_MODE_UNIFORM, types_pb2.CACHE_MODE_LRU

@@ -25,9 +25,9 @@ from tfquiver.service.coordinator.dataset_registry_sharing_removal.ownership imp
 from tfquiver.service.coordinator.dataset_registry_sharing_removal.registry import Registry
 from tfquiver.service.coordinator.long_polls.readers import Waiting
 from tfquiver.service.coordinator.long_work.in_parts import InParts
-from tfquiver.service.coordinator.named_dataset_lifecycle.users import Users
 from tfquiver.service.coordinator.nodes_mounts_dispatchers.membership import Membership
 from tfquiver.service.coordinator.sessions.sessions import Sessions
+from tfquiver.service.coordinator.sessions.users import Users
 
 _MET_LOOK_S = 0.05
 _CARRIED_OUT_AT_ONCE = 64  # of a policy's decisions

@@ -27,7 +27,7 @@ from tfquiver.service.coordinator.named_dataset_lifecycle.room_for_pins_and_when
 from tfquiver.service.coordinator.named_dataset_lifecycle.table import unknown
 from tfquiver.service.coordinator.named_dataset_lifecycle.told import fitting, told
 from tfquiver.service.coordinator.named_dataset_lifecycle.told_to_nodes import tasks
-from tfquiver.service.coordinator.named_dataset_lifecycle.users import Users
+from tfquiver.service.coordinator.sessions.users import Users
 
 MAX_OF_JOB = 1000  # names: no job takes all that there can be
 

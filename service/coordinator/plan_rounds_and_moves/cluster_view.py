@@ -21,7 +21,7 @@ from tfquiver.proto.tfquiver.v1 import types_pb2
 from tfquiver.proto.tfquiver.v1.derived_datasets_pb2 import DerivedCost
 from tfquiver.rare_lines import every_n_seconds
 from tfquiver.service.coordinator.bandwidth_budgets.budgets import Budgets
-from tfquiver.service.coordinator.chunk_rotation import chunk_counts
+from tfquiver.service.coordinator.dataset_caching import chunk_counts
 from tfquiver.service.coordinator.dataset_caching.caching import Caching
 from tfquiver.service.coordinator.dataset_caching.placement import COOPERATIVE, LRU, NONE, UNEVEN_SHARE, UNIFORM
 from tfquiver.service.coordinator.dataset_registry_sharing_removal.registry import Registry

@@ -26,6 +26,7 @@ from tfquiver.proto.tfquiver.v1 import types_pb2
 from tfquiver.proto.tfquiver.v1.commit_log_pb2 import CommitRecord, PlanDecided
 from tfquiver.rare_lines import every_n_seconds
 from tfquiver.service.coordinator.bandwidth_budgets.budgets import Budgets
+from tfquiver.service.coordinator.choosing_the_policy.asking import Asked, Asking, answers
 from tfquiver.service.coordinator.choosing_the_policy.choosing import Choosing, FirstPlan
 from tfquiver.service.coordinator.choosing_the_policy.chosen import ChosenPolicy
 from tfquiver.service.coordinator.choosing_the_policy.making import AtStart
@@ -33,7 +34,6 @@ from tfquiver.service.coordinator.dataset_caching.caching import Caching
 from tfquiver.service.coordinator.dataset_registry_sharing_removal.catalogue import Catalogue
 from tfquiver.service.coordinator.long_work.in_parts import InParts
 from tfquiver.service.coordinator.measuring_jobs_and_stores.store_meter import StoreMeter
-from tfquiver.service.coordinator.plan_rounds_and_moves.asking import Asked, Asking, answers
 from tfquiver.service.coordinator.plan_rounds_and_moves.cluster_view import ClusterViews, allocation_of, setting_of
 from tfquiver.service.coordinator.plan_rounds_and_moves.decision_history.decision import Decision
 from tfquiver.service.coordinator.plan_rounds_and_moves.explanations.explain import Explanation

@@ -20,11 +20,11 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
 from tfquiver.service.coordinator.measuring_jobs_and_stores.estimates import LEAST_BATCHES
-from tfquiver.service.coordinator.measuring_jobs_and_stores.store_change import StoreBefore
 from tfquiver.service.coordinator.measuring_jobs_and_stores.store_load import StoreLoad
 from tfquiver.service.coordinator.probing.limits import ProbeLimits
 from tfquiver.service.coordinator.probing.measurement import JobMeasurement, Order
 from tfquiver.service.coordinator.probing.probe import Probe, ProbeResult
+from tfquiver.service.coordinator.probing.store_change import StoreBefore
 
 MOST_RESULTS = 4096
 _REPORTS_AROUND = 2  # of a window: buffers are empty in the middle of the first, and the last begins before its end

@@ -18,7 +18,7 @@ from tfquiver.service.coordinator.dataset_registry_sharing_removal.registry impo
 from tfquiver.service.coordinator.long_polls.readers import Waiting
 from tfquiver.service.coordinator.nodes_mounts_dispatchers.membership import Membership
 from tfquiver.service.coordinator.resident_shards.residency import Table
-from tfquiver.service.coordinator.sampled_epochs_and_users_weights.samplings import Samplings
+from tfquiver.service.coordinator.sampling_asked_for_and_users_weights.samplings import Samplings
 from tfquiver.service.coordinator.sessions.bitmap import Bitmap
 from tfquiver.service.coordinator.sessions.joining_and_leaving.resumptions import position_of
 from tfquiver.service.coordinator.sessions.lease import LeaseResult, LeaseState

@@ -17,11 +17,11 @@ from tfquiver.digests.digest import Digest
 from tfquiver.plain_text import plain
 from tfquiver.rare_lines import every_n_seconds
 from tfquiver.roles_and_tokens.identity import Authority, check_data_port
-from tfquiver.service.node.bodies_sent_between_nodes import data_frames as frames
-from tfquiver.service.node.bodies_sent_between_nodes.body_receiver import BodyReceiver
 from tfquiver.service.node.bodies_sent_between_nodes.body_sender import Body, BodySender
+from tfquiver.service.node.bodies_sent_between_nodes.incoming import Incoming
+from tfquiver.service.node.connections_between_nodes import data_frames as frames
 from tfquiver.service.node.connections_between_nodes import peer_proof
-from tfquiver.service.node.connections_between_nodes.incoming import Incoming
+from tfquiver.service.node.connections_between_nodes.body_receiver import BodyReceiver
 from tfquiver.service.node.disk import entry
 from tfquiver.service.node.disk.disk_cache import DiskCache
 from tfquiver.service.node.shards_from_disk_other_nodes_or_store import reach as reaches

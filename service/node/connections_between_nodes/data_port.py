@@ -17,9 +17,9 @@ from tfquiver.digests.digest import Digest
 from tfquiver.grpc_plumbing import addresses
 from tfquiver.rare_lines import every_n_seconds
 from tfquiver.roles_and_tokens.identity import Authority
+from tfquiver.service.node.bodies_sent_between_nodes.incoming import Incoming
 from tfquiver.service.node.connections_between_nodes.connection_slots import to_give_way
 from tfquiver.service.node.connections_between_nodes.data_connection import DataConnection, Services
-from tfquiver.service.node.connections_between_nodes.incoming import Incoming
 from tfquiver.service.node.disk.disk_cache import DiskCache
 from tfquiver.service.node.shards_from_disk_other_nodes_or_store.shard_source import ShardSource
 

@@ -13,7 +13,6 @@ import grpc
 from tfquiver import errors
 from tfquiver.grpc_plumbing import addresses
 from tfquiver.plain_text import plain
-from tfquiver.service.node.bodies_sent_between_nodes import data_frames as frames
 from tfquiver.service.node.bodies_sent_between_nodes.peer_body import (
     BodyIntake,
     DamagedBodyError,
@@ -21,6 +20,7 @@ from tfquiver.service.node.bodies_sent_between_nodes.peer_body import (
 )
 from tfquiver.service.node.checked_shards_in_memory.ready_shard import ReadyShard
 from tfquiver.service.node.checked_shards_in_memory.sealed_memory import NoMemoryError
+from tfquiver.service.node.connections_between_nodes import data_frames as frames
 from tfquiver.service.node.connections_between_nodes import peer_proof
 from tfquiver.service.node.connections_between_nodes.peer_socket import PeerSocket
 from tfquiver.service.node.disk import entry

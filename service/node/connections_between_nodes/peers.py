@@ -30,9 +30,9 @@ from tfquiver.service.node.connections_between_nodes.peer_connection import (
     Want,
 )
 from tfquiver.service.node.connections_between_nodes.peer_standing import DISTRUST_S, UNREACHABLE_S, Standing
+from tfquiver.service.node.coordinator_link.of_members import OfMembers
 from tfquiver.service.node.disk import entry
 from tfquiver.service.node.shards_from_disk_other_nodes_or_store.reach import ANYWHERE, STORE
-from tfquiver.service.node.shards_put_at_their_owners.of_members import OfMembers
 
 _CONNECTIONS = 2  # to one peer, that get, of each lane
 _BATCH_SHARDS = 32

@@ -25,7 +25,7 @@ from tfquiver.proto.tfquiver.v1 import named_datasets_pb2, types_pb2
 from tfquiver.rare_lines import every_n_seconds
 from tfquiver.service.node.coordinator_link.coordinator_calls import CALL_TIMEOUT_S, CoordinatorCalls
 from tfquiver.service.node.coordinator_link.inventory_reports import InventoryReports
-from tfquiver.service.node.counters.reader_reports import ReaderReports
+from tfquiver.service.node.coordinator_link.reader_reports import ReaderReports
 
 TELL_EVERY_S = 5.0
 _SOONEST_S = 0.01  # between heartbeats that only carry news: each step of a rotation waits for one

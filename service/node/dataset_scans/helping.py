@@ -16,7 +16,7 @@ from tfquiver.scanning.file_scan import ScannedFile
 from tfquiver.service.node.dataset_scans.first_use import entry_of, total_bytes
 from tfquiver.service.node.dataset_scans.scan import Scanner
 from tfquiver.service.node.dataset_scans.tables import messages
-from tfquiver.service.node.object_store.named_access import NamedAccess, Way
+from tfquiver.service.node.reading_the_object_store.named_access import NamedAccess, Way
 from tfquiver.stores.local import path_of, whole_path
 
 MOST_FILES = 1024

@@ -20,7 +20,7 @@ from tfquiver.proto.tfquiver.v1 import types_pb2
 from tfquiver.scanning.cutting import CutPolicy
 from tfquiver.service.node.dataset_scans.first_use import MAX_FILES, DatasetScans
 from tfquiver.service.node.dataset_scans.scan import Scanner, ScanReport
-from tfquiver.service.node.object_store.named_access import NamedAccess, Way
+from tfquiver.service.node.reading_the_object_store.named_access import NamedAccess, Way
 from tfquiver.stores import ObjectStore
 
 Report = Callable[[int, int, str], None]

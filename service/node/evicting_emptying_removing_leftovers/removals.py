@@ -18,7 +18,7 @@ from tfquiver.amounts import many
 from tfquiver.digests.digest import Digest
 from tfquiver.logs import about
 from tfquiver.service.common_to_servers.repeated import OwnTask
-from tfquiver.service.node.evicting_emptying_removing_leftovers.other_digests import OtherDigests
+from tfquiver.service.node.digests_kept_here.other_digests import OtherDigests
 
 _ASKED_AT_ONCE = 16_384
 _TRY_AGAIN_S = 5.0

@@ -14,7 +14,7 @@ from tfquiver.roles_and_tokens.identity import Role
 from tfquiver.service.node.dataset_scans.first_use import DatasetScans
 from tfquiver.service.node.derived_shards.derived_calls import DerivedCalls
 from tfquiver.service.node.derived_shards.derived_shards import DerivedShards
-from tfquiver.service.node.object_store.client_stores import ClientStores
+from tfquiver.service.node.reading_the_object_store.client_stores import ClientStores
 from tfquiver.stores.credentials.resolved import Access
 
 PROGRESS_S = 0.25

@@ -16,6 +16,7 @@ from tfquiver.digests import formats
 from tfquiver.digests.digest import Digest
 from tfquiver.formats_of_draws_and_weights.drawn_shards import KEY_MARK, MOST_DRAWS, drawn_shards
 from tfquiver.logs import about
+from tfquiver.messages_on_the_nodes_socket import reader_frames as frames
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2 as pb
 from tfquiver.service.metrics.instruments import STALL
 from tfquiver.service.node.reader_sessions import instructions
@@ -28,7 +29,6 @@ from tfquiver.service.node.reader_sessions.shard_fetches import ShardFetches
 from tfquiver.service.node.shards_from_disk_other_nodes_or_store.shard_source import ShardSource
 from tfquiver.service.node.unix_socket_clients.frame_socket import FrameSocket, want_no_descriptors
 from tfquiver.service.tracing.shard_spans import ReaderSpans, ShardSpans
-from tfquiver.socket_frames import reader_frames as frames
 
 REPORT_MS = 1000
 MAX_BITMAP_BYTES = 4 << 20

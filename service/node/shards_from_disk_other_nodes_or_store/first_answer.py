@@ -8,7 +8,7 @@ from collections.abc import Callable, Coroutine, Sequence
 from typing import Any, TypeVar
 
 from tfquiver import errors
-from tfquiver.service.node.object_store.hedging import Hedges
+from tfquiver.service.node.reading_the_object_store.hedging import Hedges
 
 T = TypeVar("T")
 Ask = Callable[[], Coroutine[Any, Any, T]]

@@ -17,7 +17,7 @@ from tfquiver.rare_lines import every_n_seconds
 from tfquiver.service.node.checked_shards_in_memory.ready_shard import ReadyShard
 from tfquiver.service.node.checked_shards_in_memory.verified import VerifiedShard
 from tfquiver.service.node.counters.stats import Stats
-from tfquiver.service.node.object_store.hedging import Hedges
+from tfquiver.service.node.reading_the_object_store.hedging import Hedges
 from tfquiver.service.node.shards_from_disk_other_nodes_or_store.first_answer import Ask, first_answer
 from tfquiver.service.node.shards_from_disk_other_nodes_or_store.reach import ANYWHERE, ON_DISK, STORE
 

@@ -15,7 +15,7 @@ from tfquiver.node_labels_shard_owners_chunks import labels
 from tfquiver.node_labels_shard_owners_chunks.places import Places
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2 as pb
 from tfquiver.proto.tfquiver.v1 import types_pb2
-from tfquiver.service.node.shards_put_at_their_owners.of_members import OfMembers
+from tfquiver.service.node.coordinator_link.of_members import OfMembers
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,12 +8,12 @@ import itertools
 import os
 
 from tfquiver import errors
+from tfquiver.messages_on_the_nodes_socket import reader_frames as frames
+from tfquiver.messages_on_the_nodes_socket import stream_frames
 from tfquiver.service.node.shared_batches.one_pass import Sum
 from tfquiver.service.node.shared_batches.streams import MOST_CHECKPOINT_BYTES, Stream, Streams
 from tfquiver.service.node.unix_socket_clients.frame_socket import want_no_descriptors
 from tfquiver.service.node.unix_socket_clients.shell import Shell
-from tfquiver.socket_frames import reader_frames as frames
-from tfquiver.socket_frames import stream_frames
 
 MAKER_SILENT_S = 20.0  # it says PING every few seconds, whatever its pipeline does
 _MOST_MS = (1 << 32) - 1

@@ -12,6 +12,7 @@ from absl import logging
 
 from tfquiver import errors
 from tfquiver.digests.digest import Digest
+from tfquiver.messages_on_the_nodes_socket import reader_frames as frames
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2 as pb
 from tfquiver.rare_lines import every_n_seconds
 from tfquiver.service.node.coordinator_link.shown_by_mounts import ShownByMounts
@@ -29,7 +30,6 @@ from tfquiver.service.node.unix_socket_clients.reader_group import ReaderGroup
 from tfquiver.service.node.unix_socket_clients.silent_readers import PATIENCE_S, SilentReaders
 from tfquiver.service.node.unix_socket_clients.ticket_shell import TicketOffice, TicketProvider
 from tfquiver.service.tracing.shard_spans import ShardSpans
-from tfquiver.socket_frames import reader_frames as frames
 
 Peer = ReaderShell | TicketProvider | Deliveries | MountShell | StreamShell
 

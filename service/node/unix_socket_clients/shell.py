@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from tfquiver import errors
+from tfquiver.messages_on_the_nodes_socket import reader_frames as frames
 from tfquiver.service.node.unix_socket_clients.frame_socket import FrameSocket, want_no_descriptors
-from tfquiver.socket_frames import reader_frames as frames
 
 
 class Shell:

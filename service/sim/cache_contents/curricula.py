@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from tfquiver.service.coordinator.sampling_schemes.pacing import MOST_STEPS, STEP_ROUNDING
+from tfquiver.service.coordinator.sampling_schemes_drawing_epochs.pacing import MOST_STEPS, STEP_ROUNDING
 from tfquiver.service.sim.job_queue_rates_store_bandwidth.sharing import Floats, Ints
 from tfquiver.service.sim.workloads_and_recordings.workload import Pacing
 

@@ -14,7 +14,7 @@ from math import isnan
 import numpy as np
 
 from tfquiver.hash_prefixes_and_sorted_numbers.sorted_numbers import distinct
-from tfquiver.service.coordinator.chunk_rotation.chunk_counts import CYCLIC_BYTES, CYCLIC_SHARE
+from tfquiver.service.coordinator.dataset_caching.chunk_counts import CYCLIC_BYTES, CYCLIC_SHARE
 from tfquiver.service.coordinator.policies.views_and_plans.columns import Rows
 from tfquiver.service.coordinator.policies.views_and_plans.interface import (
     MODES,

@@ -14,7 +14,7 @@ from math import inf
 
 import numpy as np
 
-from tfquiver.service.coordinator.chunk_rotation.chunk_counts import TWO_CHUNKS, relevance_chunks
+from tfquiver.service.coordinator.dataset_caching.chunk_counts import TWO_CHUNKS, relevance_chunks
 from tfquiver.service.coordinator.measuring_jobs_and_stores.job_meter import WINDOW_S, WINDOWS, Measured
 from tfquiver.service.coordinator.measuring_jobs_and_stores.meters import GONE_S, SILENT_S
 from tfquiver.service.coordinator.policies.views_and_plans.check import MOST_BYTES_PER_S

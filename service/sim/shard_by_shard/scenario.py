@@ -9,17 +9,17 @@ from math import ceil
 import numpy as np
 
 from tfquiver.node_labels_shard_owners_chunks import striping
-from tfquiver.service.coordinator.chunk_rotation import chunk_counts
 from tfquiver.service.coordinator.chunk_rotation.board import Board
 from tfquiver.service.coordinator.chunk_rotation.chunk_cache import ChunkCache
 from tfquiver.service.coordinator.chunk_rotation.cyclic import Cyclic
 from tfquiver.service.coordinator.chunk_rotation.interface import Rotation
 from tfquiver.service.coordinator.chunk_rotation.relevance import Relevance
+from tfquiver.service.coordinator.dataset_caching import chunk_counts
 from tfquiver.service.coordinator.what_a_session_reads_next.chunk_layout import ChunkLayout
+from tfquiver.service.sim.cache_contents.lru import LruCache
 from tfquiver.service.sim.shard_by_shard.chunked import ChunkedCache
 from tfquiver.service.sim.shard_by_shard.engine import Engine
 from tfquiver.service.sim.shard_by_shard.job import Job
-from tfquiver.service.sim.shard_by_shard.lru import LruCache
 
 EPOCH_S = 600.0  # of a job of speed 1 that never waits
 SHARD_BYTES = 1000

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from math import inf
 
-from tfquiver.service.coordinator.sampling_schemes import pacing
+from tfquiver.service.coordinator.sampling_schemes_drawing_epochs import pacing
 
 _RECORD_BYTES = 110_000.0
 SHARD_BYTES = 2 << 20

@@ -17,9 +17,9 @@ from tfquiver import errors, plain_text
 from tfquiver.cli import calls, told_to_stop
 from tfquiver.cli.status_asked_watched_explained import status
 from tfquiver.cli.status_asked_watched_explained.lookout import Lookout
-from tfquiver.cli.status_asked_watched_explained.money import Prices
 from tfquiver.cli.status_asked_watched_explained.sparing import Sparing
 from tfquiver.cli.status_asked_watched_explained.unfollowed import Unfollowed
+from tfquiver.cli.status_tables_and_warnings.money import Prices
 from tfquiver.cluster_address.service_name import coordinator_address
 from tfquiver.grpc_plumbing import addresses
 from tfquiver.grpc_plumbing.kept_channels import KeptChannels

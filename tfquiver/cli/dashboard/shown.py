@@ -6,7 +6,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from tfquiver.cli.dataset_commands import cache_setting
-from tfquiver.cli.status_tables_and_warnings import activity, nodes_view, words
+from tfquiver.cli.status_asked_watched_explained import activity
+from tfquiver.cli.status_tables_and_warnings import nodes_view, words
 from tfquiver.node_labels_shard_owners_chunks.labels import is_spot
 
 MOST_NODES, MOST_DATASETS, MOST_JOBS, MOST_PROBLEMS = 10_000, 2000, 2000, 200

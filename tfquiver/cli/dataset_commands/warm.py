@@ -21,9 +21,9 @@ from tfquiver.cli.dataset_commands import waiting
 from tfquiver.cli.status_tables_and_warnings import words
 from tfquiver.cluster_address import service_name
 from tfquiver.cluster_address.service_name import directory_to_use
-from tfquiver.data_sources_found_and_registered import store_access
 from tfquiver.data_sources_found_and_registered.listed import default_name, listed
 from tfquiver.data_sources_found_and_registered.registration import Registrar
+from tfquiver.datasets_being_read import store_access
 from tfquiver.digests import formats
 from tfquiver.grpc_plumbing import rpc
 from tfquiver.listing.listing_terms import ListingTerms

@@ -20,8 +20,8 @@ from tfquiver.cli.doctor.finding import Finding, Verdict, fail, skip, warn
 from tfquiver.cluster_address import running, service_name
 from tfquiver.cluster_address.service_name import coordinator_address
 from tfquiver.grpc_plumbing import addresses, rpc
-from tfquiver.node_daemon_and_cache_directory.node_endpoint import read_endpoint
 from tfquiver.notes_in_cache_and_work_directories import whose_files
+from tfquiver.notes_in_cache_and_work_directories.node_endpoint import read_endpoint
 from tfquiver.plain_text import of_error, plain
 from tfquiver.proto.tfquiver.v1 import node_pb2, node_pb2_grpc
 

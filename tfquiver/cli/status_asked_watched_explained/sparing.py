@@ -10,8 +10,8 @@ from collections.abc import Callable
 from typing import Any
 
 from tfquiver.cli.calls import plain
-from tfquiver.cli.status_asked_watched_explained.money import Prices
-from tfquiver.cli.status_tables_and_warnings import sums
+from tfquiver.cli.status_asked_watched_explained import sums
+from tfquiver.cli.status_tables_and_warnings.money import Prices
 from tfquiver.proto.tfquiver.v1 import node_pb2
 
 FEW = 32  # nodes and data sets, each of which may take a call

@@ -18,11 +18,11 @@ from tfquiver import errors
 from tfquiver.cli import calls
 from tfquiver.cli.calls import plain
 from tfquiver.cli.dataset_commands import names as names_of
-from tfquiver.cli.status_asked_watched_explained import cold, money, unreached, up_away, watching
+from tfquiver.cli.status_asked_watched_explained import cold, sums, up_away, watching
 from tfquiver.cli.status_asked_watched_explained.lookout import Lookout
 from tfquiver.cli.status_asked_watched_explained.sparing import Sparing
 from tfquiver.cli.status_asked_watched_explained.unfollowed import Unfollowed
-from tfquiver.cli.status_tables_and_warnings import mounts_view, status_view, sums, words
+from tfquiver.cli.status_tables_and_warnings import money, mounts_view, status_view, unreached, words
 from tfquiver.cluster_address.running import named_or_running, one_named_or_running
 from tfquiver.cluster_address.service_name import coordinator_address
 from tfquiver.grpc_plumbing import pages

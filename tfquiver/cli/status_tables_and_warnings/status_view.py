@@ -17,9 +17,8 @@ from tfquiver.amounts import many, of_bytes
 from tfquiver.cli import calls
 from tfquiver.cli.calls import cut, table
 from tfquiver.cli.dataset_commands.states import OLD_LEGEND
-from tfquiver.cli.status_asked_watched_explained import up_away
+from tfquiver.cli.status_asked_watched_explained import activity, up_away
 from tfquiver.cli.status_tables_and_warnings import (  # fmt: skip
-    activity,
     alike,
     fitting,
     mounts_view,

@@ -16,10 +16,10 @@ from typing import Any
 import tfquiver
 from tfquiver import errors
 from tfquiver.cli import told_to_stop
-from tfquiver.cli.up_stop_logs_clear import last_time, left_out
+from tfquiver.cli.up_stop_logs_clear import last_time
 from tfquiver.cli.up_stop_logs_clear.last_time import Asked
 from tfquiver.cluster_address import running, service_name
-from tfquiver.local_cluster import hold, ports, scrape_targets
+from tfquiver.local_cluster import hold, left_out, ports, scrape_targets
 from tfquiver.local_cluster.plan import Wish
 from tfquiver.local_cluster.supervisor import Supervisor
 from tfquiver.notes_in_cache_and_work_directories import cluster_file, up_file

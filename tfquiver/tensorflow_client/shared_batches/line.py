@@ -12,9 +12,9 @@ import weakref
 from typing import NoReturn
 
 from tfquiver import errors
+from tfquiver.messages_on_the_nodes_socket import frames_received, stream_frames
+from tfquiver.messages_on_the_nodes_socket import reader_frames as frames
 from tfquiver.node_daemon_and_cache_directory import endpoints
-from tfquiver.socket_frames import frames_received, stream_frames
-from tfquiver.socket_frames import reader_frames as frames
 
 HELLO_S = 10.0
 PING_S = 3.0

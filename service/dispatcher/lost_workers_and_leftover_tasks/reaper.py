@@ -1,0 +1,148 @@
+"""Ends the wait for tasks that nobody will finish.
+
+TensorFlow's dispatcher never takes back the tasks of a lost worker, and a client waits for every task of its epoch for
+ever. The reaper calls such tasks finished in the worker's name (`WorkerUpdate`) once the epoch has been read by others
+(task_table.py says when). Lost is who is silent for long, or at whose address nobody listens for some seconds. A worker
+that answers at its address again is left alone. Where a worker was lost after the end of the source's epoch, with what
+it had not delivered, a worker that comes or comes back is waited for: longer, but not for ever. And a worker that was
+lost at the end of an epoch, and is back, may have a task that its client has had the end of: it is finished for it when
+nobody has read from its session for long enough. (Of a worker that was not lost a client asks for more as soon as its
+trainer does, however late: what it has may be all that is left of a session that nobody reads any more.)
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from absl import logging
+
+from tfquiver.clock import Clock, SystemClock
+from tfquiver.service.dispatcher.departures import Departures
+from tfquiver.service.dispatcher.journal.graphs import Graphs
+from tfquiver.service.dispatcher.journal.journal_reader import JOURNAL_DIR, JournalFollower
+from tfquiver.service.dispatcher.lost_workers_and_leftover_tasks.service_rpc import ServiceRpc
+from tfquiver.service.dispatcher.lost_workers_and_leftover_tasks.session_news import SessionNews
+from tfquiver.service.dispatcher.lost_workers_and_leftover_tasks.silences import Silences
+from tfquiver.service.dispatcher.lost_workers_and_leftover_tasks.task_table import TaskTable
+from tfquiver.service.metrics.instruments import REAPED
+
+_LOOKS = 10  # at sessions that nobody reads, in the time that they may take
+_REFUSALS = 3  # connections, each of which the worker's machine has refused
+
+
+@dataclass(frozen=True, slots=True)
+class Timeouts:
+    """All in seconds."""
+
+    worker_s: float = 10.0  # of silence, and it is lost
+    # Of a port where nobody listens, and it is lost, too; never more than the above. One that is restarted listens
+    # again after some seconds, and need not: what it lacks is waited for all the same, as below.
+    refused_s: float = 3.0
+    return_s: float = 60.0  # of silence, where nobody but it reads what it was lost with
+    unread_s: float = 300.0  # at the end of an epoch, of a worker that is back: nobody begins to read its task
+
+
+class Reaper:
+    """One pass of watching per `step()`; all state is its own. Not thread-safe, but for `awaited` and `left`."""
+
+    def __init__(
+        self,
+        work_dir: Path,
+        service: ServiceRpc,
+        news: SessionNews,
+        timeouts: Timeouts | None = None,
+        clock: Clock | None = None,
+    ) -> None:
+        self._news = news
+        self._service = service
+        self._timeouts = timeouts or Timeouts()
+        self._clock = clock or SystemClock()
+        self._journal = JournalFollower(work_dir / JOURNAL_DIR)
+        self._table = TaskTable()
+        self._graphs = Graphs(work_dir)
+        self.awaited: frozenset[str] = frozenset()  # workers with tasks that are not finished, when last looked at
+        self._departures = Departures(self._clock)
+        self._silences = Silences()
+        self._told_lost: set[str] = set()
+        self._lost_at_end: set[int] = set()  # task ids: of these the worker was lost once
+        self._back_since: dict[int, float] = {}  # task id -> when its worker, lost at the end, was seen with it again
+        self._look_again_at = 0.0
+
+    @property
+    def left(self) -> frozenset[str]:
+        """Keys of the sessions that all trainers have left, when last looked at."""
+        return self._departures.left
+
+    def look(self) -> None:
+        """Reads the journal and asks the workers. Also before the dispatcher has started: workers that were lost while
+        it was away, and are back, have no tasks until then."""
+        for update in self._journal.poll():
+            self._table.apply(update)
+        self._graphs.forget_all_but(self._table.datasets())
+        workers = self.awaited = frozenset(self._table.workers())
+        asked = self._silences.to_ask(workers, self._clock.now())
+        tasks = self._service.tasks(sorted(asked))
+        now = self._clock.now()
+        self._silences.look(asked, tasks, workers, now, self._service.refusing)
+        at_end = self._table.tasks_at_the_end()
+        lacking = {task_id for task_id, (worker, _) in at_end.items() if task_id not in tasks.get(worker, ())}
+        self._lost_at_end = (self._lost_at_end | lacking) & at_end.keys()
+        self._back_since = {task_id: self._back_since.get(task_id, now) for task_id in self._lost_at_end - lacking}
+        self._departures.look(self._table, self._graphs.ours)
+
+    def step(self) -> dict[str, list[int]]:
+        """Looks, then finishes what may be finished; returns that, by worker."""
+        self.look()
+        now = self._clock.now()
+        finished = self._of_lost_workers(now)
+        for worker, task_ids in finished.items():
+            silent_s = self._silences.seconds(worker, now)
+            self._finish(worker, task_ids, f"has not answered for {silent_s:.1f} s, and its epoch is at its end")
+        unread = self._unread(now)
+        for worker, task_ids in unread.items():
+            self._finish(worker, task_ids, f"is back, and for {self._timeouts.unread_s:g} s nobody has read from it")
+        return finished | unread
+
+    def _finish(self, worker: str, task_ids: list[int], why: str) -> None:
+        self._service.finish_tasks(worker, task_ids)
+        REAPED.inc(len(task_ids))
+        logging.warning("worker %s %s: finished its tasks %s", worker, why, task_ids)
+
+    def _of_lost_workers(self, now: float) -> dict[str, list[int]]:
+        lost = self._silences.lasting(self._timeouts.worker_s, now)
+        lost |= self._silences.refused_for(self._timeouts.refused_s, _REFUSALS, now)
+        for worker in sorted(lost - self._told_lost):
+            logging.warning("worker %s is lost: epochs that others have read will end without it, others wait", worker)
+        self._told_lost = lost
+        ours = self._graphs.ours(self._table.datasets()) if lost else {}
+        finished = self._table.to_finish(lost, ours)
+        if not finished:
+            return {}
+        unread = self._news.unread()
+        given_up = lost & self._silences.awaited_for(self._timeouts.return_s, now)
+        finished = self._table.to_finish(lost, _without(unread.left_early | unread.short, ours))
+        return finished | self._table.to_finish(given_up, _without(unread.left_early, ours))
+
+    def _unread(self, now: float) -> dict[str, list[int]]:
+        limit_s = self._timeouts.unread_s
+        overdue = [task_id for task_id, since in self._back_since.items() if now - since >= limit_s]
+        if not overdue or now < self._look_again_at:
+            return {}
+        self._look_again_at = now + limit_s / _LOOKS
+        at_end = self._table.tasks_at_the_end()
+        datasets = self._graphs.ours({at_end[task_id][1] for task_id in overdue})
+        quiet = {name for name, keys in datasets.items() if self._news.quiet(keys, limit_s)}
+        found: dict[str, list[int]] = defaultdict(list)
+        for task_id in overdue:
+            worker, dataset = at_end[task_id]
+            if dataset in quiet:
+                found[worker].append(task_id)
+        return dict(found)
+
+
+def _without(keys: Collection[str], datasets: dict[str, frozenset[str]]) -> Iterator[str]:
+    """The data sets that have none of these keys."""
+    return (name for name, own in datasets.items() if own.isdisjoint(keys))
