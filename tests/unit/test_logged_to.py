@@ -8,7 +8,7 @@ from pathlib import Path
 
 from tfquiver.notes_in_cache_and_work_directories import logged_to
 
-PROGRAM = "import sys; from pathlib import Path; from tfquiver.background_logs import logged_to; "
+PROGRAM = "import sys; from pathlib import Path; from tfquiver.notes_in_cache_and_work_directories import logged_to; "
 PROGRAM += "logged_to.write(Path(sys.argv[1]))"
 
 
