@@ -19,10 +19,10 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from tfquiver.ops.compiling_and_loading import tensorflows
+from tfquiver.ops.compiling_and_loading.reader_library import READER as READER
 from tfquiver.ops.compiling_and_loading.tensorflows import TensorFlow
 
 OPS = Path(__file__).resolve().parents[1]
-READER = "libtfquiver_reader.so"
 FLAGS = ("-std=c++17", "-O2", "-fPIC", "-DNDEBUG", "-fvisibility=hidden", "-fvisibility-inlines-hidden", "-pthread")
 _DEADLINE_S = 1200.0  # of one file, on a slow and busy machine
 _MOST_LINES = 12  # of what a compiler says

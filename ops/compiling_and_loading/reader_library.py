@@ -11,8 +11,8 @@ import platform
 from pathlib import Path
 
 from tfquiver import errors
-from tfquiver.ops.compiling_and_loading import build, own_build
 
+READER = "libtfquiver_reader.so"
 LIB_DIR = Path(__file__).resolve().parents[1] / "lib"
 INTERFACE = 1  # tfq_reader_interface of the C++ that this package has
 
@@ -25,13 +25,15 @@ def load() -> ctypes.CDLL:
             f"tfquiver's readers and servers run on Linux only, this is {'macOS' if system == 'Darwin' else system}: "
             "use a Linux container or machine"
         )
-    brought = LIB_DIR / build.READER
-    why = f"{LIB_DIR} has no {build.READER}"
-    if brought.is_file():
+    from tfquiver.ops.compiling_and_loading import build, own_build  # not for what is there already
+
+    path = LIB_DIR / READER
+    why = f"{LIB_DIR} has no {READER}"
+    if path.is_file():
         try:
-            return _opened(brought)
+            return _opened(path)
         except OSError as error:
-            why = f"{brought} does not load: {error}"
+            why = f"{path} does not load: {error}"
     try:
         return _opened(own_build.library(None))
     except build.BuildError as error:
@@ -42,6 +44,15 @@ def load() -> ctypes.CDLL:
         f"tfquiver has no reader library here: {why}; and compiling one failed: {problem}\n"
         "Mend that, or install tfquiver from a wheel that `make package` has made: it has the library compiled."
     )
+
+
+@functools.cache
+def brought() -> ctypes.CDLL | None:
+    """The package's, for who can do without: nothing is compiled. None: it has none that is of its sources."""
+    try:
+        return _opened(LIB_DIR / READER)
+    except OSError:
+        return None
 
 
 def _opened(path: Path) -> ctypes.CDLL:

@@ -14,6 +14,7 @@
 #include "ops/core/progress_and_checkpoints/begun.h"
 #include "ops/core/told_by_python/process.h"
 #include "ops/reader_library_without_tensorflow/batch.h"
+#include "ops/reader_library_without_tensorflow/files_under.h"
 #include "ops/reader_library_without_tensorflow/python_zlib.h"
 #include "ops/reader_library_without_tensorflow/reader_handle.h"
 
@@ -22,6 +23,12 @@
 namespace {
 
 using namespace tfquiver;
+
+struct FoundFiles {
+  explicit FoundFiles(bool every) : files(every) {}
+  FilesUnder files;
+  std::string listing;
+};
 
 constexpr int kEnd = -1;  // no status: the epoch is over
 
@@ -61,6 +68,35 @@ TFQUIVER_EXPORT uint32_t tfq_crc32c(const char* data, int64_t size) {
   static const Crc32cExtend fastest = FastestCrc32c(&PortableCrc32c);
   return fastest(0, data, static_cast<size_t>(size));
 }
+
+// Files that are found (files_under.h), with what is made of them. kUnimplemented (12): somebody
+// else has to look. `prefix`: of the listing; null: none is made.
+TFQUIVER_EXPORT int tfq_files_under(const char* root, const char* pattern, const char* but_suffix,
+                                    int every, const char* prefix, FoundFiles** found) {
+  try {
+    auto looked = std::make_unique<FoundFiles>(every != 0);
+    if (!looked->files.Look(root, pattern, but_suffix))
+      return static_cast<int>(Code::kUnimplemented);
+    if (prefix != nullptr) looked->listing = looked->files.Listing(prefix);
+    *found = looked.release();
+    return 0;
+  } catch (const std::exception&) {
+    return static_cast<int>(Code::kUnimplemented);
+  }
+}
+
+// 0: their names, 1: their numbers, 2: their listing. Good until they are freed.
+TFQUIVER_EXPORT const void* tfq_files_part(const FoundFiles* found, int part, int64_t* bytes) {
+  const std::string& text = part == 0 ? found->files.names() : found->listing;
+  if (part == 1) {
+    *bytes = static_cast<int64_t>(found->files.numbers().size() * sizeof(FileNumbers));
+    return found->files.numbers().data();
+  }
+  *bytes = static_cast<int64_t>(text.size());
+  return text.data();
+}
+
+TFQUIVER_EXPORT void tfq_files_free(FoundFiles* found) { delete found; }
 
 // `options`: JSON (options.h). `digest_id`: 32 bytes. `label`: for the node's listings.
 // `provider_id`

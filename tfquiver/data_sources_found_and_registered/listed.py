@@ -5,7 +5,7 @@ from __future__ import annotations
 import gc
 import os
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack, closing, contextmanager
 
 from tfquiver import stores
@@ -26,7 +26,7 @@ def default_name(source: Source) -> str:
     return first[:_MAX_NAME]
 
 
-def listed(source: Source, in_order: bool = False, of_records: bool = True) -> tuple[list[FileEntry], list[Access]]:
+def listed(source: Source, in_order: bool = False, of_records: bool = True) -> tuple[Sequence[FileEntry], list[Access]]:
     """The files, and the ways to their stores that a node has to be told. `in_order`, `of_records`: as for `expand`.
 
     Raises:

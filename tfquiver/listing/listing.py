@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 
 from tfquiver import errors, stores
 from tfquiver.digests.file_entry import FileEntry
+from tfquiver.listing.listed_files import ListedFiles
 from tfquiver.listing.listing_terms import listing_key as listing_key
 from tfquiver.stores.local import LocalStore
 
@@ -21,7 +22,7 @@ def expand(
     store_for: Callable[[str], stores.ObjectStore] = stores.for_uri,
     in_order: bool = False,
     of_records: bool = False,
-) -> list[FileEntry]:
+) -> Sequence[FileEntry]:
     """The files that `source` names, sorted by URI, each once, with compression "auto".
 
     Args:
@@ -38,6 +39,8 @@ def expand(
         raise errors.InvalidArgumentError("no files named: give a path, a glob or a URI")
     found: dict[str, FileEntry] = {}
     names = [_plain(os.fspath(named)) for named in patterns]
+    if len(names) == 1 and (files := _at_once(names[0], store_for, of_records)):
+        return files
     listed = _listed(names, store_for)
     for pattern in names:
         try:
@@ -63,6 +66,15 @@ def _plain(pattern: str) -> str:
         raise errors.InvalidArgumentError(f"{pattern!r}: no name has a zero byte")
     # pathlib would clean what may be a pattern
     return os.path.expanduser(pattern) if pattern.startswith("~") else pattern  # noqa: PTH111
+
+
+def _at_once(pattern: str, store_for: Callable[[str], stores.ObjectStore], of_records: bool) -> ListedFiles | None:
+    """Of a pattern of this machine. None: it has to be listed name by name."""
+    store = store_for(pattern)
+    if not isinstance(store, LocalStore):
+        return None
+    found = store.list_at_once(pattern, PACK_NOTE if of_records and not pattern.endswith(PACK_NOTE) else "")
+    return ListedFiles(found.listing, len(found)) if found else None
 
 
 def _listed(

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from tfquiver import errors
 from tfquiver.digests import formats
 from tfquiver.digests.file_entry import FileEntry
+from tfquiver.listing.listed_files import ListedFiles
 from tfquiver.proto.tfquiver.v1 import types_pb2
 from tfquiver.scanning.cutting import CutPolicy
 
@@ -39,6 +40,9 @@ def listing_key(files: Sequence[FileEntry], policy: CutPolicy, place: str = "") 
     """32 bytes that name this listing, cut this way: names, sizes, generations, cutting parameters, and the place."""
     key = hashlib.sha256(b"tfquiver listing v1\0")
     key.update(f"{policy.min_bytes} {policy.target_bytes} {policy.max_bytes}\0".encode())
+    if isinstance(files, ListedFiles):
+        key.update(files.data)
+        files = ()
     for file in sorted(files, key=lambda file: file.uri):
         for part in (file.uri, str(file.size_bytes), file.generation):
             encoded = part.encode()

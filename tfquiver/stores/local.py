@@ -13,7 +13,8 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 
 from tfquiver import errors
-from tfquiver.glob_patterns import trees
+from tfquiver.glob_patterns import globs, trees
+from tfquiver.glob_patterns.files_under import FilesUnder, files_under
 from tfquiver.stores import versions
 from tfquiver.stores.hanging_file_systems.mounts import Mounts
 from tfquiver.stores.hanging_file_systems.patience import Patience
@@ -84,6 +85,14 @@ class LocalStore(ReadsAtOnce):
                     if part.error:
                         raise part.error
                     del names[: len(part.found)]
+
+    def list_at_once(self, pattern: str, but_suffix: str) -> FilesUnder | None:
+        """All that `list` gives, but for names that end so, as a listing of it. None: `list` is to be asked."""
+        if not globs.is_glob(pattern):
+            return None
+        return self._patience.call(
+            pattern, _LIST_DEADLINE_S, lambda: _listed_at_once(pattern, but_suffix), _mount_of(pattern)
+        )
 
     def stat(self, uri: str) -> ObjectInfo:
         return self._patience.call(uri, _LIST_DEADLINE_S, lambda: self._stat(uri), _mount_of(uri))
@@ -174,6 +183,18 @@ class _Part:
 
 def _mount_of(uri: str) -> str:
     return MOUNTS.of(str(Path(path_of(uri)).absolute()))
+
+
+def _listed_at_once(pattern: str, but_suffix: str) -> FilesUnder | None:
+    try:
+        path = whole_path(path_of(pattern))
+        if "[" in path or "**" in path or "/../" in path or _found(path) is not None:
+            return None
+    except OSError:
+        return None
+    root, _, _ = globs.literal_prefix(path).rpartition("/")
+    root += "/"
+    return files_under(root, path.removeprefix(root), but_suffix, prefix=_PREFIX + root)
 
 
 def _found(path: str) -> os.stat_result | None:

@@ -71,7 +71,7 @@ class NamedSources:
         self,
         task_id: str,
         name: str,
-        files: list[FileEntry],
+        files: Sequence[FileEntry],
         terms: ListingTerms,
         key: bytes,
         way: Way,
@@ -88,7 +88,7 @@ class NamedSources:
             raise
         return scan.task.result()
 
-    async def _remember(self, before_digest_id: bytes, files: list[FileEntry], terms: ListingTerms) -> None:
+    async def _remember(self, before_digest_id: bytes, files: Sequence[FileEntry], terms: ListingTerms) -> None:
         """What the version before says of files that are as they were: they are not read again, whoever scanned it."""
         try:
             before = await self._digest(before_digest_id)
@@ -97,7 +97,7 @@ class NamedSources:
         await asyncio.to_thread(self._scanner.remember, before, files, terms)
 
 
-def _listed(task: pb.ScanTask, way: Way) -> list[FileEntry]:
+def _listed(task: pb.ScanTask, way: Way) -> Sequence[FileEntry]:
     """Of directories, as this node sees them, all files in and under them; of records those that are not hidden."""
     of_bytes = format_name(task.format) == formats.BYTES
     sources = [beneath(source, of_bytes) for source in task.sources]

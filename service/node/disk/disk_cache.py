@@ -18,6 +18,7 @@ from tfquiver.service.node.checked_shards_in_memory.sealed_memory import NoMemor
 from tfquiver.service.node.checked_shards_in_memory.verified import VerifiedShard
 from tfquiver.service.node.counters.refusals import Refusals
 from tfquiver.service.node.disk import codec, entry, free_room
+from tfquiver.service.node.disk.entries_there import entries_there
 from tfquiver.service.node.disk.entry_file import OpenEntry as OpenEntry
 from tfquiver.service.node.disk.landing import Landing
 from tfquiver.service.node.disk.leaving_entries import LeavingEntries
@@ -249,7 +250,7 @@ class DiskCache(LeavingEntries):
         try:
             self._layout.remove_temporaries()
             torn = []
-            for hash, size_bytes in self._layout.entries():
+            for hash, size_bytes in entries_there(self._layout):
                 self._books.found(hash, size_bytes)
                 if size_bytes <= entry.HEADER_BYTES:
                     torn.append(hash)  # not even one stored byte

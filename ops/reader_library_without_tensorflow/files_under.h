@@ -1,0 +1,65 @@
+#ifndef TFQUIVER_OPS_READER_LIBRARY_WITHOUT_TENSORFLOW_FILES_UNDER_H_
+#define TFQUIVER_OPS_READER_LIBRARY_WITHOUT_TENSORFLOW_FILES_UNDER_H_
+
+#include <dirent.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace tfquiver {
+
+// What the kernel says of a file.
+struct FileNumbers {
+  uint64_t size_bytes;
+  int64_t modified_ns;
+  uint64_t inode;
+};
+
+// The regular files under a directory whose names a pattern means, sorted by name: looked at
+// without Python, which makes objects of each. Blocks on the disk.
+//
+// It knows the usual only, and says so: then somebody else has to look, who knows all cases and
+// tells what is wrong.
+class FilesUnder {
+ public:
+  // `every`: names that begin with a dot, too, and links are none of the files, nor followed.
+  explicit FilesUnder(bool every) : every_(every) {}
+
+  // `pattern`: of names with `/` between them, in which `*` stands for any characters and `?` for
+  // one. `but_suffix`: files whose names end so are not meant; "": all are. False: somebody else
+  // has to look; what was found is nothing.
+  bool Look(const std::string& root, std::string_view pattern, std::string_view but_suffix);
+
+  // Names behind `root`, each with a zero behind it.
+  const std::string& names() const { return names_; }
+  const std::vector<FileNumbers>& numbers() const { return numbers_; }
+
+  // What a listing key is made of (tfquiver/listing/listing_terms.py): of each file its URI, which
+  // is `prefix` and its name, its size and its generation, each behind its length.
+  std::string Listing(std::string_view prefix) const;
+
+ private:
+  struct Name {
+    std::string text;
+    unsigned char type;
+  };
+
+  // Closes `directory`. `above`: its name behind the root, with a `/`.
+  bool Within(int directory, size_t level, const std::string& above);
+  bool Entered(int directory, const std::string& name, size_t level, const std::string& above);
+  bool Taken(int directory, const std::string& name, const std::string& above);
+  bool NamesIn(DIR* directory, const std::string& part, std::vector<Name>* found) const;
+
+  const bool every_;
+  std::vector<std::string> parts_;  // of the pattern
+  std::string but_suffix_;
+  std::string names_;
+  std::vector<FileNumbers> numbers_;
+};
+
+}  // namespace tfquiver
+
+#endif  // TFQUIVER_OPS_READER_LIBRARY_WITHOUT_TENSORFLOW_FILES_UNDER_H_
