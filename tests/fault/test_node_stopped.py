@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
 from pathlib import Path
 
 import psutil
@@ -13,10 +12,9 @@ import tfquiver
 import tfquiver.reader
 from tests.support import numbered
 from tests.support.cluster import wait_until
-from tests.support.daemons import daemons, end_daemons
+from tests.support.daemons import cache_dir_fixture, daemons
 from tests.support.log_lines import capture_log
 from tfquiver import errors
-from tfquiver.node_daemon_and_cache_directory import endpoints
 from tfquiver.reader import Records
 
 pytestmark = pytest.mark.long  # 7 s of silence are said, 20 s are too much
@@ -25,16 +23,7 @@ FILES, RECORDS, RECORD_BYTES = 3, 600, 300
 TOTAL = FILES * RECORDS
 AWAY_S = 15.0  # less than that is not given up: nodes may be busy
 paths = numbered.fixture(FILES, RECORDS, RECORD_BYTES)
-
-
-@pytest.fixture
-def cache_dir(tmp_path: Path) -> Iterator[Path]:
-    directory = tmp_path / "cache"
-    yield directory
-    for node in daemons(directory):
-        node.resume()
-    endpoints.close_all()
-    end_daemons(directory)
+cache_dir = cache_dir_fixture(stopped=True)
 
 
 def records(paths: list[Path], cache_dir: Path) -> Records:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import signal
-from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -15,22 +14,15 @@ import tensorflow as tf
 import tfquiver
 from tests.ops.test_service import distributed, service
 from tests.support import numbered
-from tests.support.daemons import end_daemons
+from tests.support.daemons import cache_dir_fixture
 from tests.support.op_source import drop_iterators
 from tfquiver import CutPolicy
-from tfquiver.node_daemon_and_cache_directory import endpoints
 
 FILES, RECORDS, RECORD_BYTES = 4, 500, 2000
 TOTAL = FILES * RECORDS
 CUT = CutPolicy(10_000, 20_000, 40_000)
 paths = numbered.fixture(FILES, RECORDS, RECORD_BYTES)
-
-
-@pytest.fixture
-def cache_dir(tmp_path: Path) -> Iterator[Path]:
-    yield tmp_path / "cache"
-    endpoints.close_all()
-    end_daemons(tmp_path / "cache")
+cache_dir = cache_dir_fixture()
 
 
 def daemon_of(cache_dir: Path) -> int:

@@ -7,7 +7,7 @@ import json
 import subprocess
 import sys
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -17,9 +17,8 @@ import pytest
 
 import tfquiver
 from tests.support import numbered
-from tests.support.daemons import end_daemons
+from tests.support.daemons import cache_dir_fixture
 from tfquiver import errors
-from tfquiver.node_daemon_and_cache_directory import endpoints
 
 grain = pytest.importorskip("grain", reason="Grain is not installed: pip install '.[grain]'")
 quiver = pytest.importorskip("tfquiver.grain")
@@ -35,19 +34,13 @@ SMALL = {
 }
 WORKERS = grain.MultiprocessingOptions(num_workers=2, per_worker_buffer_size=2)
 paths = numbered.fixture(FILES, RECORDS, RECORD_BYTES)
+cache_dir = cache_dir_fixture()
 
 
 @pytest.fixture(scope="module", autouse=True)
 def _threads_of_grain() -> None:
     """Begun now: it keeps them until the process ends."""
     grain.multiprocessing.SharedMemoryArray.enable_async_del(1)
-
-
-@pytest.fixture
-def cache_dir(tmp_path: Path) -> Iterator[Path]:
-    yield tmp_path / "cache"
-    endpoints.close_all()
-    end_daemons(tmp_path / "cache")
 
 
 def number(record: bytes) -> int:

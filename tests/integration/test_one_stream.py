@@ -14,23 +14,16 @@ import tensorflow as tf
 
 import tfquiver
 from tests.support import numbered
-from tests.support.daemons import end_daemons
+from tests.support.daemons import cache_dir_fixture
 from tests.support.stream_trainers import Trainer
 from tfquiver import errors
-from tfquiver.node_daemon_and_cache_directory import endpoints
 
 FILES, RECORDS, RECORD_BYTES = 3, 600, 2000
 TOTAL = FILES * RECORDS
 SMALL_SHARDS = tfquiver.FirstUse(cut=tfquiver.CutPolicy(20_000, 50_000, 100_000))
 paths = numbered.fixture(FILES, RECORDS, RECORD_BYTES)
+cache_dir = cache_dir_fixture()
 MakeTrainer = Callable[..., Trainer]
-
-
-@pytest.fixture
-def cache_dir(tmp_path: Path) -> Iterator[Path]:
-    yield tmp_path / "cache"
-    endpoints.close_all()
-    end_daemons(tmp_path / "cache")
 
 
 @pytest.fixture

@@ -10,7 +10,7 @@ import sys
 import threading
 import time
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from pathlib import Path
 
 import numpy as np
@@ -20,10 +20,9 @@ import pytest
 import tfquiver
 import tfquiver.reader
 from tests.support import numbered
-from tests.support.daemons import daemons, end_daemons
+from tests.support.daemons import cache_dir_fixture, daemons
 from tfquiver import errors
 from tfquiver.datasets_being_read import made_datasets
-from tfquiver.node_daemon_and_cache_directory import endpoints
 from tfquiver.reader import Batch, Records
 
 FILES, RECORDS, RECORD_BYTES = 3, 600, 300
@@ -31,13 +30,7 @@ TOTAL = FILES * RECORDS
 SMALL_SHARDS = tfquiver.FirstUse(cut=tfquiver.CutPolicy(5_000, 10_000, 20_000))
 SMALL_POOL = tfquiver.Shuffled(shuffle_bytes=20_000)
 paths = numbered.fixture(FILES, RECORDS, RECORD_BYTES)
-
-
-@pytest.fixture
-def cache_dir(tmp_path: Path) -> Iterator[Path]:
-    yield tmp_path / "cache"
-    endpoints.close_all()
-    end_daemons(tmp_path / "cache")
+cache_dir = cache_dir_fixture()
 
 
 @pytest.fixture

@@ -7,7 +7,6 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
 from pathlib import Path
 from types import FrameType
 
@@ -15,22 +14,15 @@ import pytest
 
 import tfquiver.reader
 from tests.support import numbered
-from tests.support.daemons import daemons, end_daemons
+from tests.support.daemons import cache_dir_fixture, daemons
 from tfquiver import errors
-from tfquiver.node_daemon_and_cache_directory import endpoints
 from tfquiver.reader import Epoch, Records, native
 
 FILES, RECORDS = 2, 3000
 paths = numbered.fixture(FILES, RECORDS, 40)
+cache_dir = cache_dir_fixture()
 # What is freed is overwritten, so that who uses it afterwards is found out.
 PERTURBED = {**os.environ, "MALLOC_PERTURB_": "165"}
-
-
-@pytest.fixture
-def cache_dir(tmp_path: Path) -> Iterator[Path]:
-    yield tmp_path / "cache"
-    endpoints.close_all()
-    end_daemons(tmp_path / "cache")
 
 
 @pytest.fixture

@@ -14,19 +14,12 @@ import pytest
 import tfquiver
 import tfquiver.reader
 from tests.support import numbered
-from tests.support.daemons import end_daemons
-from tfquiver.node_daemon_and_cache_directory import endpoints
+from tests.support.daemons import cache_dir_fixture
 from tfquiver.reader import native
 
 FOR_S = 4.0
 paths = numbered.fixture(2, 4000, 300)
-
-
-@pytest.fixture
-def cache_dir(tmp_path: Path) -> Iterator[Path]:
-    yield tmp_path / "cache"
-    endpoints.close_all()
-    end_daemons(tmp_path / "cache")
+cache_dir = cache_dir_fixture()
 
 
 @pytest.fixture

@@ -6,7 +6,6 @@ import json
 import subprocess
 import sys
 from collections import Counter
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -15,14 +14,14 @@ import tensorflow as tf
 
 import tfquiver
 from tests.support import numbered, warm
-from tests.support.daemons import end_daemons
+from tests.support.daemons import cache_dir_fixture
 from tfquiver import errors
-from tfquiver.node_daemon_and_cache_directory import endpoints
 
 FILES, RECORDS, RECORD_BYTES = 3, 600, 300
 TOTAL = FILES * RECORDS
 EPOCHS = 3
 paths = numbered.fixture(FILES, RECORDS, RECORD_BYTES)
+cache_dir = cache_dir_fixture()
 
 # Says when it is in an epoch, which is when it has had a batch of it, and reads the rest when it is told to.
 _READS = """
@@ -53,13 +52,6 @@ for epoch in range(given["epochs"]):
         found += numbers(batch)
     print(json.dumps(found), flush=True)
 """
-
-
-@pytest.fixture
-def cache_dir(tmp_path: Path) -> Iterator[Path]:
-    yield tmp_path / "cache"
-    endpoints.close_all()
-    end_daemons(tmp_path / "cache")
 
 
 def _told(children: list[subprocess.Popen[str]]) -> list[str]:

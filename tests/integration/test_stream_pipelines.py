@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -15,21 +15,14 @@ import tensorflow as tf
 import tfquiver
 from tests.support import numbered
 from tests.support.cluster import tensorflow_env
-from tests.support.daemons import end_daemons
+from tests.support.daemons import cache_dir_fixture
 from tfquiver import errors
-from tfquiver.node_daemon_and_cache_directory import endpoints
 from tfquiver.tensorflow_client.shared_batches import pipeline_graph
 
 paths = numbered.fixture(2, 100, 200)
+cache_dir = cache_dir_fixture()
 OTHER = "other transformations or functions"
 CONSTANTS = "other constants"
-
-
-@pytest.fixture
-def cache_dir(tmp_path: Path) -> Iterator[Path]:
-    yield tmp_path / "cache"
-    endpoints.close_all()
-    end_daemons(tmp_path / "cache")
 
 
 def number_of(record: Any) -> Any:

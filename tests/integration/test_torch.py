@@ -21,9 +21,8 @@ import pytest
 
 import tfquiver
 from tests.support import fixed_ports, numbered
-from tests.support.daemons import end_daemons
+from tests.support.daemons import cache_dir_fixture
 from tfquiver import errors
-from tfquiver.node_daemon_and_cache_directory import endpoints
 
 torch = pytest.importorskip("torch", reason="PyTorch is not installed: pip install '.[torch]'")
 pytest.importorskip("torchdata", reason="torchdata is not installed: pip install '.[torch]'")
@@ -38,13 +37,7 @@ EVERYTHING = Counter(range(TOTAL))
 ROOT = Path(__file__).resolve().parents[2]
 SMALL_SHARDS = tfquiver.FirstUse(cut=tfquiver.CutPolicy(5_000, 10_000, 20_000))  # as in torch_ranks
 paths = numbered.fixture(FILES, RECORDS, RECORD_BYTES)
-
-
-@pytest.fixture
-def cache_dir(tmp_path: Path) -> Iterator[Path]:
-    yield tmp_path / "cache"
-    endpoints.close_all()
-    end_daemons(tmp_path / "cache")
+cache_dir = cache_dir_fixture()
 
 
 class Job:

@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import psutil
+import pytest
+
+from tfquiver.node_daemon_and_cache_directory import endpoints
 
 
 def daemons(directory: Path) -> list[psutil.Process]:
@@ -24,3 +29,20 @@ def end_daemons(directory: Path) -> None:
         process.terminate()
     _, alive = psutil.wait_procs(ending, timeout=60)
     assert not alive
+
+
+def cache_dir_fixture(stopped: bool = False) -> Any:
+    """`cache_dir = cache_dir_fixture()`: a directory, without the node that a test has started there when that is over.
+    `stopped`: the node may be (SIGSTOP)."""
+
+    @pytest.fixture(name="cache_dir")
+    def cache_dir(tmp_path: Path) -> Iterator[Path]:
+        directory = tmp_path / "cache"
+        yield directory
+        if stopped:
+            for node in daemons(directory):
+                node.resume()
+        endpoints.close_all()
+        end_daemons(directory)
+
+    return cache_dir
