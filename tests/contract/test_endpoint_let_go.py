@@ -12,14 +12,8 @@ from typing import Any
 
 import pytest
 
+from tests.support.garbage import Cycle, collected_by_hand
 from tfquiver.node_daemon_and_cache_directory import endpoints
-
-
-class Made:
-    """In a cycle, as what TensorFlow makes a data set of."""
-
-    def __init__(self) -> None:
-        self.itself = self
 
 
 class Library:
@@ -38,14 +32,10 @@ def nodes(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
         return self._locate(), ours
 
     monkeypatch.setattr(endpoints.KeptEndpoint, "_connect", connect)
-    gc.collect()
-    gc.disable()
-    try:
+    with collected_by_hand():
         yield
-    finally:
-        gc.enable()
-        for end in ends:
-            end.close()
+    for end in ends:
+        end.close()
 
 
 def test_a_data_set_goes_while_the_thread_for_another_ones_node_starts(
@@ -62,7 +52,7 @@ def test_a_data_set_goes_while_the_thread_for_another_ones_node_starts(
         begin(self)
 
     monkeypatch.setattr(threading.Thread, "_set_native_id", collecting)
-    made = Made()
+    made = Cycle()
     gone = weakref.ref(made)
     endpoints.acquire("first", locate, Library())
     weakref.finalize(made, endpoints.release, "first")

@@ -5,12 +5,12 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
 
-from tests.support import numbered
+from tests.support import scanning_nodes
 from tests.support.aio import on_loop
 from tests.support.scanning_nodes import TERMS, Node, Peer, task
 from tests.support.steps import steps
@@ -29,17 +29,7 @@ from tfquiver.service.node.dataset_scans.shared_scans import SharedScans
 from tfquiver.service.node.reading_the_object_store.named_access import NamedAccess
 
 FILES = 12
-
-
-@pytest.fixture
-def files(tmp_path: Path) -> list[FileEntry]:
-    numbered.write(tmp_path / "data", FILES, 60, 20_000)
-    return listing.expand(str(tmp_path / "data" / "part-*"))
-
-
-@pytest.fixture
-def expected(files: list[FileEntry], tmp_path: Path) -> Iterator[Digest]:
-    yield asyncio.run(Node(tmp_path, "alone").scan(files))
+files, expected = scanning_nodes.fixtures(FILES)
 
 
 @pytest.mark.parametrize("before", [[], ["another"]], ids=["no task", "the task of one that is lost"])

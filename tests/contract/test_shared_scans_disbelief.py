@@ -4,35 +4,24 @@ finds what one node finds."""
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
 
-from tests.support import numbered
+from tests.support import scanning_nodes
 from tests.support.aio import on_loop
 from tests.support.scanning_nodes import TERMS, Node, Peer, Replies
 from tfquiver import errors
 from tfquiver.digests.digest import Digest
 from tfquiver.digests.file_entry import FileEntry
-from tfquiver.listing import listing
 from tfquiver.proto.tfquiver.v1 import node_pb2 as pb
 from tfquiver.proto.tfquiver.v1 import types_pb2
 from tfquiver.service.node.dataset_scans.asking import Asking
 from tfquiver.service.node.dataset_scans.shared_scans import SharedScans
 
 FILES = 12
-
-
-@pytest.fixture
-def files(tmp_path: Path) -> list[FileEntry]:
-    numbered.write(tmp_path / "data", FILES, 60, 20_000)
-    return listing.expand(str(tmp_path / "data" / "part-*"))
-
-
-@pytest.fixture
-def expected(files: list[FileEntry], tmp_path: Path) -> Iterator[Digest]:
-    yield asyncio.run(Node(tmp_path, "alone").scan(files))
+files, expected = scanning_nodes.fixtures(FILES)
 
 
 async def nothing(request: pb.ScanFilesRequest) -> AsyncIterator[pb.ScanFilesReply]:

@@ -9,12 +9,10 @@ from typing import Any
 import grpc
 import pytest
 
-from tests.contract.test_silent_machine import Relay
 from tests.support.aio import on_loop
+from tests.support.silent_machine import METHOD, Relay, serving
 from tfquiver.grpc_plumbing import rpc
-from tfquiver.roles_and_tokens.identity import Open
 
-_METHOD = "/test.v1.Test/Watch"
 _FASTER = 30
 
 
@@ -32,15 +30,6 @@ class Watched:
             self.over.set()
 
 
-async def _serving(watched: Watched) -> tuple[grpc.aio.Server, int]:
-    server = rpc.new_server(Open())
-    handlers = {"Watch": grpc.unary_stream_rpc_method_handler(watched.serve)}
-    server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler("test.v1.Test", handlers),))
-    port = rpc.listen(server, "127.0.0.1:0")
-    await server.start()
-    return server, port
-
-
 @pytest.fixture(autouse=True)
 def faster(monkeypatch: pytest.MonkeyPatch) -> None:
     times = [(name, value // _FASTER) for name, value in rpc._NOTICES_SILENT_CALLERS]
@@ -51,9 +40,9 @@ def faster(monkeypatch: pytest.MonkeyPatch) -> None:
 async def test_who_is_gone_without_a_word_holds_no_stream() -> None:
     """Coordinators kept the watches and orders of machines that had lost their power for ever."""
     watched = Watched()
-    server, port = await _serving(watched)
+    server, port = await serving(grpc.unary_stream_rpc_method_handler(watched.serve))
     async with Relay(port) as relay, rpc.aio_channel(f"127.0.0.1:{relay.port}") as channel:
-        stream = channel.unary_stream(_METHOD)(b"")
+        stream = channel.unary_stream(METHOD)(b"")
         assert await stream.read() == b"hello"
         relay.fall_silent()
         async with asyncio.timeout(20):
@@ -66,9 +55,9 @@ async def test_who_is_gone_without_a_word_holds_no_stream() -> None:
 @on_loop
 async def test_who_listens_and_is_told_nothing_is_not_hung_up_on() -> None:
     watched = Watched()
-    server, port = await _serving(watched)
+    server, port = await serving(grpc.unary_stream_rpc_method_handler(watched.serve))
     async with rpc.aio_channel(f"127.0.0.1:{port}") as channel:
-        stream = channel.unary_stream(_METHOD)(b"")
+        stream = channel.unary_stream(METHOD)(b"")
         assert await stream.read() == b"hello"
         with pytest.raises(TimeoutError):
             async with asyncio.timeout(4 * 50 / _FASTER):

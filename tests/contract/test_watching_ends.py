@@ -11,17 +11,11 @@ from typing import Any
 import pytest
 
 from tests.support.cluster import wait_until
+from tests.support.garbage import Cycle, collected_by_hand
 from tfquiver.server_reachability import watched_servers
 from tfquiver.server_reachability.watched_servers import Watched
 
 NOBODY = Watched("localhost:1", "coordinator", "it is waited for")
-
-
-class Made:
-    """In a cycle, as what TensorFlow makes a data set of."""
-
-    def __init__(self) -> None:
-        self.itself = self
 
 
 @pytest.fixture
@@ -29,12 +23,8 @@ def own_garbage(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.setattr(watched_servers, "user_of", lambda made: made)
     monkeypatch.setattr(watched_servers, "_LOOK_S", 0.01)
     monkeypatch.setattr(watched_servers, "_LOOK_AGAIN_S", 0.01)
-    gc.collect()
-    gc.disable()
-    try:
+    with collected_by_hand():
         yield
-    finally:
-        gc.enable()
 
 
 def collected_where(monkeypatch: pytest.MonkeyPatch, owner: Any, name: str) -> None:
@@ -62,7 +52,7 @@ def test_the_last_data_set_goes_while_the_thread_that_watches_for_it_begins_to_w
     own_garbage: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     collected_where(monkeypatch, threading.Condition, "wait")
-    made = Made()
+    made = Cycle()
     gone = weakref.ref(made)
     watched_servers.watch(NOBODY, made)
     del made
@@ -73,7 +63,7 @@ def test_the_last_data_set_goes_while_the_thread_that_watches_for_it_begins_to_w
 def test_a_data_set_goes_while_a_thread_for_another_one_starts(
     own_garbage: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    first, second = Made(), Made()
+    first, second = Cycle(), Cycle()
     watched_servers.watch(NOBODY, first)
     del first
     collected_where(monkeypatch, threading.Thread, "_set_native_id")

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import asyncio
 import threading
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
+import pytest
+
+from tests.support import numbered
 from tfquiver import stores
 from tfquiver.digests.digest import Digest
 from tfquiver.digests.file_entry import FileEntry
 from tfquiver.grpc_plumbing import rpc
+from tfquiver.listing import listing
 from tfquiver.listing.listing_terms import ListingTerms
 from tfquiver.proto.tfquiver.v1 import named_datasets_pb2, node_pb2_grpc, types_pb2
 from tfquiver.proto.tfquiver.v1 import node_pb2 as pb
@@ -87,3 +92,18 @@ def task(files: list[FileEntry], **changed: Any) -> named_datasets_pb2.DatasetTa
         "sources": [str(Path(files[0].uri[7:]).parent / "part-*")],
     }
     return named_datasets_pb2.DatasetTask(task_id="t/1", scan=named_datasets_pb2.ScanTask(**{**scan, **changed}))
+
+
+def fixtures(count: int) -> tuple[Any, Any]:
+    """`files, expected = fixtures(...)`: so many files, and what one node that scans them alone finds."""
+
+    @pytest.fixture(name="files")
+    def files(tmp_path: Path) -> list[FileEntry]:
+        numbered.write(tmp_path / "data", count, 60, 20_000)
+        return listing.expand(str(tmp_path / "data" / "part-*"))
+
+    @pytest.fixture(name="expected")
+    def expected(files: list[FileEntry], tmp_path: Path) -> Digest:
+        return asyncio.run(Node(tmp_path, "alone").scan(files))
+
+    return files, expected

@@ -80,6 +80,14 @@ async def test_what_nobody_names_goes_an_hour_later(node: Node) -> None:
     assert (node.disk, node.log.noted()) == ({*MINE, *OTHERS}, {})
 
 
+async def another_scan_keeps_what_it_finds(node: Node) -> None:
+    node.now_s += 61
+    node.log.note(NOBODYS[0])
+    node.disk.add(NOBODYS[0])
+    await node.left.look()
+    assert NOBODYS[0] in node.disk
+
+
 @pytest.mark.parametrize("wrong_by_s", [-1e6, 1e6])
 @on_loop
 async def test_a_clock_that_is_set_hurries_nothing_and_keeps_nothing_longer(node: Node, wrong_by_s: float) -> None:
@@ -106,11 +114,7 @@ async def test_what_a_deletion_has_left_goes_whatever_the_clock_is_set_to(node: 
     node.ahead_s = 0.0
     await node.left.look()
     assert node.disk == {*MINE, *OTHERS}
-    node.now_s += 61
-    node.log.note(NOBODYS[0])
-    node.disk.add(NOBODYS[0])
-    await node.left.look()
-    assert NOBODYS[0] in node.disk, "it is another scan's"
+    await another_scan_keeps_what_it_finds(node)
 
 
 @pytest.mark.parametrize("wrong_by_s", [-2e6, 0.0, 2e6])
@@ -149,11 +153,7 @@ async def test_what_a_data_set_that_was_deleted_has_left_goes_at_once(node: Node
     node.scanning = False
     assert await node.left.look()
     assert node.disk == {*MINE, *OTHERS}
-    node.now_s += 61
-    node.log.note(NOBODYS[0])
-    node.disk.add(NOBODYS[0])
-    await node.left.look()
-    assert NOBODYS[0] in node.disk, "it is another scan's"
+    await another_scan_keeps_what_it_finds(node)
 
 
 @on_loop

@@ -187,27 +187,23 @@ def test_a_better_plan_within_the_noise_moves_nothing() -> None:
     assert outcome.refused.startswith("it would gain 10.0% by giving up 100.0%: less than the 20%")
 
 
-def test_processes_of_another_job_that_come_and_go_hold_up_no_plan() -> None:
+@pytest.mark.parametrize(
+    "becomes",
+    [
+        lambda job, planning: replace(job, accelerators=1 + 7 * (planning % 2)),
+        lambda job, planning: replace(job, name=f"trial {planning}"),
+    ],
+    ids=["its processes", "small jobs"],
+)
+def test_what_comes_and_goes_all_the_time_holds_up_no_plan(becomes: Callable[[JobView, int], JobView]) -> None:
     three = one_job_each([100, 100, 1], [1e8, 9e7, 1e3], 100, None)
     planner = Planner()
     planner.replan(three, 0.0)
     view = with_rates(settled(planner, three), 1e8, 9e8, 1e3)
     for planning in range(4):
         assert planner.plan.allocations == {"d0": WHOLE}
-        comes = replace(view.jobs[2], accelerators=1 + 7 * (planning % 2))
-        planner.replan(replace(view, jobs=(*view.jobs[:2], comes)), HOUR_S + 10.0 * planning)
-    assert planner.plan.allocations == {"d1": WHOLE}
-
-
-def test_small_jobs_that_begin_and_end_all_the_time_hold_up_no_plan() -> None:
-    three = one_job_each([100, 100, 1], [1e8, 9e7, 1e3], 100, None)
-    planner = Planner()
-    planner.replan(three, 0.0)
-    view = with_rates(settled(planner, three), 1e8, 9e8, 1e3)
-    for planning in range(4):
-        assert planner.plan.allocations == {"d0": WHOLE}
-        new = replace(view.jobs[2], name=f"trial {planning}")
-        planner.replan(replace(view, jobs=(*view.jobs[:2], new)), HOUR_S + 10.0 * planning)
+        other = becomes(view.jobs[2], planning)
+        planner.replan(replace(view, jobs=(*view.jobs[:2], other)), HOUR_S + 10.0 * planning)
     assert planner.plan.allocations == {"d1": WHOLE}
 
 
