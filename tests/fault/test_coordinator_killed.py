@@ -8,7 +8,8 @@ import resource
 import shutil
 import signal
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
@@ -20,6 +21,7 @@ from tests.support.digests import numbered_digest
 from tests.support.disks import tmpfs
 from tests.support.privileges import needs_mounts
 from tfquiver import errors
+from tfquiver.digests.digest import Digest
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2 as pb
 from tfquiver.service.coordinator.commit_log.log_file import framed, header, parse
 from tfquiver.service.coordinator.options import CoordinatorOptions
@@ -147,17 +149,24 @@ async def _ack_until_refused(client: CoordinatorClient, session_id: str, shards:
     pytest.fail("the disk is not full")
 
 
-@on_loop
-async def test_what_a_lease_acknowledged_is_not_handed_out_again(server: Server) -> None:
+@asynccontextmanager
+async def _leasing(server: Server, leased: int, digest: Digest) -> AsyncIterator[tuple[CoordinatorClient, str, Reader]]:
+    """The server is started; a session's only reader holds that many shards."""
     server.start()
-    digest = numbered_digest(100)
     async with CoordinatorClient.connected(server.address) as client:
         await client.upload([digest.to_bytes()])
         await client.beat()
         session_id = await client.ticket(digest)
         reader = Reader(client, session_id, digest, "reader")
         await reader.open()
-        shards = [lease.shard for lease in (await reader.lease(60)).leases]
+        reader.held = [lease.shard for lease in (await reader.lease(leased)).leases]
+        yield client, session_id, reader
+
+
+@on_loop
+async def test_what_a_lease_acknowledged_is_not_handed_out_again(server: Server) -> None:
+    async with _leasing(server, 60, numbered_digest(100)) as (client, session_id, reader):
+        shards = reader.held
         reply = await reader.lease(1, acked=shards)
         assert reply.acks_durable
         server.kill()
@@ -168,15 +177,9 @@ async def test_what_a_lease_acknowledged_is_not_handed_out_again(server: Server)
 
 
 async def _full_disk(server: Server, fill: Callable[[], None], free: Callable[[], None], restart_full: bool) -> None:
-    server.start()
     digest = numbered_digest(1000)
-    async with CoordinatorClient.connected(server.address) as client:
-        await client.upload([digest.to_bytes()])
-        await client.beat()
-        session_id = await client.ticket(digest)
-        reader = Reader(client, session_id, digest, "reader")
-        await reader.open()
-        shards = [lease.shard for lease in (await reader.lease(1000)).leases]
+    async with _leasing(server, 1000, digest) as (client, session_id, reader):
+        shards = reader.held
         await client.call("Ack", pb.AckRequest(session_id=session_id, reader_id="reader", shards=shards[:500]))
         fill()
         acked = 500 + len(await _ack_until_refused(client, session_id, shards[500:]))

@@ -6,6 +6,7 @@ from __future__ import annotations
 import random
 import time
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -30,9 +31,10 @@ def store() -> Iterator[EmulatedStore]:
         yield made
 
 
-@pytest.mark.parametrize("how", ["Evict", "Delete"])
-def test_what_is_on_its_way_is_not_kept(tmp_path: Path, store: EmulatedStore, how: str) -> None:
-    place = Place(tmp_path, nodes=2, env={"STORAGE_EMULATOR_HOST": store.url})
+@contextmanager
+def prefetching(root: Path, store: EmulatedStore) -> Iterator[Place]:
+    """Two nodes that had all of it and gave it up; now some of it is there again, and the rest comes slowly."""
+    place = Place(root, nodes=2, env={"STORAGE_EMULATOR_HOST": store.url})
     try:
         place.call(
             "Create",
@@ -44,6 +46,14 @@ def test_what_is_on_its_way_is_not_kept(tmp_path: Path, store: EmulatedStore, ho
         store.change_rate(0.5e6)
         place.call("Prefetch", name("files"))
         wait_until(lambda: place.total("entries") >= 1, "some of it is there", 60)
+        yield place
+    finally:
+        place.stop()
+
+
+@pytest.mark.parametrize("how", ["Evict", "Delete"])
+def test_what_is_on_its_way_is_not_kept(tmp_path: Path, store: EmulatedStore, how: str) -> None:
+    with prefetching(tmp_path, store) as place:
         place.call(how, name("files"))
         if how == "Evict":
             assert place.until("files", READY).resident_bytes == 0
@@ -55,25 +65,12 @@ def test_what_is_on_its_way_is_not_kept(tmp_path: Path, store: EmulatedStore, ho
             settled = place.total("store_bytes")
             time.sleep(1)
         assert place.total("entries") == 0, "no bytes without an owner"
-    finally:
-        place.stop()
 
 
 @pytest.mark.long
 def test_what_is_prefetched_again_at_once_is_kept(tmp_path: Path, store: EmulatedStore) -> None:
     """What the store was asked for before it was emptied is on its way still, and the second prefetch is given that."""
-    place = Place(tmp_path, nodes=2, env={"STORAGE_EMULATOR_HOST": store.url})
-    try:
-        place.call(
-            "Create",
-            pb.DatasetSpec(name="files", sources=["gs://bucket/file-*"], format=types_pb2.DATASET_FORMAT_BYTES),
-        )
-        place.until("files", READY)
-        place.call("Evict", name("files"))
-        place.until("files", READY)
-        store.change_rate(0.5e6)
-        place.call("Prefetch", name("files"))
-        wait_until(lambda: place.total("entries") >= 1, "some of it is there", 60)
+    with prefetching(tmp_path, store) as place:
         place.call("Evict", name("files"))
         place.until("files", READY)
         place.call("Prefetch", name("files"))
@@ -81,5 +78,3 @@ def test_what_is_prefetched_again_at_once_is_kept(tmp_path: Path, store: Emulate
         store.change_rate(0)
         again = place.until("files", READY)
         assert (again.resident_bytes, again.reason) == (FILES * FILE_BYTES, "")
-    finally:
-        place.stop()

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support import numbered, warm
+from tests.support import numbered, told_reader, warm
 from tests.support.started_nodes import StartNode, nodes_started
 
 FILES, RECORDS, RECORD_BYTES = 3, 600, 300
@@ -25,6 +25,7 @@ paths = numbered.fixture(FILES, RECORDS, RECORD_BYTES)
 _READS = """
 import json, sys
 import tfquiver.reader
+from tests.support import told_reader
 given = json.loads(sys.argv[1])
 data = tfquiver.reader.records(
     given["paths"], cache_dir=given["cache_dir"], batch_size=8, stream="shared",
@@ -32,14 +33,9 @@ data = tfquiver.reader.records(
     first_use=tfquiver.FirstUse(cut=tfquiver.CutPolicy(5_000, 10_000, 20_000)),
     reading=tfquiver.Reading(readahead_bytes=given["readahead_bytes"]),
 )
-numbers = lambda batch: [int.from_bytes(bytes(record)[:8], "little") for record in batch]
 sys.stdin.readline()
 with data.epoch() as epoch:
-    found = numbers(next(epoch))
-    print("in", flush=True)
-    sys.stdin.readline()
-    for batch in epoch:
-        found += numbers(batch)
+    found = told_reader.read(epoch)
 print(json.dumps(found), flush=True)
 """
 
@@ -59,11 +55,7 @@ class Trainer:
 
     def told(self) -> str:
         """What it answers."""
-        assert self.process.stdin
-        assert self.process.stdout
-        self.process.stdin.write("\n")
-        self.process.stdin.flush()
-        return str(self.process.stdout.readline()).strip()
+        return told_reader.told(self.process)
 
     def rest(self) -> list[int]:
         found: list[int] = json.loads(self.told())

@@ -37,16 +37,14 @@ ORDERS = {"CURRICULUM": CURRICULUM, "WEIGHTED": WEIGHTED, "RECORDS": RECORDS, "W
 orders = pytest.mark.parametrize("order", ORDERS.values(), ids=ORDERS.keys())
 
 
+paths = numbered.fixture(FILES, RECORDS_A_FILE, RECORD_BYTES)
+
+
 @pytest.fixture
 def cluster(tmp_path: Path) -> Iterator[Cluster]:
     flags = {"dispatcher": ["--reap_interval_ms=200"]}
     with Cluster(tmp_path / "cluster", workers=2, flags=flags) as running:
         yield running
-
-
-@pytest.fixture
-def paths(tmp_path: Path) -> list[Path]:
-    return numbered.write(tmp_path / "data", FILES, RECORDS_A_FILE, RECORD_BYTES)
 
 
 def data_set(paths: list[Any], order: Sampled, **arguments: Any) -> tf.data.Dataset:

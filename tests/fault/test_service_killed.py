@@ -158,8 +158,7 @@ def test_a_worker_that_returns(cluster: Cluster, paths: list[Path]) -> None:
 def test_no_epoch_ends_short_when_every_worker_is_lost(cluster: Cluster, paths: list[Path]) -> None:
     reader = numbered.EpochReader(distributed(cluster, paths), step_s=0.004)
     reader.reached(TOTAL // 4)
-    for worker in cluster.workers:
-        worker.kill()
+    cluster.kill_workers()
     with pytest.raises(TimeoutError):  # longer than --worker_timeout_ms: nobody may call the tasks finished
         reader.result(deadline_s=6)
     cluster.add_worker().start()
@@ -176,8 +175,7 @@ def test_a_trainer_that_reads_in_bursts_has_no_more_buffered_than_it_counted(
         reader.allow(40)
     reader.reached(6 * 40 * BATCH)
     time.sleep(1.0)
-    for worker in cluster.workers:
-        worker.kill()
+    cluster.kill_workers()
     cluster.add_worker().start()
     reader.allow()
     assert_nothing_lost(reader.result(), 2 * UNACKED_RECORDS, "both workers killed in a pause")

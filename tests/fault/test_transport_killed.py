@@ -33,17 +33,15 @@ READAHEAD, POOL = 100_000, 100_000
 UNACKED_RECORDS = (READAHEAD + POOL) // RECORD_BYTES + BATCH * (HOLD_BACK + 2) + 400
 
 
+paths = numbered.fixture(FILES, RECORDS_A_FILE, RECORD_BYTES)
+
+
 @pytest.fixture
 def cluster(tmp_path: Path) -> Iterator[Cluster]:
     """Its workers are started on any port."""
     flags = {"dispatcher": ["--reap_interval_ms=200"]}
     with Cluster(tmp_path / "cluster", workers=2, flags=flags) as running:
         yield running
-
-
-@pytest.fixture
-def paths(tmp_path: Path) -> list[Path]:
-    return numbered.write(tmp_path / "data", FILES, RECORDS_A_FILE, RECORD_BYTES)
 
 
 def distributed(service: str, dispatcher: str, paths: list[Path] | list[str]) -> tf.data.Dataset:
@@ -176,8 +174,7 @@ def test_a_worker_whose_transports_port_is_another_workers_now(cluster: Cluster,
 def test_no_epoch_ends_short_when_every_worker_is_lost(cluster: Cluster, paths: list[Path]) -> None:
     reader = numbered.EpochReader(of(cluster, paths), step_s=0.004)
     reader.reached(TOTAL // 4)
-    for worker in cluster.workers:
-        worker.kill()
+    cluster.kill_workers()
     with pytest.raises(TimeoutError):  # longer than --worker_timeout_ms: nobody may call the tasks finished
         reader.result(deadline_s=6)
     cluster.add_worker().start()

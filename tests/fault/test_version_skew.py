@@ -81,14 +81,12 @@ class Mixed:
         self.nodes: list[Server] = []
 
     def __enter__(self) -> Mixed:
-        try:
+        with self._stack:  # what has started ends where the rest does not start
             self.coordinator.start()
             for number, version in enumerate(self._versions):
                 self.nodes.append(self._node(number, version).start())
             self.await_members()
-        except BaseException:
-            self._stack.close()
-            raise
+            self._stack = self._stack.pop_all()
         return self
 
     def __exit__(self, *_: object) -> None:

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +10,7 @@ import pytest
 
 from tests.support import node_calls, records
 from tests.support.cluster import Cluster, wait_until
+from tests.support.command_tool import Tool, as_json
 from tests.support.digests import numbered_digest
 from tfquiver.cli.main import main
 from tfquiver.cli.status_asked_watched_explained import status
@@ -24,8 +24,6 @@ QUOTA_BYTES = 2 << 20
 # An entry takes a page at least: 800 shards of 100 bytes are larger on disk than the quota.
 SHARDS = 800
 FULL = {"mode": "uniform"}
-
-Tool = Callable[..., tuple[int, str, str]]
 
 
 @pytest.fixture(scope="module")
@@ -55,13 +53,6 @@ def tool(cluster: Cluster, capsys: pytest.CaptureFixture[str]) -> Tool:
     for one in as_json(call, "list")["datasets"]:
         as_json(call, "set-cache", one["digest_id"], "full")
     return call
-
-
-def as_json(tool: Tool, *arguments: str) -> dict[str, Any]:
-    code, out, err = tool(*arguments, "--json")
-    assert code == 0, err
-    told: dict[str, Any] = json.loads(out)
-    return told
 
 
 @pytest.mark.parametrize(

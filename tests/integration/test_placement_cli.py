@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -10,6 +9,7 @@ import grpc
 import pytest
 
 from tests.support.cluster import wait_until
+from tests.support.command_tool import Tool, as_json
 from tests.support.racked import Racked
 from tests.support.reader_client import ReaderClient
 from tfquiver.cli.dataset_commands import placing
@@ -20,7 +20,6 @@ from tfquiver.proto.tfquiver.v1 import coordinator_pb2 as pb
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2_grpc, types_pb2
 
 LABELS = {"a": "rack=r1,host=one", "b": "rack=r1,host=two", "c": "rack=r2,host=three"}
-Tool = Callable[..., tuple[int, str, str]]
 
 
 @pytest.fixture(scope="module")
@@ -37,13 +36,6 @@ def tool(racked: tuple[Racked, types_pb2.Dataset], capsys: pytest.CaptureFixture
         return code, *capsys.readouterr()
 
     return call
-
-
-def as_json(tool: Tool, *arguments: str) -> dict[str, Any]:
-    code, out, err = tool(*arguments, "--json")
-    assert code == 0, err
-    told: dict[str, Any] = json.loads(out)
-    return told
 
 
 def test_a_person_places_a_data_set_and_sees_where_it_is(tool: Tool, racked: tuple[Racked, types_pb2.Dataset]) -> None:

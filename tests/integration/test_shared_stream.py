@@ -13,7 +13,7 @@ import pytest
 import tensorflow as tf
 
 import tfquiver
-from tests.support import numbered, warm
+from tests.support import numbered, told_reader, warm
 from tests.support.daemons import cache_dir_fixture
 from tfquiver import errors
 
@@ -27,6 +27,7 @@ cache_dir = cache_dir_fixture()
 _READS = """
 import json, sys
 import tfquiver
+from tests.support import told_reader
 given = json.loads(sys.argv[1])
 options = dict(
     cache_dir=given["cache_dir"], batch_size=16, stream="shared", order=tfquiver.Shuffled(shuffle_bytes=20_000),
@@ -41,26 +42,17 @@ else:
     data = tfquiver.reader.records(given["paths"], **options)
     batches = lambda: iter(data)
     assert "tensorflow" not in sys.modules
-numbers = lambda batch: [int.from_bytes(bytes(record)[:8], "little") for record in batch]
 for epoch in range(given["epochs"]):
     sys.stdin.readline()
-    epoch = batches()
-    found = numbers(next(epoch))
-    print("in", flush=True)
-    sys.stdin.readline()
-    for batch in epoch:
-        found += numbers(batch)
-    print(json.dumps(found), flush=True)
+    print(json.dumps(told_reader.read(batches())), flush=True)
 """
 
 
 def _told(children: list[subprocess.Popen[str]]) -> list[str]:
     """What each answers to a line."""
     for child in children:
-        assert child.stdin
-        child.stdin.write("\n")
-        child.stdin.flush()
-    return [child.stdout.readline().strip() for child in children if child.stdout]
+        told_reader.tell(child)
+    return [told_reader.answer(child) for child in children]
 
 
 def test_a_job_of_tensorflow_and_one_without_it_share_their_epochs(paths: list[Path], cache_dir: Path) -> None:

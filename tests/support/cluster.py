@@ -265,6 +265,11 @@ class Cluster:
         self.workers.append(worker)
         return worker
 
+    def kill_workers(self) -> None:
+        """kill -9 of each that there is."""
+        for worker in self.workers:
+            worker.kill()
+
     def close(self) -> None:
         """Stops everything, clients first; what does not stop in time is killed and reported."""
         late = []

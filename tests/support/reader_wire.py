@@ -27,9 +27,9 @@ def text(value: str) -> bytes:
 class Opened:
     """An OPEN frame as it came."""
 
+    digest_id: bytes
     session_id: str
     session_key: str
-    digest_id: bytes
     job: str
     reader_id: str
     credit_bytes: int
@@ -53,11 +53,11 @@ def opened_of(payload: bytes, fds: Sequence[int], held: Sequence[int]) -> Opened
         at += 2 + size
         return payload[at - size : at].decode()
 
-    fields = [take_text(), take_text()]
+    session_id, session_key = take_text(), take_text()
     digest_id = payload[at : at + 32]
     at += 32
-    fields += [take_text(), take_text()]
+    job, reader_id = take_text(), take_text()
     credit, seed, *wish, has_state = struct.unpack_from("<QQBBQQIB", payload, at)
     assert at + 39 == len(payload)
     done = zlib.decompress(os.pread(fds[0], 1 << 24, 0)) if has_state else None
-    return Opened(fields[0], fields[1], digest_id, fields[2], fields[3], credit, seed, done, list(held), *wish)
+    return Opened(digest_id, session_id, session_key, job, reader_id, credit, seed, done, list(held), *wish)

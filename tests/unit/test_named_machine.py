@@ -10,19 +10,9 @@ from tests.unit.named_world import digest, spec
 from tfquiver import errors
 from tfquiver.proto.tfquiver.v1 import named_datasets_pb2 as pb
 from tfquiver.proto.tfquiver.v1.commit_log_pb2 import CommitRecord
-from tfquiver.service.coordinator.named_dataset_lifecycle import lifecycle
+from tfquiver.service.coordinator.named_dataset_lifecycle import lifecycle, steps
 from tfquiver.service.coordinator.named_dataset_lifecycle.lifecycle import Life
 from tfquiver.service.coordinator.named_dataset_lifecycle.progress import TaskProgress
-from tfquiver.service.coordinator.named_dataset_lifecycle.steps import (
-    Become,
-    Facts,
-    GiveRoomBack,
-    Go,
-    Release,
-    SetPin,
-    SetPlacement,
-    next_step,
-)
 from tfquiver.service.coordinator.named_dataset_lifecycle.table import NamedTable
 from tfquiver.service.coordinator.named_dataset_lifecycle.told import told
 from tfquiver.service.coordinator.named_dataset_lifecycle.told_to_nodes import tasks
@@ -133,10 +123,10 @@ class NamedMachine(RuleBasedStateMachine):
         else:
             self.put(lifecycle.scanned(life, report.digest_id, report.node_id))
 
-    @rule(steps=st.integers(1, 6))
-    def the_coordinator_looks(self, steps: int) -> None:
+    @rule(most=st.integers(1, 6))
+    def the_coordinator_looks(self, most: int) -> None:
         """So many steps: then it may be killed."""
-        for _ in range(steps):
+        for _ in range(most):
             if not self.step():
                 return
 
@@ -146,26 +136,26 @@ class NamedMachine(RuleBasedStateMachine):
             progress = self.progress.setdefault(lifecycle.task_id(life), TaskProgress())
             readers = dict.fromkeys(self.reading, 1)
             pins = self.nodes.pinned - {other.digest_id for other in self.table if other.pinned}
-            facts = Facts(self.nodes.registered, ["a", "b"], readers, progress, True, self.awaited, pins)
-            match step := next_step(life, facts):
+            facts = steps.Facts(self.nodes.registered, ["a", "b"], readers, progress, True, self.awaited, pins)
+            match step := steps.next_step(life, facts):
                 case None:
                     continue
-                case Become():
+                case steps.Become():
                     assert step.life != life, "a step changes something"
                     self.put(step.life)
-                case Go():
+                case steps.Go():
                     self.table.gone(life.spec.name)
-                case SetPin():
+                case steps.SetPin():
                     (self.nodes.pinned.add if step.pinned else self.nodes.pinned.discard)(life.digest_id)
                     if told:
                         self.put(lifecycle.pinned(life, step.pinned))
-                case GiveRoomBack():
+                case steps.GiveRoomBack():
                     assert step.digest_id in self.nodes.pinned and step.digest_id != life.digest_id
                     self.nodes.pinned.discard(step.digest_id)
-                case SetPlacement():
+                case steps.SetPlacement():
                     if told:
                         self.put(lifecycle.placed(life))
-                case Release():
+                case steps.Release():
                     assert step.force or step.digest_id not in self.reading | self.awaited, "nobody is interrupted"
                     self.release(life, step.digest_id)
                     if told:
