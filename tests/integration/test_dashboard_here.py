@@ -74,6 +74,10 @@ def reading(cache: Path, paths: list[Path]) -> Iterator[None]:
         thread.join()
 
 
+def is_on(driver: Any, back: str) -> bool:
+    return bool(driver.execute_script("return getComputedStyle(document.body).backgroundColor") == back)
+
+
 @pytest.mark.long
 def test_a_cache_directory_is_shown(cache: Path, paths: list[Path]) -> None:
     with reading(cache, paths), served(str(cache)) as link, browser() as driver:
@@ -84,14 +88,16 @@ def test_a_cache_directory_is_shown(cache: Path, paths: list[Path]) -> None:
         assert "100%" in shown(driver, "data"), "all of it is cached"
         assert "of 1.1 GB" in shown(driver, "nodes")
         unlike: dict[bool, list[tuple[str, float]]] = {dark: [] for dark in BACK}
+        driver.execute_script("addEventListener('tfquiver-theme', () => document.body.dataset.drawn = 'anew')")
         for dark, back in BACK.items():
             scheme = [{"name": "prefers-color-scheme", "value": "dark" if dark else "light"}]
             driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": scheme})
-            assert driver.execute_script("return getComputedStyle(document.body).backgroundColor") == back
+            wait_until(functools.partial(is_on, driver, back), "the page is as the system is")
             for tab in TABS:
                 shown(driver, tab)
                 unlike[dark] += unreadable(driver)
         assert unlike == {False: [], True: []}
+        assert driver.execute_script("return document.body.dataset.drawn") == "anew", "charts are as the system is, too"
         assert [entry for entry in driver.get_log("browser") if entry["level"] == "SEVERE"] == []
 
 

@@ -2,7 +2,7 @@ import { render } from "preact";
 import "./style.css";
 import { useNow, usePast } from "./live";
 import { go, TABS, usePlace, type Tab } from "./place";
-import { restore, toggle } from "./theme";
+import { follow, toggle } from "./theme";
 import type { Past } from "./told";
 import { clock } from "./words";
 import { Data, drawn as dataDrawn } from "./views/data";
@@ -68,6 +68,6 @@ function App() {
   );
 }
 
-restore();
+follow();
 const root = document.getElementById("app");
 if (root) render(<App />, root);

@@ -1,22 +1,29 @@
 const KEY = "tfquiver-theme";
+const system = matchMedia("(prefers-color-scheme: dark)");
 
 export function colour(name: string): string {
   return getComputedStyle(document.documentElement).getPropertyValue(`--${name}`).trim();
 }
 
-export function isDark(): boolean {
-  const chosen = document.documentElement.dataset["theme"];
-  return chosen ? chosen === "dark" : matchMedia("(prefers-color-scheme: dark)").matches;
-}
-
-export function restore(): void {
-  const chosen = localStorage.getItem(KEY);
-  if (chosen === "dark" || chosen === "light") document.documentElement.dataset["theme"] = chosen;
+/** As was chosen here, else as the system is, now and whenever that changes. */
+export function follow(): void {
+  system.addEventListener("change", show);
+  show();
 }
 
 export function toggle(): void {
-  const chosen = isDark() ? "light" : "dark";
-  document.documentElement.dataset["theme"] = chosen;
-  localStorage.setItem(KEY, chosen);
+  localStorage.setItem(KEY, shown() === "dark" ? "light" : "dark");
+  show();
+}
+
+function shown(): string | undefined {
+  return document.documentElement.dataset["theme"];
+}
+
+function show(): void {
+  const chosen = localStorage.getItem(KEY);
+  const theme = chosen === "dark" || chosen === "light" ? chosen : system.matches ? "dark" : "light";
+  if (theme === shown()) return;
+  document.documentElement.dataset["theme"] = theme;
   dispatchEvent(new Event("tfquiver-theme"));
 }
