@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from rich.console import Console
 
+from tfquiver.cli import calls
 from tfquiver.cli.status_asked_watched_explained import explain
 
 
@@ -33,6 +34,36 @@ def shown(probes: dict[str, object] | None, **more: object) -> str:
     told |= {"with_more": [], "history": []} | ({} if probes is None else {"probes": probes}) | more
     explain.show(told, Console(file=(file := io.StringIO()), width=200))
     return file.getvalue()
+
+
+@pytest.mark.parametrize("width", [80, 100])
+def test_nothing_is_wider_than_the_terminal(width: int) -> None:
+    reason = "of many words that say why, at length, with `tfquiver dataset set-cache name 5GB` to be copied, too"
+    told = finished_long_ago() | {"reasons": {"a": f"{reason} {reason}"}, "refused": reason}
+    for one in (told, {"kind": "dataset", "name": "train", "decided": False}):
+        explain.show(one, calls.console(file=(file := io.StringIO()), width=width))
+        lines = file.getvalue().splitlines()
+        assert max(map(len, lines)) <= width
+        for command in re.findall("`[^`]*`", " ".join(line.strip() for line in lines)):
+            assert any(command in line for line in lines), "a command is to be copied"
+
+
+def test_what_columns_are_is_said_in_lines_that_one_can_read_also_in_a_pipe() -> None:
+    explain.show(finished_long_ago(), console := calls.console(file=(file := io.StringIO())))
+    assert console.width > 1000
+    legend = file.getvalue()[file.getvalue().index("As it was measured") :]
+    assert max(map(len, legend.splitlines())) <= 100
+
+
+def finished_long_ago() -> dict[str, Any]:
+    share = {
+        "allocation": {"mode": "none", "cache_bytes": 0}, "hit_ratio": 0.0, "reads_bytes_per_s": 1e3,
+        "remote_bytes_per_s": 1e3, "limited_to_bytes_per_s": None,
+    }  # fmt: skip
+    return {
+        "kind": "job", "name": "a", "policy": "benefit", "reasons": {}, "refused": "", "gets": share, "with_more": [],
+        "history": [], "finished": {"ago_s": 1e6},
+    }  # fmt: skip
 
 
 def test_a_probe_is_told_with_its_interval() -> None:

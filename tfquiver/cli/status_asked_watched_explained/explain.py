@@ -16,7 +16,7 @@ from tfquiver.amounts import many, of_bytes
 from tfquiver.cli import calls
 from tfquiver.cli.calls import cut, table
 from tfquiver.cli.status_asked_watched_explained import explained_names
-from tfquiver.cli.status_tables_and_warnings import words
+from tfquiver.cli.status_tables_and_warnings import fitting, words
 from tfquiver.cluster_address import service_name
 from tfquiver.cluster_address.service_name import coordinator_address
 from tfquiver.plain_text import plain
@@ -75,7 +75,11 @@ def _explained(arguments: argparse.Namespace) -> int:
         token, whom = calls.token(arguments), f"coordinator {address}"
         if not arguments.name:
             known = explained_names.known(stub, token, whom)
-            print(json.dumps(known) if arguments.json else "\n".join(explained_names.lines(known)))
+            if arguments.json:
+                print(json.dumps(known))
+            else:
+                for line in explained_names.lines(known):
+                    _say(calls.console(), line, "")
             return 0
         try:
             try:
@@ -122,36 +126,36 @@ def _ask(stub: Any, name: str, token: str, whom: str) -> str:
 def show(told: Mapping[str, Any], console: Console) -> None:
     """Every name in it was chosen by somebody else."""
     if told.get("decided") is False:
-        console.print(explained_names.nothing(told["name"]), highlight=False, soft_wrap=True)
+        _say(console, explained_names.nothing(told["name"]), "")
         return
     kind = "data set" if told["kind"] == "dataset" else "job"
     finished, idle = told.get("finished"), told.get("idle")
     since = f" ended {_date(time.time() - finished['ago_s'])}" if finished else ""
-    console.print(f"{kind} {plain(told['name'])}{since}, by policy {plain(told['policy'])}", highlight=False)
+    _say(console, f"{kind} {plain(told['name'])}{since}, by policy {plain(told['policy'])}", "")
     if trouble := told.get("trouble"):
-        console.print(f"  {plain(trouble)}", highlight=False)
+        _say(console, plain(trouble))
     if idle:
-        console.print(f"  {_idle(idle)}", highlight=False)
+        _say(console, _idle(idle))
     for reason in told["reasons"].values():
-        console.print(f"  {plain(reason)}", highlight=False)
+        _say(console, plain(reason))
     if told["refused"]:
-        console.print(f"  not carried out: {plain(told['refused'])}", highlight=False)
+        _say(console, f"not carried out: {plain(told['refused'])}")
     if resident := told.get("resident"):
-        console.print(f"  {_resident(resident)}", highlight=False)
+        _say(console, _resident(resident))
     if computed := told.get("computed"):
-        console.print(f"  {_computed(computed)}", highlight=False)
+        _say(console, _computed(computed))
     if placed := told.get("placement"):
-        console.print(f"  {_placement(placed)}", highlight=False)
+        _say(console, _placement(placed))
     if store := words.store(told.get("store") or {}):
-        console.print(f"  {store}", highlight=False)
+        _say(console, store)
     for job, probe in told.get("probes", {}).items():
-        console.print(f"  {_probe(plain(job), probe)}", highlight=False)
+        _say(console, _probe(plain(job), probe))
     for job, steps in told.get("steps", {}).items():
-        console.print(f"  {_steps(plain(job), steps)}", highlight=False)
+        _say(console, _steps(plain(job), steps))
     if more_jobs := told.get("more_jobs"):
-        console.print(f"  and {many(more_jobs, 'job')} more: tfquiver explain JOB says it of each", highlight=False)
+        _say(console, f"and {many(more_jobs, 'job')} more: tfquiver explain JOB says it of each")
     if finished and finished.get("next_run"):
-        console.print(f"  next run: {plain(finished['next_run'])}", highlight=False)
+        _say(console, f"next run: {plain(finished['next_run'])}")
     shares = table("", "cached", "hits", "reads", "from store", "limit")
     if now := told.get("now"):
         shares.add_row("at last" if idle else "now", *_measured(now, told.get("resident")))
@@ -161,11 +165,17 @@ def show(told: Mapping[str, Any], console: Console) -> None:
         shares.add_row(what, *_cells(more["share"]))
     console.print()
     console.print(shares)
-    console.print(_LEGEND_FINISHED if finished else _LEGEND)
+    console.print(fitting.prose(_LEGEND_FINISHED if finished else _LEGEND, console.width), soft_wrap=True)
     if told["history"]:
         console.print()
         for one in told["history"][-_LAST:]:
-            console.print(_decision(one), highlight=False)
+            _say(console, _decision(one), "")
+
+
+def _say(console: Console, text: str, begins: str = "  ") -> None:
+    """A sentence, as wide as there is room; in a pipe it stays whole."""
+    for line in fitting.wrapped(text, console.width, begins, "    "):
+        console.print(line, highlight=False, soft_wrap=True)
 
 
 def _probe(job: str, probe: Mapping[str, Any]) -> str:

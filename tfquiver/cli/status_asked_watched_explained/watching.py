@@ -21,7 +21,7 @@ from rich.live import Live
 from rich.text import Text
 
 from tfquiver import errors, plain_text
-from tfquiver.amounts import many, of_bytes
+from tfquiver.amounts import many, of_bytes, of_rate
 from tfquiver.cli import calls
 from tfquiver.cli.status_tables_and_warnings import fitting, status_view
 
@@ -80,7 +80,7 @@ def line(ask: Ask) -> str:
     rate = sum(info["bytes_per_s"] for info in reading.values())
     of_nodes = many(len(nodes), "node")
     of_jobs = many(len(reading), "job reads", "jobs read")
-    parts = [f"{of_nodes}, {used} of {quota}", f"{of_jobs} {rate / 1e6:.1f} MB/s"]
+    parts = [f"{of_nodes}, {used} of {quota}", f"{of_jobs} {of_rate(rate)}"]
     if rate:
         waits = sum(info["bytes_per_s"] * info["stall_share"] for info in reading.values()) / rate
         parts.append(f"wait {waits:.0%}")

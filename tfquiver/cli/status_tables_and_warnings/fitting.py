@@ -13,6 +13,7 @@ from tfquiver.cli.status_tables_and_warnings import nodes_view
 
 _WORD = re.compile(r"(?:`[^`]*`|\S)+")
 _INDENT, _CUT = "  ", " ..."
+_MOST_READ = 100  # columns
 
 
 def cut(status: Mapping[str, Any], room: int) -> tuple[Mapping[str, Any], int]:
@@ -36,14 +37,21 @@ def cut(status: Mapping[str, Any], room: int) -> tuple[Mapping[str, Any], int]:
     return {**status, **kept}, left_out + len(status["datasets"]) - len(kept["datasets"])
 
 
-def wrapped(text: str, width: int, begins: str = "") -> list[str]:
+def prose(text: str, width: int) -> str:
+    """What is read from its beginning to its end, as what columns are: no wider than one reads, also in a pipe."""
+    return "\n".join(wrapped(text, min(width, _MOST_READ), further=""))
+
+
+def wrapped(text: str, width: int, begins: str = "", further: str = _INDENT) -> list[str]:
     """Lines of `text`, which is printable. What is in backquotes is there to be copied: it stays whole, also where a
-    line gets too wide by that, as a path may. `begins`: the first line."""
+    line gets too wide by that, as a path may. `begins`: the first line; `further`: the others."""
+    if cell_len(begins + text) <= width:
+        return [begins + text]
     lines, line = list[str](), begins
     for word in _WORD.findall(text):
         if line.strip() and line != begins and cell_len(line) + 1 + cell_len(word) > width:
             lines.append(line)
-            line = _INDENT + word
+            line = further + word
         else:
             line = line + word if line in ("", begins) else f"{line} {word}"
     return [*lines, line]

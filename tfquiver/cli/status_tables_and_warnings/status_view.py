@@ -13,7 +13,7 @@ from rich.table import Table
 from rich.text import Text
 
 from tfquiver import plain_text
-from tfquiver.amounts import many, of_bytes
+from tfquiver.amounts import many, of_bytes, of_rate
 from tfquiver.cli import calls
 from tfquiver.cli.calls import cut, table
 from tfquiver.cli.dataset_commands.states import OLD_LEGEND
@@ -213,10 +213,11 @@ def show_all(found: Sequence[str], told: Sequence[Mapping[str, Any]], console: C
         if one.get("running", True):
             show(one, console, legends, explained)
         else:
-            console.print(cold(one), soft_wrap=True)
+            for line in cold(one).splitlines():
+                _say(console, line)
     if not legends and any(one.get("nodes") for one in told):
         console.print()
-        _say(console, _MORE)
+        console.print(fitting.prose(_MORE, console.width), soft_wrap=True)
 
 
 def show(
@@ -242,10 +243,10 @@ def show(
         console.print()
         console.print(one.shown)
         if legends and one.legend not in known:
-            console.print(one.legend)
+            console.print(fitting.prose(one.legend, console.width), soft_wrap=True)
         known.add(one.legend)
         if one.below:
-            console.print(one.below)
+            _say(console, one.below)
 
 
 @dataclass(frozen=True, slots=True)
@@ -269,7 +270,7 @@ def _summary(status: Mapping[str, Any], console: Console) -> None:
     coming = f"   {started}: {many(awaited, 'node is', 'nodes are')} not back yet" if started and awaited else ""
     console.print(f"coordinator {plain_text.plain(status['coordinator'])}   hit ratio {ratio}{coming}", soft_wrap=True)
     for dispatcher in status["dispatchers"]:
-        console.print(workers_view.line(dispatcher), soft_wrap=True)
+        _say(console, workers_view.line(dispatcher))
     for line in nodes_view.gone_spot(status["lost_nodes"]):
         _say(console, line)
     for line in mounts_view.lines(status.get("mounts", ()), status["datasets"]):
@@ -321,7 +322,7 @@ def _of_jobs(status: Mapping[str, Any], width: int) -> Iterator[_Table]:
     heads = ("reads", "waits", "hits", *(("step", "between", "acc.") if steps else ()))
     rows, whose = [], []
     for info in jobs.values():
-        speed, waits = f"{info['bytes_per_s'] / 1e6:.1f} MB/s", f"{info['stall_share']:.0%}"
+        speed, waits = of_rate(info["bytes_per_s"]), f"{info['stall_share']:.0%}"
         hits = f"{info['hit_share']:.0%}" if "hit_share" in info else "-"
         rows.append((speed, waits, hits, *(_steps(info) if steps else ())))
         whose.append((cut(job(info), 28), names.cut_called(names.of_session(info, called), 28)))
