@@ -22,5 +22,5 @@ def test_a_file_system_in_a_file_is_on_the_disk_of_the_file(tmp_path: Path) -> N
 
 def test_of_memory_nobody_knows_a_disk(tmp_path: Path) -> None:
     found = cache_disk._endurance(Path("/dev/shm"))
-    assert (found.verdict, found.what) == (Verdict.SKIP, "endurance")
+    assert (found.verdict, found.what) == (Verdict.SKIP, "SSD wear")
     assert "tmpfs" in found.why

@@ -246,7 +246,7 @@ def test_who_has_no_coordinator_is_told_so(tmp_path: Path, capsys: pytest.Captur
     assert (code, found["coordinator localhost:1"]["verdict"]) == (1, "fail")
     code, found = told(capsys, str(tmp_path))  # a disk may be looked at before there is a cache
     assert (code, found["cluster"]["verdict"], found["room"]["verdict"]) == (0, "skip", "ok"), found
-    assert found["endurance"]["verdict"] in ("ok", "warn", "skip")
+    assert found["SSD wear"]["verdict"] in ("ok", "warn", "skip")
     code, found = told(capsys, str(tmp_path / "nowhere"))
     assert (code, found[f"cache directory {tmp_path / 'nowhere'}"]["verdict"]) == (1, "fail")
     (tmp_path / "file").touch()

@@ -20,19 +20,24 @@ MUTE = Disk("sda", TB, unknown="it does not say")
 @pytest.mark.parametrize(
     ("disk", "written", "verdict", "says"),
     [
-        (Disk("nvme0n1", TB, Wear(0.03, 300)), None, Verdict.OK, "3% of the writes that nvme0n1 is rated for"),
+        (Disk("nvme0n1", TB, Wear(0.03, 300)), None, Verdict.OK, "3% of what may be written to nvme0n1 in its life"),
         (Disk("nvme0n1", TB, Wear(0.85, 3000)), None, Verdict.WARN, "85%"),
         (Disk("nvme0n1", TB, Wear(1.2, 3000)), None, Verdict.WARN, "120%"),
         (Disk("nvme0n1", TB, Wear(0.3, 100)), None, Verdict.WARN, "in 100 days: the rest is for 233 days"),
         (Disk("nvme0n1", TB, Wear(0.01, 1)), None, Verdict.OK, "1%"),  # a per cent too few to tell
         (Disk("nvme0n1", TB, Wear(0.1, 10, "it is read-only")), None, Verdict.WARN, "says that it is read-only"),
         (Disk("nvme0n1", TB, Wear(0.1)), Written(2 * TB, 10 * DAY_S), Verdict.OK, "the cache writes 200 GB a day"),
-        (MUTE, Written(10 * TB, 10 * DAY_S), Verdict.WARN, "1.0 TB a day, 1 times sda (it does not say)"),
-        (MUTE, Written(2 * TB, 10 * DAY_S), Verdict.OK, "200 GB a day, 0.2 times sda"),
-        (MUTE, Written(10 * TB, DAY_S - 1), Verdict.SKIP, "not counted for a day yet, for 24 h"),
-        (MUTE, None, Verdict.SKIP, "sda: it does not say; and"),
+        (MUTE, Written(10 * TB, 10 * DAY_S), Verdict.WARN, "1.0 TB a day, 1 times what sda holds (it does not say)"),
+        (MUTE, Written(2 * TB, 10 * DAY_S), Verdict.OK, "200 GB a day, 0.2 times what sda holds"),
+        (MUTE, Written(10 * TB, DAY_S - 1), Verdict.SKIP, "not counted for a day, but for 24 h"),
+        (MUTE, None, Verdict.SKIP, "sda: it does not say; what the cache writes"),
         (Disk("vda", TB, virtual=True), Written(10 * TB, 10 * DAY_S), Verdict.SKIP, "1.0 TB a day"),
-        (Disk("vda", TB, virtual=True), None, Verdict.SKIP, "what it is made of is not told"),
+        (
+            Disk("vda", TB, virtual=True),
+            None,
+            Verdict.SKIP,
+            "vda is the disk of a virtual machine",
+        ),
     ],
 )
 def test_who_is_warned(disk: Disk, written: Written | None, verdict: Verdict, says: str) -> None:

@@ -38,4 +38,4 @@ def of(collected: Mapping[str, Any]) -> Iterator[Finding]:
     for problem in found:
         yield warn(_WHAT, problem, _DO)
     if not found:
-        yield ok(_WHAT, "no further problem" if known else "no problem")
+        yield ok(_WHAT, "no further problem" if known else "no problem (`tfquiver status` has the figures)")

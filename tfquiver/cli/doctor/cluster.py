@@ -24,6 +24,10 @@ _SKEW_MS = 2000
 _PEERS_EACH = 16
 _MOST_NODES = 64  # that are asked to try others; each opens connections
 _MOST_NAMED = 5
+_NO_TOKEN = (
+    "this cluster can be looked at without one (where others use this machine, or reach its ports, give it tokens: "
+    "docs/guide/security.md)"
+)
 _REACH_S = 15.0  # a node that tries others waits ten for those that are silent
 
 
@@ -48,7 +52,7 @@ def findings(address: str, token: str) -> Iterator[Finding]:
         yield fail(what, of_error(error), "start it, or name another; `tfquiver health` asks it without a token")
         return
     yield ok(what, f"answers in {after_ms - before_ms:.0f} ms")
-    yield ok("token", "accepted" if token else "none is asked for, or none of those who read")
+    yield ok("token", "accepted" if token else _NO_TOKEN)
     yield _version(what, told.version)
     yield _clock(what, told.now_ms, before_ms, after_ms)
     yield from _log(what, told)
@@ -122,7 +126,7 @@ def _nodes(told: coordinator_pb2.ListNodesReply, token: str) -> Iterator[Finding
     if not storing:
         yield fail("nodes", f"{len(nodes)}, none of which stores anything", "start tfquiver-node with a --quota")
         return
-    yield ok("nodes", f"{len(nodes)}, {len(storing)} of which store")
+    yield ok("nodes", f"{many(len(nodes), 'node')}, of which {many(len(storing), 'keeps', 'keep')} shards")
     yield _advertised(nodes)
     before_ms = time.time() * 1000
     replies = _ask_all(nodes, "Status", node_pb2.StatusRequest(), token)
@@ -144,7 +148,7 @@ def _advertised(nodes: Sequence[types_pb2.NodeInfo]) -> Finding:
     if local and elsewhere:
         names = _some([f"{words.short(node.node_id)} ({node.data_address})" for node in local])
         return fail("advertised addresses", f"loopback: {names}", "give these nodes --advertise_host")
-    return ok("advertised addresses", "one machine" if local else "none is a loopback address")
+    return ok("advertised addresses", "all nodes are on one machine" if local else "none is a loopback address")
 
 
 def _ask_all(

@@ -14,9 +14,10 @@ from rich.text import Text
 
 from tfquiver import errors
 from tfquiver.cli import calls
-from tfquiver.cli.doctor import as_status_says, cluster, disk, machine, store
+from tfquiver.cli.doctor import as_status_says, cluster, disk, machine, shared_disk, store
 from tfquiver.cli.doctor.doing import Doing
 from tfquiver.cli.doctor.finding import Finding, Verdict, fail, skip, warn
+from tfquiver.cli.status_tables_and_warnings import fitting
 from tfquiver.cluster_address import running, service_name
 from tfquiver.cluster_address.service_name import coordinator_address
 from tfquiver.grpc_plumbing import addresses, rpc
@@ -29,7 +30,14 @@ _ABOUT = """Looks at this machine (TensorFlow and the op, descriptors, memory), 
 (coordinator, nodes and the ways between them, clocks, versions, token), a cache directory (disk, room, speed, wear), an
 object store. Where no cluster is named, at those of yours that run on this machine. Each line is ok, warn or fail, with
 what to do, or skip: it was not tried, and why. Exit code 1 when anything fails."""
-_STARTS = "tfquiver.dataset(..., cache_dir=) starts one for as long as it is used; tfquiver-node and `tfquiver up` stay"
+_STARTS = (
+    "nothing: tfquiver.dataset(..., cache_dir=) starts one for as long as it is used, `tfquiver up` and tfquiver-node "
+    "one that stays"
+)
+_NO_CLUSTER = (
+    "to look at one: `tfquiver doctor WHERE`, a cache directory or a coordinator's host:port; to begin: "
+    "tfquiver.dataset(..., cache_dir=), or `tfquiver up DIRECTORY`"
+)
 _STYLES = {Verdict.OK: "green", Verdict.WARN: "yellow", Verdict.FAIL: "bold red", Verdict.SKIP: "dim"}
 
 
@@ -82,9 +90,13 @@ def _told(found: Iterable[tuple[str, Finding]], headings: bool) -> list[Finding]
         if headings and where != last:
             console.print(f"== {plain(where, 300) or 'seen from this machine'}", soft_wrap=True)
         last = where
-        console.print(Text(f"{one.verdict.value:<5}", style=_STYLES[one.verdict]) + Text(f"{one.what}: {one.why}"))
+        begins = f"{one.verdict.value:<5}"
+        for line in fitting.wrapped(f"{one.what}: {one.why}", console.width, begins, " " * len(begins)):
+            style = _STYLES[one.verdict] if line.startswith(begins) else ""
+            console.print(Text(line[: len(begins)], style=style) + Text(line[len(begins) :]), soft_wrap=True)
         if one.do:
-            console.print(Text(f"      -> {one.do}"))
+            for line in fitting.wrapped(one.do, console.width, "      -> ", " " * 9):
+                console.print(Text(line), soft_wrap=True)
     counts = {verdict: sum(one.verdict is verdict for one in seen) for verdict in Verdict}
     skipped = f"{counts[Verdict.SKIP]} not looked at, " if counts[Verdict.SKIP] else ""
     said = f"{counts[Verdict.OK]} ok, {counts[Verdict.WARN]} to know of, {skipped}{counts[Verdict.FAIL]} wrong"
@@ -100,6 +112,8 @@ def _findings(
     doing.looks_at("this machine")
     for one in machine.findings():
         yield "", one
+    if not named and not objects:
+        yield "", skip("cluster", "none is named, and none runs here under your name", _NO_CLUSTER)
     for where in named:
         doing.looks_at(where)
         for one in _of_cluster(where, token):
@@ -126,6 +140,8 @@ def _of_cluster(where: str, token: str) -> Iterator[Finding]:
         quota = _quota(directory, token)
         found = servers.result()  # a disk's speed is not measured meanwhile
     yield from disk.findings(directory, *quota)
+    if shared := shared_disk.finding(directory, token):
+        yield shared
     yield from found
 
 

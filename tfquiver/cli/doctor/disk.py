@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import pwd
 import stat
 import time
 from collections.abc import Iterator
@@ -58,7 +59,14 @@ def _modes(what: str, info: os.stat_result) -> Finding:
     if info.st_mode & 0o022:
         do = "chmod go-w: whoever writes there can have the node read their files"
         return warn(what, f"mode {stat.S_IMODE(info.st_mode):o}: others may write in it", do)
-    return ok(what, f"mode {stat.S_IMODE(info.st_mode):o}, of user {info.st_uid}")
+    return ok(what, f"only its owner, {_user(info.st_uid)}, may write in it (mode {stat.S_IMODE(info.st_mode):o})")
+
+
+def _user(number: int) -> str:
+    try:
+        return pwd.getpwuid(number).pw_name
+    except KeyError:
+        return f"user {number}"
 
 
 def _kind(directory: Path) -> Finding:
@@ -107,7 +115,7 @@ def _room(directory: Path, quota_bytes: int, used_bytes: int) -> Finding:
         return warn(what, f"{of_bytes(still)} of the quota are still to come, and {of_bytes(free_bytes)} are free", do)
     if free_bytes < _LEAST_FREE_BYTES:
         return warn(what, f"{of_bytes(free_bytes)} are free", "make room, or name a directory on a larger disk")
-    quota = f", quota {of_bytes(quota_bytes)}, used {of_bytes(used_bytes)}" if quota_bytes else ""
+    quota = f"; quota {of_bytes(quota_bytes)}, of which {of_bytes(used_bytes)} are used" if quota_bytes else ""
     return ok(what, f"{of_bytes(free_bytes)} are free{quota}")
 
 
@@ -115,7 +123,8 @@ def _endurance(directory: Path) -> Finding:
     device, kind = _mounted(directory)
     disk = wear.disk_of(directory, device)
     if disk is None:
-        return skip(endurance.WHAT, f"{kind} on {device} is on no disk of this machine that the kernel names")
+        why = f"cannot be seen from here: {kind} on {device} is on no disk of this machine that the kernel names"
+        return skip(endurance.WHAT, why, "nothing, where it is in memory or in a container; else look on its host")
     if not disk.virtual and disk.wear is None and _rotates(directory):
         return ok(endurance.WHAT, f"{disk.name} is a hard disk, which writes do not wear")
     counted = totals_file.read(directory)

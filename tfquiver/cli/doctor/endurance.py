@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from tfquiver.amounts import many, of_bytes
 from tfquiver.cli.doctor.finding import Finding, ok, skip, warn
 
-WHAT = "endurance"
+WHAT = "SSD wear"
 MOST_USED = 0.8
 LEAST_DAYS_LEFT = 365
 DRIVE_WRITES_A_DAY = 0.3
@@ -60,18 +60,21 @@ def judge(disk: Disk, written: Written | None) -> Finding:
     if disk.wear is not None:
         return _by_its_count(disk.name, disk.wear, _said(written))
     if disk.virtual:
-        why = f"{disk.name} is a virtual disk: what it is made of is not told{_said(written)}"
-        return skip(WHAT, why, "ask whoever runs this machine, where it writes much")
+        why = f"cannot be seen from here: {disk.name} is the disk of a virtual machine{_said(written)}"
+        do = "nothing, where a provider looks after its disks; else look on the machine that this one runs on"
+        return skip(WHAT, why, do)
     if written is None or written.seconds < LEAST_COUNTED_S:
-        counted = "" if written is None else f", for {written.seconds / 3600:.0f} h"
-        why = f"{disk.name}: {disk.unknown}; and what the cache writes is not counted for a day yet{counted}"
-        return skip(WHAT, why, "look again after a day of training, or see what `smartctl -a` says")
+        counted = "" if written is None else f", but for {written.seconds / 3600:.0f} h"
+        why = f"not known yet: {disk.name}: {disk.unknown}; what the cache writes is not counted for a day{counted}"
+        do = f"look again after a day of training; `sudo smartctl -a /dev/{disk.name}` (smartmontools) says it at once"
+        return skip(WHAT, why, do)
     share = written.a_day / max(disk.size_bytes, 1)
-    said = f"the cache writes {of_bytes(int(written.a_day))} a day, {share:.2g} times {disk.name} ({disk.unknown})"
+    times = f"{share:.2g} times what {disk.name} holds"
+    said = f"the cache writes {of_bytes(int(written.a_day))} a day, {times} ({disk.unknown})"
     if share > DRIVE_WRITES_A_DAY:
         do = f"use an SSD that is made for {share:.1f} drive writes a day or more, or a larger one; or {_WRITE_LESS}"
-        return warn(WHAT, f"{said}; many SSDs are made for {DRIVE_WRITES_A_DAY:g}", do)
-    return ok(WHAT, f"{said}; SSDs are made for {DRIVE_WRITES_A_DAY:g} or more")
+        return warn(WHAT, f"{said}; many SSDs are made for {DRIVE_WRITES_A_DAY:g} times a day", do)
+    return ok(WHAT, f"{said}; SSDs are made for {DRIVE_WRITES_A_DAY:g} times a day or more")
 
 
 def _said(written: Written | None) -> str:
@@ -83,7 +86,7 @@ def _said(written: Written | None) -> str:
 def _by_its_count(name: str, wear: Wear, more: str) -> Finding:
     if wear.failing:
         return warn(WHAT, f"{name} says that {wear.failing}{more}", "replace it: what is cached are copies only")
-    said = f"{wear.used:.0%} of the writes that {name} is rated for are used{more}"
+    said = f"{wear.used:.0%} of what may be written to {name} in its life has been{more}"
     if wear.used >= MOST_USED:
         return warn(WHAT, said, f"have another one at hand: what is cached are copies only; and {_WRITE_LESS}")
     if wear.on_days and wear.used >= _LEAST_USED:

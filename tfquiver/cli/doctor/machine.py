@@ -91,7 +91,8 @@ def _descriptors() -> Finding:
     if hard != resource.RLIM_INFINITY and hard < _LEAST_DESCRIPTORS:
         do = "raise the hard limit (ulimit -Hn, LimitNOFILE=): a node needs one for each shard that readers hold"
         return warn(what, f"at most {hard} a process", do)
-    return ok(what, f"{soft} a process, up to {'any number' if hard == resource.RLIM_INFINITY else hard}")
+    most = "any number" if hard == resource.RLIM_INFINITY else hard
+    return ok(what, f"a process may have {soft}, and raise that to {most} by itself")
 
 
 def _memory(groups: Path, own: Path) -> Finding:

@@ -46,12 +46,13 @@ def disk_of(directory: Path, mounted: str, sys: Path = Path("/sys"), dev: Path =
     elif name.startswith("mmcblk"):
         asked = lambda: life_time((block / "device" / "life_time").read_text())  # noqa: E731
     if asked is None:
-        return Disk(name, size_bytes, unknown="it is not an NVMe disk, whose count could be read here")
+        return Disk(name, size_bytes, unknown="only of NVMe disks it can be read here")
     try:
         return Disk(name, size_bytes, asked())
     except (OSError, ValueError) as error:
         why = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
-        return Disk(name, size_bytes, unknown=f"its count cannot be read: {why}")
+        root = " (root may: sudo)" if isinstance(error, PermissionError) else ""
+        return Disk(name, size_bytes, unknown=f"its count cannot be read: {why}{root}")
 
 
 def _device_number(directory: Path, mounted: str) -> int:

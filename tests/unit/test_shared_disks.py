@@ -1,0 +1,43 @@
+"""Several caches on one disk, each of which takes most of it for its own: `tfquiver doctor` says so."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tfquiver.cli.doctor import shared_disk
+from tfquiver.cli.doctor.finding import Verdict
+from tfquiver.cli.doctor.shared_disk import Claim
+from tfquiver.cluster_address import running_nodes
+
+GB = 10**9
+
+
+def test_three_that_each_take_most_of_what_is_free_are_warned_of() -> None:
+    claims = [Claim(Path(f"/c{number}"), 80 * GB, 10 * GB * number) for number in range(3)]
+    found = shared_disk.judge(claims, 100 * GB)
+    assert found is not None and found.verdict is Verdict.WARN
+    assert found.why == (
+        "3, which may together take 210 GB more by their quotas, of 100 GB that are free (/c0 80.0 GB; /c1 70.0 GB; "
+        "/c2 60.0 GB)"
+    )
+    assert "--quota=SIZE" in found.do
+
+
+@pytest.mark.parametrize(("quota", "verdict"), [(40 * GB, Verdict.OK), (60 * GB, Verdict.WARN)])
+def test_what_fits_together_is_well(quota: int, verdict: Verdict) -> None:
+    found = shared_disk.judge([Claim(Path("/a"), quota, 0), Claim(Path("/b"), quota, 0)], 100 * GB)
+    assert found is not None and found.verdict is verdict
+
+
+def test_one_that_is_fuller_than_its_quota_takes_nothing_more() -> None:
+    found = shared_disk.judge([Claim(Path("/a"), GB, 5 * GB), Claim(Path("/b"), GB, 0)], GB)
+    assert found is not None and found.verdict is Verdict.OK
+
+
+def test_a_cache_alone_has_no_line(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    assert shared_disk.judge([Claim(Path("/a"), 80 * GB, 0)], GB) is None
+    for there in ([], [tmp_path], [tmp_path / "gone", tmp_path]):
+        monkeypatch.setattr(running_nodes, "directories", lambda there=there: there)
+        assert shared_disk.finding(tmp_path, "") is None
