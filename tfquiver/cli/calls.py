@@ -23,7 +23,7 @@ from tfquiver.cluster_address import running, service_name
 from tfquiver.digests import formats
 from tfquiver.grpc_plumbing import rpc
 from tfquiver.grpc_plumbing.kept_channels import KeptChannels
-from tfquiver.proto.tfquiver.v1 import coordinator_pb2
+from tfquiver.proto.tfquiver.v1 import coordinator_pb2, coordinator_pb2_grpc
 from tfquiver.roles_and_tokens import own_token
 from tfquiver.server_reachability import reaching, unreached
 
@@ -102,6 +102,14 @@ def channel(address: str, within_s: float = 0.0, kept: KeptChannels | None = Non
         if not has_answered:
             reaching.await_ready(made, address, within_s or CALL_S, f"coordinator {address}", say)
         yield made
+
+
+@contextmanager
+def coordinator(arguments: argparse.Namespace) -> Iterator[tuple[Any, str, str]]:
+    """Its stub, the token and what it is called, as `ask` takes them. Raises as service_name.coordinator_address."""
+    address = service_name.coordinator_address(where(arguments))
+    with channel(address) as to_it:
+        yield coordinator_pb2_grpc.CoordinatorStub(to_it), token(arguments), f"coordinator {address}"
 
 
 def node_channel(address: str, kept: KeptChannels | None = None) -> AbstractContextManager[grpc.Channel]:

@@ -9,9 +9,8 @@ from typing import Any
 from tfquiver import errors
 from tfquiver.cli import calls
 from tfquiver.cli.status_tables_and_warnings import words
-from tfquiver.cluster_address.service_name import coordinator_address
 from tfquiver.plain_text import plain
-from tfquiver.proto.tfquiver.v1 import coordinator_pb2, coordinator_pb2_grpc
+from tfquiver.proto.tfquiver.v1 import coordinator_pb2
 
 _ABOUT = """Says that lost nodes and dispatchers are gone for good: `tfquiver status`, metrics and alerts miss them no
 more, also after a restart of the coordinator. A node that has not come back since such a restart may be named, too; it
@@ -34,10 +33,7 @@ def add_parser(subparsers: Any) -> None:
 
 
 def _run(arguments: argparse.Namespace) -> int:
-    address = coordinator_address(calls.where(arguments))
-    with calls.channel(address) as channel:
-        stub: Any = coordinator_pb2_grpc.CoordinatorStub(channel)
-        token, whom = calls.token(arguments), f"coordinator {address}"
+    with calls.coordinator(arguments) as (stub, token, whom):
         nodes = calls.ask(stub.ListNodes, coordinator_pb2.ListNodesRequest(), token, whom)
         asked = coordinator_pb2.ListDispatchersRequest()
         dispatchers = calls.ask_if_known(stub.ListDispatchers, asked, token, whom)

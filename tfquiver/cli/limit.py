@@ -11,9 +11,8 @@ from tfquiver import errors, plain_text, sizes
 from tfquiver.amounts import of_bytes
 from tfquiver.cli import calls
 from tfquiver.cli.status_tables_and_warnings import words
-from tfquiver.cluster_address.service_name import coordinator_address
 from tfquiver.grpc_plumbing import pages
-from tfquiver.proto.tfquiver.v1 import coordinator_pb2, coordinator_pb2_grpc
+from tfquiver.proto.tfquiver.v1 import coordinator_pb2
 
 _NONE = "none"
 _MOST_NAMES = 10
@@ -33,10 +32,7 @@ def add_parser(subparsers: Any) -> None:
 
 def _run(arguments: argparse.Namespace) -> int:
     bytes_per_s = _bytes_per_s(arguments.rate)
-    address = coordinator_address(calls.where(arguments))
-    with calls.channel(address) as channel:
-        stub: Any = coordinator_pb2_grpc.CoordinatorStub(channel)
-        token, whom = calls.token(arguments), f"coordinator {address}"
+    with calls.coordinator(arguments) as (stub, token, whom):
         known = _known(stub, token, whom)
         name = named(arguments.job, known)
         if name not in known:  # it may have ended, and its rate be there still

@@ -6,9 +6,8 @@ import argparse
 from typing import Any
 
 from tfquiver.cli import calls
-from tfquiver.cluster_address.service_name import coordinator_address
 from tfquiver.plain_text import plain
-from tfquiver.proto.tfquiver.v1 import coordinator_pb2, coordinator_pb2_grpc
+from tfquiver.proto.tfquiver.v1 import coordinator_pb2
 
 _ABOUT = """Says which policy decides how much cache each data set gets that nobody has set; with a name, that one does
 from now on, also after the coordinator was started again, until it is started with another --policy than it has now."""
@@ -23,11 +22,9 @@ def add_parser(subparsers: Any) -> None:
 
 
 def _run(arguments: argparse.Namespace) -> int:
-    address = coordinator_address(calls.where(arguments))
-    with calls.channel(address) as channel:
-        stub: Any = coordinator_pb2_grpc.CoordinatorStub(channel)
+    with calls.coordinator(arguments) as (stub, token, whom):
         request = coordinator_pb2.SetPolicyRequest(policy=arguments.policy)
-        told = calls.ask(stub.SetPolicy, request, calls.token(arguments), f"coordinator {address}")
+        told = calls.ask(stub.SetPolicy, request, token, whom)
     chosen = f" (chosen; --policy={plain(told.flag)})" if told.flag and told.flag != told.policy else ""
     if told.trouble:
         chosen = f" ({plain(told.trouble)})"
