@@ -222,6 +222,59 @@ async def test_what_nobody_waits_for_shares_flushes_and_holds_up_nobody_who_wait
     assert len(syncs) <= 5
 
 
+@on_loop
+async def test_who_may_wait_shares_a_sync_and_goes_with_one_that_begins_before(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(commit_log, "SHARED_S", 3600.0)
+    path, append, syncs = tmp_path / "log", LogFile.append, list[int]()
+
+    def counted(self: LogFile, data: bytes) -> None:
+        append(self, data)
+        syncs.append(len(data))
+
+    monkeypatch.setattr(LogFile, "append", counted)
+    log, patient = CommitLog(path, lambda: ()), set[asyncio.Task[None]]()
+    syncs.clear()
+    for number in range(1, 21):
+        log.append(acked(number))
+        patient.add(asyncio.create_task(log.synced(3600.0)))
+        await asyncio.to_thread(int)
+    assert syncs == []
+    async with asyncio.timeout(20):
+        log.append(acked(21))
+        await log.synced()
+        await asyncio.gather(*patient)
+        assert len(syncs) == 1
+        for number in (22, 23):
+            log.append(acked(number))
+            patient.add(asyncio.create_task(log.synced(0.01)))
+            await asyncio.sleep(0)
+        await asyncio.gather(*patient)
+    assert len(syncs) == 2
+    log.append(acked(24))
+    last = asyncio.create_task(log.synced(3600.0))
+    await asyncio.sleep(0)
+    await log.close()
+    await last
+    assert on_disk(path) == [acked(number) for number in range(1, 25)]
+
+
+@on_loop
+async def test_who_may_wait_and_comes_while_something_is_written_is_not_left_waiting(tmp_path: Path) -> None:
+    log = CommitLog(tmp_path / "log", lambda: ())
+    async with asyncio.timeout(20):
+        for number in range(200):
+            log.append(acked(number))
+            urgent = asyncio.create_task(log.synced())
+            for _ in range(number % 5):
+                await asyncio.sleep(0)
+            log.append(acked(number))
+            await log.synced(0.001)
+            await urgent
+    await log.close()
+
+
 @pytest.mark.slow
 @on_loop
 async def test_it_is_compacted_when_it_has_grown(tmp_path: Path) -> None:

@@ -55,8 +55,8 @@ class CommitLog:
         self._writes_since = math.inf  # while the thread does
         self._later: asyncio.TimerHandle | None = None  # one that is to begin
         self._flushing = self._failed = False  # a flush is under way, or about to begin; the last one failed
-        # What each waits for: so many records durable, or why they are not.
-        self._waiters: list[tuple[int, asyncio.Future[errors.TfquiverError | None]]] = []
+        # What each waits for: so many records durable, or why they are not; and for how long others may join it.
+        self._waiters: list[tuple[int, float, asyncio.Future[errors.TfquiverError | None]]] = []
         self._compaction: asyncio.Task[None] | None = None
         self._tail: list[bytes] | None = None  # appended since the snapshot that is being written
         self._new: NewLog | None = None  # the snapshot, once it is written
@@ -95,29 +95,39 @@ class CommitLog:
         if self._tail is not None:
             self._tail.append(data)
 
-    async def synced(self) -> None:
-        """Returns when everything appended so far is durable.
+    async def synced(self, within_s: float = 0.0) -> None:
+        """Returns when everything appended so far is durable. `within_s`: for so long that need not begin, SHARED_S at
+        most: it waits for others, whose sync it then shares.
 
         Raises UnavailableError, also where there is no room: callers try again, and go on when somebody has made some.
         """
         if self._durable < self._appended:
-            await self._flushed(self._appended)
+            await self._flushed(self._appended, min(within_s, SHARED_S))
 
     def flush(self) -> None:
         """Begins to make durable what was appended: at once, or, where the last flush began within SHARED_S, when that
         time is over, with all that has come by then. Nobody is told whether it could be."""
         self._flush_to = self._appended
-        if self._later is None and not self._flushing:
+        self._flush_within(self._flushed_at + SHARED_S - asyncio.get_running_loop().time())
+
+    def _flush_within(self, wait_s: float) -> None:
+        """Or whenever the one ends that is under way; or with what is written before."""
+        if wait_s <= 0:
+            self._flush_soon()
+        elif not self._flushing:
             loop = asyncio.get_running_loop()
-            wait_s = self._flushed_at + SHARED_S - loop.time()
-            if wait_s <= 0:
-                self._flush_soon()
-            else:
-                self._later = loop.call_later(wait_s, self._flush_later)
+            if self._later is not None and self._later.when() > loop.time() + wait_s:
+                self._end_later()
+            self._later = self._later or loop.call_later(wait_s, self._flush_later)
+
+    def _end_later(self) -> None:
+        if self._later is not None:
+            self._later.cancel()
+            self._later = None
 
     def _flush_later(self) -> None:
         self._later = None
-        if self._durable < self._flush_to:
+        if self._durable < self._flush_to or self._waiters:
             self._flush_soon()
 
     async def writable(self) -> None:
@@ -147,8 +157,7 @@ class CommitLog:
     async def close(self) -> None:
         """Writes what is pending, if it can."""
         self._closing = True
-        if self._later is not None:
-            self._later.cancel()
+        self._end_later()
         if self._compaction:
             await asyncio.wait([self._compaction])
         try:
@@ -160,12 +169,12 @@ class CommitLog:
         self._snapshot_thread.shutdown()
         self._file.close()
 
-    async def _flushed(self, target: int = 0) -> None:
+    async def _flushed(self, target: int = 0, within_s: float = 0.0) -> None:
         """Until so many records are durable; one flush at least, that is under way, or a new one. Raises as `synced`:
         a flush fails for all who wait."""
         waiter = asyncio.get_running_loop().create_future()
-        self._waiters.append((target, waiter))
-        self._flush_soon()
+        self._waiters.append((target, within_s, waiter))
+        self._flush_within(within_s)
         if failure := await waiter:
             raise failure
 
@@ -178,6 +187,7 @@ class CommitLog:
     def _flush(self) -> None:
         """What is pending goes to the thread, which says itself when it is durable: a task that waited for it, and a
         shield of it for each caller, took the loop as long as a lease."""
+        self._end_later()
         count, target = len(self._pending), self._appended
         self._flushed_at = self._writes_since = asyncio.get_running_loop().time()
         new, tail = self._new, b""
@@ -219,15 +229,15 @@ class CommitLog:
         if failure is None:
             self._durable = target
         waiters, self._waiters = self._waiters, []
-        for of, waiter in waiters:
+        for of, within_s, waiter in waiters:
             if waiter.done():  # its caller has gone
                 continue
             if failure is None and of > self._durable:
-                self._waiters.append((of, waiter))
+                self._waiters.append((of, within_s, waiter))
             else:
                 waiter.set_result(told)
         if self._waiters:
-            self._flush_soon()
+            self._flush_within(min(within_s for _, within_s, _ in self._waiters))
         elif failure is None and self._durable < self._flush_to:
             self.flush()
         if failure is None and self._file.size_bytes > self._compact_at_bytes and not self._closing:
