@@ -251,6 +251,7 @@ class Node:
             options.reader_silence_s,
         )  # fmt: skip
         self._link.mounts, self._sessions.shown.on_change = self._sessions.shown.reports, self._link.wake
+        self._link.on_heartbeat = self._sessions.heartbeat_goes
         self._totals = KeptTotals(directory.path, self._counted, self._source.on_disk)
         await self._totals.start()
         self._undo.append(self._totals.close)  # after the readers have been stopped

@@ -18,7 +18,7 @@ told how many cores each had, and how long the coordinator's threads waited for 
 Memory is the resident set of the server: with one session of each data set, with all of them reading, and at the end;
 what lies between the first two is the sessions', as far as it is seen, and whatever else has come meanwhile.
 
-    python -m tests.bench.coordinator_thousand [--quick] [--patient] [--one_by_one]
+    python -m tests.bench.coordinator_thousand [--quick] [--patient] [--calls together|apart|one_by_one]
         [--scale NODES,JOBS,DATA_SETS,SHARDS]
 
 The last line is one JSON object; exit code 1 when a bar is missed.
@@ -133,7 +133,7 @@ def lag_figures(prefix: str, ms: list[float]) -> dict[str, float]:
 
 
 async def measure(
-    server: Server, base: Path, scale: Scale, warm_up_s: float, steady_s: float, burst: int, one_by_one: bool
+    server: Server, base: Path, scale: Scale, warm_up_s: float, steady_s: float, burst: int, calls: str
 ) -> dict[str, Any]:
     process, figures = psutil.Process(server.process.pid), dict[str, Any]()
 
@@ -151,7 +151,7 @@ async def measure(
             digest_ids.append(one.digest_id.hex())
         (base / "digests").write_text("\n".join(digest_ids))
         say("data sets are registered")
-        async with Clients(server.address, base, scale, one_by_one) as clients:
+        async with Clients(server.address, base, scale, calls) as clients:
             await clients.do("join")
             say("nodes have joined")
             lag = Lag(stub)
@@ -248,9 +248,11 @@ def main() -> None:
         "--patient", action="store_true", help="nodes are given up after a minute: where other work has the machine"
     )
     parser.add_argument(
-        "--one_by_one",
-        action="store_true",
-        help="a call of gRPC's own each, as nodes made them before they had streams",
+        "--calls",
+        choices=["together", "apart", "one_by_one"],
+        default="together",
+        help="apart: nothing goes along with heartbeats, as before that; one_by_one: a call of gRPC's own each, as "
+        "nodes made them before they had streams",
     )
     parser.add_argument("--scale", default="", help="NODES,JOBS,DATA_SETS,SHARDS, other than what is said above")
     arguments = parser.parse_args()
@@ -265,7 +267,7 @@ def main() -> None:
         server = Server("tfquiver.service.coordinator.main", flags, base / "log").start()
         say(f"the coordinator's pid is {server.process.pid}")
         try:
-            figures = asyncio.run(measure(server, base, scale, warm_up_s, steady_s, burst, arguments.one_by_one))
+            figures = asyncio.run(measure(server, base, scale, warm_up_s, steady_s, burst, arguments.calls))
         except BaseException:
             say(f"the end of the coordinator's log ({server.process.poll()}):\n{server.log_tail()}")
             raise
@@ -273,7 +275,7 @@ def main() -> None:
             server.stop(60.0)
     setting = {
         "nodes": scale.nodes, "jobs": scale.jobs, "data_sets": scale.datasets, "shards": scale.shards,
-        "data_tb": scale.shards * SHARD_BYTES / 1e12, "one_by_one": arguments.one_by_one,
+        "data_tb": scale.shards * SHARD_BYTES / 1e12, "calls": arguments.calls,
     }  # fmt: skip
     rounded = {name: round(value, 3) for name, value in figures.items()}
     finish("coordinator_thousand", {**setting, **rounded}, bars(rounded), quick)

@@ -9,12 +9,15 @@ import time
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import grpc
 import pytest
 
 import tfquiver.ops
 from tests.support.aio import on_loop
+from tests.support.streamed_coordinator import Coordinator as Streaming
+from tests.support.streamed_coordinator import ack, calls_of
 from tfquiver import errors
 from tfquiver.grpc_plumbing import rpc
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2 as pb
@@ -184,7 +187,61 @@ async def test_where_there_are_many_nodes_each_asks_for_orders_now_and_then(tmp_
         await link.leave()
     await server.stop(None)
     await coordinator.stop()
-    assert min(after - before for before, after in itertools.pairwise(told_at)) > 0.09
+    assert min(after - before for before, after in itertools.pairwise(told_at)) > 0.07
+
+
+class Busy(Streaming):
+    """There are always newer orders; what comes in each message is noted."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.versions, self.messages = itertools.count(1), list[list[str]]()
+
+    async def NodeCalls(self, request_iterator: Any, context: Any) -> None:  # type: ignore[override]
+        await super().NodeCalls(request_iterator, Noting(context, self.messages))
+
+    async def Heartbeat(self, request: pb.HeartbeatRequest, context: Any) -> pb.HeartbeatReply:
+        return pb.HeartbeatReply(members_version=1, heartbeat_interval_ms=50, nodes=[request.node])
+
+    async def Orders(self, request: pb.OrdersRequest, context: Any) -> pb.OrdersReply:
+        return pb.OrdersReply(version=next(self.versions))
+
+    async def Leave(self, request: pb.LeaveRequest, context: Any) -> pb.LeaveReply:
+        return pb.LeaveReply()
+
+
+class Noting:
+    def __init__(self, context: Any, messages: list[list[str]]) -> None:
+        self._context, self._messages = context, messages
+        self.write = context.write
+
+    async def read(self) -> Any:
+        message = await self._context.read()
+        if message is not grpc.aio.EOF:
+            self._messages.append(sorted(call.WhichOneof("call") for call in message.calls))
+        return message
+
+
+@on_loop
+async def test_where_many_nodes_ask_orders_and_acknowledgements_go_with_heartbeats(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(coordinator_link, "_SOONEST_NODES", 0.1)  # one node is as many
+    node, busy = types_pb2.NodeInfo(node_id="n"), Busy()
+    async with calls_of(tmp_path, busy), asyncio.timeout(20):
+        link = CoordinatorLink(
+            f"unix:{tmp_path}/socket", "", "1", lambda: node, CoordinatorPatience(), lambda: None, lambda _: None
+        )
+        link.inventory = InventoryReports(list, link.wake)
+        acks = set[asyncio.Task[pb.AckReply]]()
+        link.on_heartbeat = lambda: acks.add(asyncio.create_task(link.ack(ack([1]))))
+        await link.connect()
+        while len(busy.messages) < 10:
+            await asyncio.sleep(0.01)
+        await link.leave()
+        await asyncio.gather(*acks)
+        await link.close()
+    assert busy.messages[3:10] == [["ack", "heartbeat", "orders"]] * 7
 
 
 @on_loop

@@ -14,6 +14,7 @@ from tfquiver import errors
 from tfquiver.grpc_plumbing import bundles, rpc
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2 as pb2
 from tfquiver.roles_and_tokens.identity import check_call
+from tfquiver.service.coordinator.grpc_calls.answered_together import AnsweredTogether
 from tfquiver.service.coordinator.grpc_calls.callers import Tokens
 from tfquiver.service.coordinator.grpc_calls.shared_replies import SharedReplies
 
@@ -66,7 +67,9 @@ class _Stream:
         self._replies_bytes = 0
         self._writing = False
         self._sent = asyncio.Event()
-        self._reading = asyncio.get_running_loop().create_task(self._read())
+        loop = asyncio.get_running_loop()
+        self._together = AnsweredTogether(self._send_soon, lambda wait_s, call: loop.call_later(wait_s, call).cancel)
+        self._reading = loop.create_task(self._read())
 
     async def serve(self) -> None:
         await asyncio.wait([self._reading])
@@ -79,6 +82,8 @@ class _Stream:
         self._reading.cancel()
 
     def close(self) -> None:
+        self._together.close()
+        self._writing = True  # nothing can be sent any more
         for task in (self._reading, *self._tasks):
             task.cancel()
 
@@ -95,10 +100,13 @@ class _Stream:
                     if kind := call.WhichOneof("call"):
                         check_call(who, f"{_SERVICE}/{self._methods[kind][0]}")
                 rpc.set_caller(who)
+            several = len(message.calls) > 1
+            if several:
+                self._together.asked([call.number for call in message.calls if call.WhichOneof("call") == "ack"])
             for call in message.calls:
                 if call.number in self._running:
                     raise errors.InvalidArgumentError(f"calls.number: {call.number} is under way already")
-                task = self._running[call.number] = loop.create_task(self._serve(call))
+                task = self._running[call.number] = loop.create_task(self._serve(call, several))
                 self._tasks.add(task)
                 task.add_done_callback(self._tasks.discard)
             for number in message.given_up:  # after the calls, which may be among them
@@ -115,9 +123,27 @@ class _Stream:
             self._sent.clear()
             await self._sent.wait()
 
-    async def _serve(self, call: pb2.NodeCall) -> None:
-        reply = pb2.NodeCallReply(number=call.number)
+    async def _serve(self, call: pb2.NodeCall, several: bool) -> None:
+        """`several`: it came with others."""
         kind = call.WhichOneof("call")
+        try:
+            reply = await self._answer(call, kind)
+        except asyncio.CancelledError:
+            self._together.over(call.number)
+            self._send_soon()
+            raise
+        self._together.over(call.number)
+        if self._running.pop(call.number, None) is not None:  # else nobody waits for it any more
+            size_bytes = _size_bytes(reply)
+            self._replies.append((reply, size_bytes))
+            self._replies_bytes += size_bytes
+        if several and kind != "lease" and not self._together.waits:
+            await asyncio.sleep(0)  # others that came with it may be answered in this turn of the loop
+        if kind == "lease" or not self._together.waits:
+            await self._send()
+
+    async def _answer(self, call: pb2.NodeCall, kind: str | None) -> pb2.NodeCallReply:
+        reply = pb2.NodeCallReply(number=call.number)
         if kind is None:
             _refuse(reply, grpc.StatusCode.UNIMPLEMENTED, "this coordinator does not know that call")
         elif len(self._running) > MOST_UNDER_WAY:
@@ -136,14 +162,17 @@ class _Stream:
                     reply.reply = body
             except Aborted as refused:
                 _refuse(reply, refused.code, refused.details)
-        if self._running.pop(call.number, None) is not None:  # else nobody waits for it any more
-            await self._send(reply)
+        return reply
 
-    async def _send(self, reply: pb2.NodeCallReply) -> None:
-        """Or has whoever is sending now send it, too."""
-        size_bytes = _size_bytes(reply)
-        self._replies.append((reply, size_bytes))
-        self._replies_bytes += size_bytes
+    def _send_soon(self) -> None:
+        """What waited for what does not come."""
+        if self._replies and not self._writing and not self._together.waits:
+            task = asyncio.get_running_loop().create_task(self._send())
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
+
+    async def _send(self) -> None:
+        """All there is; or has whoever is sending now send it, too."""
         if self._writing:
             return
         self._writing = True
@@ -154,7 +183,7 @@ class _Stream:
                 await self._context.write(pb2.NodeCallsReply(replies=together))
                 self._sent.set()
         except Exception:  # noqa: BLE001 - gRPC has no one error for a caller that is gone
-            self.close()  # `_writing` stays: nothing can be sent any more, and nothing has room any more
+            self.close()  # and nothing has room any more
             return
         self._writing = False
 

@@ -32,6 +32,9 @@ _SOONEST_S = 0.01  # between heartbeats that only carry news: each step of a rot
 _SCANNING_S = 0.1  # the same while this node scans: entries come all the time, and nobody waits for each
 _SOONEST_NODES = 4  # for more, the pause is longer, and so after orders: each costs the coordinator about a ms
 _ORDERS_WAIT_MS = 10_000
+# Of the pause after orders, when they are asked for by themselves, and from when on with a heartbeat: half of what a
+# thousand calls a second cost the coordinator is the messages that they come in and are answered by.
+_LATEST_ORDERS, _SOONEST_ORDERS = 2.0, 0.8
 _ORDERS_PAUSE_S = 1.0  # after a call that failed
 _ERROR_PAUSE_S = 1.0  # after an error that nobody has thought of
 _FIRST_INTERVAL_MS = 1000
@@ -82,6 +85,8 @@ class CoordinatorLink(CoordinatorCalls):
         self.mounts: Callable[[], Sequence[pb.MountReport]] = tuple  # told with every heartbeat
         # Told with the orders: of data sets that have names, and of removals.
         self.on_named: Callable[[pb.OrdersReply], None] = lambda reply: None
+        # Called before each heartbeat, and a turn of the loop before it is sent: what is asked then goes with it.
+        self.on_heartbeat: Callable[[], None] = lambda: None
         self.on_lost_sight: Callable[[], None] = lambda: None  # as `on_return`; the orders come next
         self.named_version: Callable[[], int] = int  # of what was taken so
         self._members: Sequence[types_pb2.NodeInfo] = ()
@@ -92,6 +97,7 @@ class CoordinatorLink(CoordinatorCalls):
         self._interval_ms = _FIRST_INTERVAL_MS
         self._heard_s = -math.inf
         self._news, self._beaten, self._hurry = asyncio.Event(), asyncio.Event(), asyncio.Event()
+        self._beating = asyncio.Event()
         self._tasks: list[asyncio.Task[None]] = []
         self._begun = self._answered = self._wanted = 0  # heartbeats, by number
         self._used_told = -1  # bytes on the disk, as the last heartbeat that was answered told
@@ -184,6 +190,10 @@ class CoordinatorLink(CoordinatorCalls):
     # Heartbeats.
 
     async def _beat(self) -> None:
+        self._beating.set()
+        self._beating = asyncio.Event()
+        self.on_heartbeat()
+        await asyncio.sleep(0)
         self._begun += 1
         begun, report = self._begun, self.inventory.report()
         request = pb.HeartbeatRequest(
@@ -275,10 +285,20 @@ class CoordinatorLink(CoordinatorCalls):
                 self.on_named(reply)
                 if self._orders_version == version:  # else it was asked for before this node was lost sight of
                     self._orders_version = reply.version
-                await asyncio.sleep(_SOONEST_S * (len(self._members) // _SOONEST_NODES))
+                await self._pause_after_orders()
             except Exception:  # noqa: BLE001 - whatever it was: without this task no order would come any more
                 logging.exception("orders could not be taken; they are asked for again in %g s", _ERROR_PAUSE_S)
                 await asyncio.sleep(_ERROR_PAUSE_S)
+
+    async def _pause_after_orders(self) -> None:
+        """Where many nodes ask for them, until the next heartbeat that takes the question along."""
+        pause_s = _SOONEST_S * (len(self._members) // _SOONEST_NODES)
+        await asyncio.sleep(_SOONEST_ORDERS * pause_s)
+        if not pause_s:
+            return
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout((_LATEST_ORDERS - _SOONEST_ORDERS) * pause_s):
+                await self._beating.wait()
 
     async def _pause(self) -> None:
         await asyncio.sleep(_SOONEST_S * max(1.0, len(self._members) / _SOONEST_NODES))

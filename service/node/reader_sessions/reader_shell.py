@@ -20,6 +20,7 @@ from tfquiver.messages_on_the_nodes_socket import reader_frames as frames
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2 as pb
 from tfquiver.service.metrics.instruments import STALL
 from tfquiver.service.node.reader_sessions import instructions
+from tfquiver.service.node.reader_sessions.acks_waiting import AcksWaiting
 from tfquiver.service.node.reader_sessions.held_shards import HeldShards
 from tfquiver.service.node.reader_sessions.numbered_shards import NumberedShards
 from tfquiver.service.node.reader_sessions.reader_calls import Coordinator, ReaderCalls
@@ -71,11 +72,15 @@ class ReaderShell:
         self._lease_task: asyncio.Task[None] | None = None
         self._reopening: asyncio.Task[None] | None = None
         self._closing: asyncio.Task[None] | None = None
-        self._ack_timer: asyncio.TimerHandle | None = None
+        loop = asyncio.get_running_loop()
+        self._acks_waiting = AcksWaiting(self._flush_acks, self._now, lambda s, call: loop.call_later(s, call).cancel)
         self._ack_done = asyncio.Event()
         self._ack_error: errors.TfquiverError | None = None
         self._answered = False  # its first PING
         self._leaving = False  # acknowledgements are presumptions from here on
+
+    def heartbeat_goes(self) -> None:
+        self._acks_waiting.heartbeat_goes()
 
     # From the socket.
 
@@ -191,9 +196,7 @@ class ReaderShell:
             await calls.open_again(given)
 
     async def _settle_acks(self, session: ReaderSession) -> None:
-        if self._ack_timer:
-            self._ack_timer.cancel()
-        self._flush_acks()
+        self._acks_waiting.end()
         while session.acks_unsettled():
             self._ack_done.clear()
             await self._ack_done.wait()
@@ -346,11 +349,10 @@ class ReaderShell:
     def _flush_acks_soon(self) -> None:
         if self._closing:
             self._flush_acks()
-        elif self._ack_timer is None and self._calls:
-            self._ack_timer = asyncio.get_running_loop().call_later(self._calls.ack_within_s, self._flush_acks)
+        elif self._calls:
+            self._acks_waiting.begin(self._calls.ack_within_s)
 
     def _flush_acks(self) -> None:
-        self._ack_timer = None
         if self._session:
             self._apply(self._session.flush_acks())
 

@@ -220,6 +220,11 @@ class SessionServer:
         if isinstance(peer, ReaderShell):
             (self._silent.promises if isinstance(frame, frames.Ping) else self._silent.heard)(peer)
 
+    def heartbeat_goes(self) -> None:
+        """A message goes to the coordinator, which readers' acknowledgements may join."""
+        for reader in self._readers:
+            reader.heartbeat_goes()
+
     def left(self, connection: FrameSocket, peer: Peer | None) -> None:
         self._connections.discard(connection)
         self._strangers.pop(connection, None)

@@ -1,6 +1,6 @@
 """One process of fake nodes and jobs: a command a line on its standard input, a line of JSON for each when it is done.
 
-python -m tests.bench.thousand.client ADDRESS DIRECTORY INDEX NODES JOBS DATASETS SHARDS ONE_BY_ONE
+python -m tests.bench.thousand.client ADDRESS DIRECTORY INDEX NODES JOBS DATASETS SHARDS CALLS
 """
 
 from __future__ import annotations
@@ -28,7 +28,8 @@ BURST_JOBS = 100
 
 
 class Client:
-    def __init__(self, stub: Any, scale: Scale, base: Path, index: int, one_by_one: bool) -> None:
+    def __init__(self, stub: Any, scale: Scale, base: Path, index: int, calls: str) -> None:
+        one_by_one, apart = calls == "one_by_one", calls != "together"
         digest_ids = [bytes.fromhex(line) for line in (base / "digests").read_text().split()]
         nodes = range(index * scale.nodes // CLIENTS, (index + 1) * scale.nodes // CLIENTS)
         names = {node: f"node-{node:04}" for node in nodes}
@@ -51,7 +52,11 @@ class Client:
         def reports(node: str) -> list[pb.ReaderReport]:
             return [job.report() for job in by_node.get(node, ()) if job in self._open]
 
-        self._nodes = Nodes(self._calls, scale, names, self._holdings, reports)
+        def heartbeat_goes(node: str) -> None:
+            for job in by_node.get(node, ()):
+                job.heartbeat_goes()
+
+        self._nodes = Nodes(self._calls, scale, names, self._holdings, reports, heartbeat_goes, apart)
         self._reading: dict[Job, asyncio.Task[None]] = {}
 
     async def join(self) -> dict[str, Any]:
@@ -121,10 +126,10 @@ class Client:
         return {}
 
 
-async def run(address: str, base: Path, index: int, scale: Scale, one_by_one: bool) -> None:
+async def run(address: str, base: Path, index: int, scale: Scale, calls: str) -> None:
     loop = asyncio.get_running_loop()
     async with rpc.aio_channel(address) as channel:
-        client = Client(coordinator_pb2_grpc.CoordinatorStub(channel), scale, base, index, one_by_one)
+        client = Client(coordinator_pb2_grpc.CoordinatorStub(channel), scale, base, index, calls)
         print(json.dumps({}), flush=True)
         while command := (await loop.run_in_executor(None, sys.stdin.readline)).split():
             told = await getattr(client, command[0])(*command[1:])
@@ -134,6 +139,4 @@ async def run(address: str, base: Path, index: int, scale: Scale, one_by_one: bo
 
 
 if __name__ == "__main__":
-    asyncio.run(
-        run(sys.argv[1], Path(sys.argv[2]), int(sys.argv[3]), Scale(*map(int, sys.argv[4:8])), sys.argv[8] == "True")
-    )
+    asyncio.run(run(sys.argv[1], Path(sys.argv[2]), int(sys.argv[3]), Scale(*map(int, sys.argv[4:8])), sys.argv[8]))

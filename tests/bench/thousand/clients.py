@@ -19,8 +19,9 @@ DEADLINE_S = 600.0
 class Clients:
     """`async with`; the processes end with it, whatever happens."""
 
-    def __init__(self, address: str, base: Path, scale: Scale, one_by_one: bool) -> None:
-        self._arguments = [address, str(base)], [*map(str, astuple(scale)), str(one_by_one)]
+    def __init__(self, address: str, base: Path, scale: Scale, calls: str) -> None:
+        """`calls`: together, apart or one_by_one."""
+        self._arguments = [address, str(base)], [*map(str, astuple(scale)), calls]
         self.processes: list[Process] = []
 
     async def __aenter__(self) -> Clients:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import math
 import random
 import time
@@ -23,15 +24,27 @@ STORE_BYTES_PER_S = 4e6  # of a node, of what it loads; and so long a request ta
 REQUEST_S = 0.05
 
 Reports = Callable[[str], list[pb.ReaderReport]]
+# As service/node/coordinator_link/coordinator_link.py has them.
+LATEST_ORDERS, SOONEST_ORDERS = 2.0, 0.8
 
 
 class Nodes:
-    """`calls`: of each node, by its name. `reports`: what readers of a node say now."""
+    """`calls`: of each node, by its name. `reports`: what readers of a node say now. `on_heartbeat`: what they have to
+    say goes along. `apart`: nothing goes along with heartbeats."""
 
     def __init__(
-        self, calls: Mapping[str, Calls], scale: Scale, names: dict[int, str], holdings: Holdings, reports: Reports
+        self,
+        calls: Mapping[str, Calls],
+        scale: Scale,
+        names: dict[int, str],
+        holdings: Holdings,
+        reports: Reports,
+        on_heartbeat: Callable[[str], None],
+        apart: bool,
     ) -> None:
         self._calls, self._scale, self._names, self._holdings, self._reports = calls, scale, names, holdings, reports
+        self._on_heartbeat, self._apart = on_heartbeat, apart
+        self._beating = {node: asyncio.Event() for node in names}
         self._pause_s = SOONEST_S * max(1.0, scale.nodes / SOONEST_NODES)
         self._began_s = time.monotonic()
         self._loaded = dict.fromkeys(names, 0)  # shards
@@ -96,6 +109,11 @@ class Nodes:
         most_loaded = round(STORE_BYTES_PER_S * beat_s / SHARD_BYTES)
         await asyncio.sleep(random.uniform(0.0, beat_s))
         while True:
+            if not self._apart:
+                self._beating[node].set()
+                self._beating[node] = asyncio.Event()
+                self._on_heartbeat(name)
+                await asyncio.sleep(0)
             request = self._request(node)
             come, gone = self._holdings.news(node, most_loaded)
             news = len(come) + len(gone)
@@ -141,7 +159,14 @@ class Nodes:
             version = reply.version
             self.orders, self.orders_bytes = self.orders + 1, self.orders_bytes + reply.ByteSize()
             await self._obey(reply)
-            await asyncio.sleep(SOONEST_S * (self._scale.nodes // SOONEST_NODES))
+            pause_s = SOONEST_S * (self._scale.nodes // SOONEST_NODES)
+            if self._apart:
+                await asyncio.sleep(pause_s)
+                continue
+            await asyncio.sleep(SOONEST_ORDERS * pause_s)
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout((LATEST_ORDERS - SOONEST_ORDERS) * pause_s):
+                    await self._beating[node].wait()
 
     async def _obey(self, reply: pb.OrdersReply) -> None:
         """All nodes of this process do what one was told, and once a second: they need not all look at the same."""

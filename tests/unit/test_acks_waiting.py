@@ -1,0 +1,60 @@
+"""When acknowledgements go that no lease takes along."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from tfquiver.service.node.reader_sessions.acks_waiting import AcksWaiting
+
+
+class Bench:
+    def __init__(self) -> None:
+        self.now_s, self.flushed = 0.0, list[float]()
+        self.timers = list[tuple[float, Callable[[], None]]]()
+        self.waiting = AcksWaiting(lambda: self.flushed.append(self.now_s), lambda: self.now_s, self.later)
+
+    def later(self, wait_s: float, call: Callable[[], None]) -> Callable[[], None]:
+        timer = self.now_s + wait_s, call
+        self.timers.append(timer)
+        return lambda: self.timers.remove(timer)
+
+    def pass_to(self, now_s: float) -> None:
+        for at, call in [timer for timer in self.timers if timer[0] <= now_s]:
+            self.now_s = at
+            call()
+        self.now_s = now_s
+
+
+def test_their_time_is_counted_from_the_first() -> None:
+    bench = Bench()
+    bench.waiting.begin(3.0)
+    bench.pass_to(2.0)
+    bench.waiting.begin(3.0)
+    bench.pass_to(10.0)
+    assert (bench.flushed, bench.timers) == ([3.0], [])
+    bench.waiting.begin(1.0)
+    bench.pass_to(20.0)
+    assert bench.flushed == [3.0, 11.0]
+
+
+def test_a_heartbeat_takes_along_what_has_waited_for_a_third_of_its_time() -> None:
+    bench = Bench()
+    bench.waiting.heartbeat_goes()
+    bench.waiting.begin(3.0)
+    bench.pass_to(0.9)
+    bench.waiting.heartbeat_goes()
+    assert bench.flushed == []
+    bench.pass_to(1.0)
+    bench.waiting.heartbeat_goes()
+    bench.waiting.heartbeat_goes()
+    bench.pass_to(10.0)
+    assert (bench.flushed, bench.timers) == ([1.0], [])
+
+
+def test_at_the_end_all_go() -> None:
+    bench = Bench()
+    bench.waiting.begin(3.0)
+    bench.waiting.end()
+    bench.waiting.end()
+    bench.pass_to(10.0)
+    assert bench.flushed == [0.0, 0.0]
