@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tfquiver import errors
-from tfquiver.cli import policy
+from tfquiver.cli import calls
 from tfquiver.cli.as_typed import as_typed
 from tfquiver.cli.main import main, parser
 
@@ -43,6 +43,6 @@ def test_main_says_it_so(monkeypatch: pytest.MonkeyPatch, capsys: pytest.Capture
     def refused(*_: object) -> int:
         raise errors.InvalidArgumentError("coordinator localhost:1: policy: 'best' is none of benefit")
 
-    monkeypatch.setattr(policy, "coordinator_address", refused)
+    monkeypatch.setattr(calls, "coordinator", refused)
     assert main(["policy", "best", "--service=localhost:1"]) == 1
     assert capsys.readouterr().err == "tfquiver: coordinator localhost:1: POLICY: 'best' is none of benefit\n"
