@@ -21,6 +21,7 @@ pytestmark = pytest.mark.long
 
 FILES, RECORDS_A_FILE, RECORD_BYTES = 4, 2000, 1000
 TOTAL = FILES * RECORDS_A_FILE
+paths = numbered.fixture(FILES, RECORDS_A_FILE, RECORD_BYTES)
 CUT = CutPolicy(10_000, 20_000, 40_000)  # some 400 shards of 20 records
 BATCH, HOLD_BACK, SAVE_EVERY = 20, 16, 10
 READAHEAD, POOL = 100_000, 100_000
@@ -35,9 +36,6 @@ RECORDS = tfquiver.Weighted(_WEIGHTS, copies=3, shuffle_bytes=POOL, seed=5)
 WITHOUT = tfquiver.Weighted(_WEIGHTS, replacement=False, epoch_share=0.7, shuffle_bytes=POOL, seed=6)
 ORDERS = {"CURRICULUM": CURRICULUM, "WEIGHTED": WEIGHTED, "RECORDS": RECORDS, "WITHOUT": WITHOUT}
 orders = pytest.mark.parametrize("order", ORDERS.values(), ids=ORDERS.keys())
-
-
-paths = numbered.fixture(FILES, RECORDS_A_FILE, RECORD_BYTES)
 
 
 @pytest.fixture

@@ -27,13 +27,11 @@ pytestmark = [
 
 FILES, RECORDS_A_FILE, RECORD_BYTES = 4, 1500, 1000
 TOTAL = FILES * RECORDS_A_FILE
+paths = numbered.fixture(FILES, RECORDS_A_FILE, RECORD_BYTES)
 BATCH, HOLD_BACK = 20, 16
 READAHEAD, POOL = 100_000, 100_000
 # What one worker may have been given and not acknowledged: read-ahead, pool, held back, and the shards these lie in.
 UNACKED_RECORDS = (READAHEAD + POOL) // RECORD_BYTES + BATCH * (HOLD_BACK + 2) + 400
-
-
-paths = numbered.fixture(FILES, RECORDS_A_FILE, RECORD_BYTES)
 
 
 @pytest.fixture
