@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.aio import on_loop
-from tests.support.store_node import Members, StoreNode, build, is_shard, write_files
+from tests.support.store_node import Members, StoreNode, build, is_shard, two_nodes, write_files
 from tfquiver.digests.digest import Digest, ShardRef
 from tfquiver.node_labels_shard_owners_chunks import rendezvous
 from tfquiver.scanning.cutting import CutPolicy
@@ -50,16 +50,12 @@ def on_disk(digest: Digest, *nodes: StoreNode) -> set[int]:
 
 @on_loop
 async def test_what_a_lost_node_kept_goes_from_memory_to_its_owners_now(tmp_path: Path, digest: Digest) -> None:
-    members: Members = []
-    async with (
-        StoreNode(tmp_path / "a", [digest], node_id="a", members=members) as a,
-        StoreNode(tmp_path / "b", [digest], node_id="b", members=members) as b,
-    ):
-        async with StoreNode(tmp_path / "c", [digest], node_id="c", members=members) as c:
+    async with two_nodes(tmp_path, digest) as (a, b):
+        async with StoreNode(tmp_path / "c", [digest], node_id="c", members=a.members) as c:
             await read_all(a, digest, owners(digest, "a", "b", "c"))
             lost = on_disk(digest, c)
             read_bytes = sum(node.meter.store_bytes for node in (a, b))
-        members.pop()
+        a.members.pop()
         owner = owners(digest, "a", "b")
         assert {owner[index] for index in lost} == {"a", "b"}, "it goes to this node, and to another one"
         await read_all(a, digest, owner, sorted(lost))
@@ -71,14 +67,10 @@ async def test_what_a_lost_node_kept_goes_from_memory_to_its_owners_now(tmp_path
 
 @on_loop
 async def test_an_owner_that_is_asked_for_what_it_has_in_memory_keeps_it(tmp_path: Path, digest: Digest) -> None:
-    members: Members = []
-    async with (
-        StoreNode(tmp_path / "a", [digest], node_id="a", members=members, hot_bytes=0) as a,
-        StoreNode(tmp_path / "b", [digest], node_id="b", members=members) as b,
-    ):
-        async with StoreNode(tmp_path / "c", [digest], node_id="c", members=members):
+    async with two_nodes(tmp_path, digest, of_a={"hot_bytes": 0}) as (a, b):
+        async with StoreNode(tmp_path / "c", [digest], node_id="c", members=a.members):
             await read_all(b, digest, ["c"] * digest.num_shards)
-        members.pop()
+        a.members.pop()
         await read_all(a, digest, ["b"] * digest.num_shards)
         await until(lambda: len(b.disk) == digest.num_shards)
         assert a.meter.store_bytes == b.meter.store_bytes == 0
@@ -86,15 +78,11 @@ async def test_an_owner_that_is_asked_for_what_it_has_in_memory_keeps_it(tmp_pat
 
 @on_loop
 async def test_what_stands_elsewhere_or_has_no_room_stays_in_memory_only(tmp_path: Path, digest: Digest) -> None:
-    members: Members = []
-    async with (
-        StoreNode(tmp_path / "a", [digest], node_id="a", members=members, quota_bytes=65536) as a,
-        StoreNode(tmp_path / "b", [digest], node_id="b", members=members) as b,
-    ):
+    async with two_nodes(tmp_path, digest, of_a={"quota_bytes": 65536}) as (a, b):
         await read_all(a, digest, ["b"] * digest.num_shards)
         await read_all(a, digest, ["b"] * digest.num_shards)
         assert not len(a.disk) and a.source.landing == 0, "the coordinator did not say that it is missing"
-        members.pop()
+        a.members.pop()
         everything = range(digest.num_shards)
         await read_all(a, digest, ["a"] * digest.num_shards, everything)
         await until(lambda: len(a.disk) > 0)
@@ -104,13 +92,9 @@ async def test_what_stands_elsewhere_or_has_no_room_stays_in_memory_only(tmp_pat
 
 @on_loop
 async def test_what_is_given_up_meanwhile_is_not_kept_again(tmp_path: Path, digest: Digest) -> None:
-    members: Members = []
-    async with (
-        StoreNode(tmp_path / "a", [digest], node_id="a", members=members) as a,
-        StoreNode(tmp_path / "b", [digest], node_id="b", members=members),
-    ):
+    async with two_nodes(tmp_path, digest) as (a, _):
         await read_all(a, digest, ["b"] * digest.num_shards)
-        members.pop()
+        a.members.pop()
         await read_all(a, digest, ["a"] * digest.num_shards)
         await a.source.give_up([hash.tobytes() for hash in digest.hashes])
         assert not len(a.disk)

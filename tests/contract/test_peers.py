@@ -15,7 +15,7 @@ import psutil
 import pytest
 
 from tests.support.aio import on_loop
-from tests.support.store_node import Members, StoreNode, build, is_shard, write_files
+from tests.support.store_node import Members, StoreNode, build, is_shard, two_nodes, write_files
 from tfquiver import errors
 from tfquiver.digests.digest import Digest
 from tfquiver.listing import listing
@@ -49,11 +49,7 @@ async def read_all(node: StoreNode, digest: Digest, owner: list[str]) -> None:
 
 @on_loop
 async def test_each_shard_leaves_the_store_once_whoever_reads_it(tmp_path: Path, digest: Digest) -> None:
-    members: Members = []
-    async with (
-        StoreNode(tmp_path / "a", [digest], node_id="a", members=members) as a,
-        StoreNode(tmp_path / "b", [digest], node_id="b", members=members) as b,
-    ):
+    async with two_nodes(tmp_path, digest) as (a, b):
         owner = owners(digest, a, b)
         await asyncio.gather(*(read_all(node, digest, owner) for node in (a, b, a, b)))
         assert a.meter.store_bytes + b.meter.store_bytes == digest.size_bytes
@@ -77,11 +73,7 @@ def headers(node: StoreNode) -> list[entry.Header]:
 @on_loop
 async def test_a_scan_leaves_every_shard_at_its_owner(tmp_path: Path) -> None:
     files = listing.expand(str(write_files(tmp_path / "data")))
-    members: Members = []
-    async with (
-        StoreNode(tmp_path / "a", node_id="a", members=members) as a,
-        StoreNode(tmp_path / "b", node_id="b", members=members) as b,
-    ):
+    async with two_nodes(tmp_path) as (a, b):
         told: list[tuple[int, int, str]] = []
         digest = await a.scan(files, POLICY, lambda *progress: told.append(progress))
         owner = owners(digest, a, b)
@@ -131,12 +123,8 @@ async def test_an_owner_that_is_slow_but_at_work_is_waited_for(
 ) -> None:
     monkeypatch.setattr("tfquiver.service.node.connections_between_nodes.peer_socket.SILENCE_S", 0.5)
     monkeypatch.setattr("tfquiver.service.node.connections_between_nodes.data_connection.WORKING_S", 0.1)
-    members: Members = []
     limit_bytes_per_s = digest.size_bytes / 1.5
-    async with (
-        StoreNode(tmp_path / "a", [digest], node_id="a", members=members) as a,
-        StoreNode(tmp_path / "b", [digest], node_id="b", members=members, limit_bytes_per_s=limit_bytes_per_s) as b,
-    ):
+    async with two_nodes(tmp_path, digest, of_b={"limit_bytes_per_s": limit_bytes_per_s}) as (a, b):
         await read_all(a, digest, ["b"] * digest.num_shards)
         assert (a.meter.store_requests, b.meter.store_requests) == (0, digest.num_shards)
 
@@ -156,11 +144,7 @@ async def test_a_peer_that_was_restarted_elsewhere_is_found_again(tmp_path: Path
 
 @on_loop
 async def test_a_damaged_copy_at_the_owner_is_healed_when_another_node_finds_it(tmp_path: Path, digest: Digest) -> None:
-    members: Members = []
-    async with (
-        StoreNode(tmp_path / "a", [digest], node_id="a", members=members) as a,
-        StoreNode(tmp_path / "b", [digest], node_id="b", members=members, mode="raw") as b,
-    ):
+    async with two_nodes(tmp_path, digest, of_b={"mode": "raw"}) as (a, b):
         await read_all(b, digest, ["b"] * digest.num_shards)
         hash = digest.hashes[0].tobytes()
         path = next((tmp_path / "b" / "objects").rglob(hash.hex()))
@@ -179,11 +163,7 @@ async def test_a_damaged_copy_at_the_owner_is_healed_when_another_node_finds_it(
 
 @on_loop
 async def test_a_put_under_a_wrong_hash_is_refused_and_the_connection_lives(tmp_path: Path) -> None:
-    members: Members = []
-    async with (
-        StoreNode(tmp_path / "a", node_id="a", members=members) as a,
-        StoreNode(tmp_path / "b", node_id="b", members=members) as b,
-    ):
+    async with two_nodes(tmp_path) as (a, b):
         lie = dataclasses.replace(verified(b"these bytes do not have that hash"), hash=bytes(32))
         for _ in range(2):
             with pytest.raises(errors.DataLossError, match="the bytes have hash"):
@@ -194,11 +174,7 @@ async def test_a_put_under_a_wrong_hash_is_refused_and_the_connection_lives(tmp_
 
 @on_loop
 async def test_a_put_that_does_not_fit_is_refused_and_the_connection_lives(tmp_path: Path) -> None:
-    members: Members = []
-    async with (
-        StoreNode(tmp_path / "a", node_id="a", members=members) as a,
-        StoreNode(tmp_path / "b", node_id="b", members=members, quota_bytes=16384) as b,
-    ):
+    async with two_nodes(tmp_path, of_b={"quota_bytes": 16384}) as (a, b):
         with pytest.raises(errors.NeverFitsError):
             await asyncio.to_thread(a.peers.put, "b", verified(random.Random(3).randbytes(3 << 20)))
         for number in (1, 2):
@@ -227,11 +203,7 @@ class OfTwoDataSets:
 
 @on_loop
 async def test_a_peer_whose_allocation_is_full_is_offered_what_goes_to_others(tmp_path: Path) -> None:
-    members: Members = []
-    async with (
-        StoreNode(tmp_path / "a", node_id="a", members=members) as a,
-        StoreNode(tmp_path / "b", node_id="b", members=members) as b,
-    ):
+    async with two_nodes(tmp_path) as (a, b):
         shards = [verified(random.Random(number).randbytes(8000)) for number in range(20)]
         small = [shard for shard in shards if shard.hash[0] < 128]
         other = next(shard for shard in shards if shard.hash[0] >= 128)
@@ -252,11 +224,7 @@ def verified(raw: bytes) -> VerifiedShard:
 
 @on_loop
 async def test_who_names_another_hash_does_not_get_the_shard(tmp_path: Path, digest: Digest) -> None:
-    members: Members = []
-    async with (
-        StoreNode(tmp_path / "a", [digest], node_id="a", members=members) as a,
-        StoreNode(tmp_path / "b", [digest], node_id="b", members=members) as b,
-    ):
+    async with two_nodes(tmp_path, digest) as (a, b):
         await read_all(b, digest, ["b"] * digest.num_shards)
         guess = dataclasses.replace(digest.shard(0), hash=digest.hashes[1].tobytes())
         with pytest.raises(errors.UnavailableError, match="not the hash of shard 0"):
@@ -266,11 +234,7 @@ async def test_who_names_another_hash_does_not_get_the_shard(tmp_path: Path, dig
 @pytest.mark.parametrize(("token", "complaint"), [("", "no token was shown"), ("wrong", "wrong token")])
 @on_loop
 async def test_a_wrong_token_is_refused(tmp_path: Path, digest: Digest, token: str, complaint: str) -> None:
-    members: Members = []
-    async with (
-        StoreNode(tmp_path / "a", [digest], node_id="a", members=members, token=token) as a,
-        StoreNode(tmp_path / "b", [digest], node_id="b", members=members, token="right"),
-    ):
+    async with two_nodes(tmp_path, digest, of_a={"token": token}, of_b={"token": "right"}) as (a, _):
         with pytest.raises(errors.UnavailableError, match=complaint):
             await a.peers.get("b", digest, digest.shard(0))
 
@@ -285,15 +249,11 @@ async def test_nobody_waits_for_a_node_that_is_no_member_any_more(tmp_path: Path
             assert self.let_go.wait(30)
             return super().read(uri, offset, length, generation, deadline_s)
 
-    members: Members = []
-    async with (
-        StoreNode(tmp_path / "a", [digest], node_id="a", members=members) as a,
-        StoreNode(tmp_path / "b", [digest], node_id="b", members=members, store_for=lambda _: Stuck()),
-    ):
+    async with two_nodes(tmp_path, digest, of_b={"store_for": lambda _: Stuck()}) as (a, _):
         a.peers.members_changed()
         waiting = asyncio.ensure_future(a.source.get(digest, 0, "b"))
         assert await asyncio.to_thread(Stuck.asked.wait, 20)
-        gone = members.pop()
+        gone = a.members.pop()
         assert gone.node_id == "b"
         a.peers.members_changed()
         async with asyncio.timeout(2.0):
@@ -305,15 +265,11 @@ async def test_nobody_waits_for_a_node_that_is_no_member_any_more(tmp_path: Path
 @pytest.mark.slow
 @on_loop
 async def test_connections_to_a_node_that_is_no_member_any_more_are_not_kept(tmp_path: Path, digest: Digest) -> None:
-    members: Members = []
-    async with (
-        StoreNode(tmp_path / "a", [digest], node_id="a", members=members, hot_bytes=0) as a,
-        StoreNode(tmp_path / "b", [digest], node_id="b", members=members) as b,
-    ):
+    async with two_nodes(tmp_path, digest, of_a={"hot_bytes": 0}) as (a, b):
         a.peers.members_changed()
         await read_all(a, digest, ["b"] * digest.num_shards)
         assert connections_to(b.address) > 0
-        del members[1]
+        del a.members[1]
         a.peers.members_changed()
         assert connections_to(b.address) == 0
 

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from tests.support.aio import on_loop
-from tests.support.store_node import Members, StoreNode, build, is_shard, write_files
+from tests.support.store_node import Members, StoreNode, build, is_shard, two_nodes, write_files
 from tfquiver import errors
 from tfquiver.digests.digest import Digest
 from tfquiver.hash_prefixes_and_sorted_numbers import prefixes
@@ -216,11 +216,7 @@ async def test_what_finds_no_room_is_not_sent_again_and_again(
 ) -> None:
     monkeypatch.setattr(look_again, "FIRST_LOOK_AGAIN_S", 0.05)
     monkeypatch.setattr(look_again, "LONGEST_LOOK_AGAIN_S", 0.1)
-    members: Members = []
-    async with (
-        StoreNode(tmp_path / "a", [digest], node_id="a", members=members, quota_bytes=64 << 10) as a,
-        StoreNode(tmp_path / "b", [digest], node_id="b", members=members) as b,
-    ):
+    async with two_nodes(tmp_path, digest, of_a={"quota_bytes": 64 << 10}) as (a, b):
         for i in range(digest.num_shards):
             (await b.source.get(digest, i, "b")).close()
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import hashlib
 import os
 import random
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
@@ -113,6 +114,19 @@ class StoreNode:
 
     async def _digest(self, digest_id: bytes) -> Digest:
         return self.digests[digest_id]
+
+
+@asynccontextmanager
+async def two_nodes(
+    root: Path, *digests: Digest, of_a: dict[str, Any] | None = None, of_b: dict[str, Any] | None = None
+) -> AsyncIterator[tuple[StoreNode, StoreNode]]:
+    """`a` and `b`, which are all the members there are; `of_a`, `of_b`: what else is said of one of them."""
+    members: Members = []
+    async with (
+        StoreNode(root / "a", digests, node_id="a", members=members, **(of_a or {})) as a,
+        StoreNode(root / "b", digests, node_id="b", members=members, **(of_b or {})) as b,
+    ):
+        yield a, b
 
 
 def raw_of(ready: ReadyShard) -> bytes:
