@@ -22,12 +22,20 @@ from tfquiver.service.node.coordinator_link.call_stream import CallStream
 SOON_S, LONG_S = 0.05, 20.0
 
 
+async def leasing(
+    coordinator: Coordinator, calls: CallStream, wait_ms: int = 0, deadline_s: float = LONG_S
+) -> asyncio.Task[pb.LeaseReply]:
+    """A call that has come there, and waits."""
+    lease = asyncio.create_task(calls.lease(pb.LeaseRequest(wait_ms=wait_ms), deadline_s))
+    await coordinator.waits.wait()
+    return lease
+
+
 @on_loop
 async def test_what_waits_holds_up_nothing_else_and_all_goes_over_one_stream(tmp_path: Path) -> None:
     coordinator = Coordinator()
     async with calls_of(tmp_path, coordinator) as calls:
-        lease = asyncio.create_task(calls.lease(pb.LeaseRequest(wait_ms=9), LONG_S))
-        await coordinator.waits.wait()
+        lease = await leasing(coordinator, calls, wait_ms=9)
         replies = await asyncio.gather(*(calls.ack(ack(range(count)), LONG_S) for count in range(5)))
         assert [reply.ack_within_ms for reply in replies] == [0, 1, 2, 3, 4]
         assert (await calls.orders(pb.OrdersRequest(), LONG_S)).version == 7
@@ -52,8 +60,7 @@ async def test_a_call_that_fails_says_what_it_says_by_itself_and_ends_no_other(t
 async def test_what_nobody_waits_for_any_more_is_given_up(tmp_path: Path) -> None:
     coordinator = Coordinator()
     async with calls_of(tmp_path, coordinator) as calls:
-        lease = asyncio.create_task(calls.lease(pb.LeaseRequest(), LONG_S))
-        await coordinator.waits.wait()
+        lease = await leasing(coordinator, calls)
         lease.cancel()
         await coordinator.given_up.wait()
         assert (await calls.ack(ack([1]), LONG_S)).ack_within_ms == 1
@@ -65,8 +72,7 @@ async def test_a_deadline_is_one(tmp_path: Path) -> None:
     coordinator = Coordinator()
     async with calls_of(tmp_path, coordinator) as calls:
         await calls.ack(ack(), LONG_S)
-        late = asyncio.create_task(calls.lease(pb.LeaseRequest(), 0.3))
-        await coordinator.waits.wait()
+        late = await leasing(coordinator, calls, deadline_s=0.3)
         await calls.ack(ack(), LONG_S)  # so the stream is not silent
         await ends_with(grpc.StatusCode.DEADLINE_EXCEEDED, late)
         await coordinator.given_up.wait()
@@ -78,8 +84,7 @@ async def test_a_deadline_is_one(tmp_path: Path) -> None:
 async def test_a_stream_on_which_nothing_comes_is_left_for_another(tmp_path: Path) -> None:
     coordinator = Coordinator()
     async with calls_of(tmp_path, coordinator) as calls:
-        other = asyncio.create_task(calls.lease(pb.LeaseRequest(), LONG_S))
-        await coordinator.waits.wait()
+        other = await leasing(coordinator, calls)
         await ends_with(grpc.StatusCode.DEADLINE_EXCEEDED, calls.lease(pb.LeaseRequest(), SOON_S))
         await ends_with(grpc.StatusCode.UNAVAILABLE, other)  # so that it is repeated
         await calls.ack(ack(), LONG_S)
@@ -90,8 +95,7 @@ async def test_a_stream_on_which_nothing_comes_is_left_for_another(tmp_path: Pat
 async def test_a_coordinator_that_stops_answers_what_it_has_and_takes_no_more(tmp_path: Path) -> None:
     coordinator = Coordinator()
     async with calls_of(tmp_path, coordinator) as calls:
-        lease = asyncio.create_task(calls.lease(pb.LeaseRequest(wait_ms=3), LONG_S))
-        await coordinator.waits.wait()
+        lease = await leasing(coordinator, calls, wait_ms=3)
         coordinator.streamed.release()
         coordinator.free.set()
         assert (await lease).ack_within_ms == 3
@@ -106,8 +110,7 @@ async def test_a_coordinator_that_stops_answers_what_it_has_and_takes_no_more(tm
 async def test_calls_of_a_stream_that_is_lost_are_to_be_repeated(tmp_path: Path) -> None:
     coordinator = Coordinator()
     async with calls_of(tmp_path, coordinator) as calls:
-        lease = asyncio.create_task(calls.lease(pb.LeaseRequest(), LONG_S))
-        await coordinator.waits.wait()
+        lease = await leasing(coordinator, calls)
         for stream in coordinator.streamed._streams:
             stream.close()
         await ends_with(grpc.StatusCode.UNAVAILABLE, lease)
@@ -184,8 +187,7 @@ async def test_each_message_needs_the_token_that_its_calls_need(tmp_path: Path) 
     async with calls_of(tmp_path, coordinator, tokens, "node") as calls:
         await calls.ack(ack(), LONG_S)
         assert coordinator.callers == [Identity(Role.NODE, "n")]
-        waiting = asyncio.create_task(calls.lease(pb.LeaseRequest(), LONG_S))
-        await coordinator.waits.wait()
+        waiting = await leasing(coordinator, calls)
         tokens.known["node"] = Identity(Role.JOB, "j")
         for refused in (calls.ack(ack(), LONG_S), waiting, calls.ack(ack(), LONG_S)):
             name = "Lease" if refused is waiting else "Ack"

@@ -42,8 +42,10 @@ class Turns:
     def did(self, much: int) -> None:
         self.done[self.now] += much
 
-    def stop(self) -> None:
+    def stop(self) -> tuple[int, int]:
+        """How much was done in all, and the most in one of them."""
         self._task.cancel()
+        return self.done.total(), max(self.done.values())
 
     async def _pass(self) -> None:
         while True:
@@ -73,9 +75,7 @@ async def test_others_are_served_while_what_many_nodes_hold_is_merged(
             tell(coordinator, number)
         monkeypatch.setattr(Holdings, "merge", counted)
         await read_first(coordinator, "r")
-    turns.stop()
-    assert turns.done.total() == 200
-    assert max(turns.done.values()) == 10
+    assert turns.stop() == (200, 10)
 
 
 @on_loop
@@ -106,9 +106,7 @@ async def test_others_are_served_while_what_nodes_tell_meanwhile_is_looked_for(
         told.set()
         assert await reading is LeaseState.LEASED
         assert sum(coordinator.residency.table(DIGEST.digest_id).resident) == 200
-    turns.stop()
-    assert turns.done.total() == 200
-    assert max(turns.done.values()) == 10
+    assert turns.stop() == (200, 10)
 
 
 @on_loop
@@ -138,9 +136,7 @@ async def test_others_are_served_while_many_rotations_begin(tmp_path: Path, monk
         tells.inventory.version, tells.inventory.full, tells.inventory.more = 2, False, False
         coordinator.heartbeats.take(tells)
         assert await asyncio.gather(*reading) == [LeaseState.LEASED] * 5
-    turns.stop()
-    assert turns.done.total() == 5
-    assert max(turns.done.values()) == 1
+    assert turns.stop() == (5, 1)
 
 
 @on_loop
@@ -172,9 +168,7 @@ async def test_others_are_served_while_a_node_goes_that_held_some_of_many_data_s
         coordinator.caching.forget(digests[-1].digest_id)  # which is not followed any more
         while any(table.resident_shards for table in tables[:-1]):
             await asyncio.sleep(0)
-    turns.stop()
-    assert turns.done.total() == 7
-    assert max(turns.done.values()) == 1
+    assert turns.stop() == (7, 1)
 
 
 @on_loop
@@ -192,9 +186,7 @@ async def test_others_are_served_while_what_was_decided_of_many_jobs_is_written(
         monkeypatch.setattr(planning.planner, "replan", lambda view, now: Outcome(Plan(), decisions))
         monkeypatch.setattr(planning, "_journal", lambda record: turns.did(1))
         await planning.look()
-    turns.stop()
-    assert turns.done.total() == 20
-    assert max(turns.done.values()) == 1
+    assert turns.stop() == (20, 1)
 
 
 @on_loop

@@ -7,7 +7,7 @@ import contextlib
 import json
 import socket
 import zlib
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from itertools import count
 from pathlib import Path
@@ -101,16 +101,30 @@ async def test_who_has_all_places_for_pages_makes_room_for_others(monkeypatch: p
             one.close()
 
 
-@on_loop
-async def test_one_address_with_all_connections_makes_room_for_others(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(admission_module, "MOST_CONNECTIONS", 4)
+@asynccontextmanager
+async def admitting(
+    monkeypatch: pytest.MonkeyPatch, most: int, held: Sequence[asyncio.StreamWriter | socket.socket]
+) -> AsyncIterator[tuple[web.Server, int]]:
+    """A server that has so many connections at most, and its port; at the end all that are held are closed."""
+    monkeypatch.setattr(admission_module, "MOST_CONNECTIONS", most)
     admission = admission_module.Admission()
     runner = web.AppRunner(application(Feed(lambda: STATUS), past, KEY, admission.asked), logger=Log())
     await runner.setup()
     server = runner.server
     assert server is not None
     listening = await asyncio.get_running_loop().create_server(lambda: admission.of(server), "127.0.0.1", 0)
-    port = listening.sockets[0].getsockname()[1]
+    try:
+        yield server, listening.sockets[0].getsockname()[1]
+    finally:
+        for one in held:
+            one.close()
+        listening.close()
+        await runner.cleanup()
+
+
+@on_loop
+async def test_one_address_with_all_connections_makes_room_for_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    held = list[asyncio.StreamWriter]()
 
     async def asked(from_where: str) -> bytes:
         """Keeps its connection, if it has one."""
@@ -124,33 +138,18 @@ async def test_one_address_with_all_connections_makes_room_for_others(monkeypatc
         except ConnectionError:
             return b""
 
-    held = list[asyncio.StreamWriter]()
-    try:
+    async with admitting(monkeypatch, 4, held) as (server, port):
         assert [await asked("127.0.0.2") for _ in range(5)] == [b"waits"] * 4 + [b""]
         assert [await asked("127.0.0.3") for _ in range(3)] == [b"waits"] * 2 + [b""], "half is its, and no more"
         assert await asked("127.0.0.2") == b"", "nobody takes turns"
         assert await asked("127.0.0.4") == b"waits"
         assert len(server.connections) == 4
-    finally:
-        for writer in held:
-            writer.close()
-        listening.close()
-        await runner.cleanup()
 
 
 @on_loop
 async def test_a_connection_that_made_room_is_gone_though_it_takes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     """Else one address has a descriptor more with each visit of another one."""
-    monkeypatch.setattr(admission_module, "MOST_CONNECTIONS", 2)
-    admission = admission_module.Admission()
-    runner = web.AppRunner(application(Feed(lambda: STATUS), past, KEY, admission.asked), logger=Log())
-    await runner.setup()
-    server, loop = runner.server, asyncio.get_running_loop()
-    assert server is not None
-    listening = await loop.create_server(lambda: admission.of(server), "127.0.0.1", 0)
-    port = listening.sockets[0].getsockname()[1]
-    cookie = f"Cookie: tfquiver_key_{port}={KEY}"
-    page = f"GET /app.js HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\n{cookie}\r\n\r\n".encode()
+    loop, held = asyncio.get_running_loop(), list[socket.socket]()
 
     def established() -> int:
         rows = (row.split() for row in Path("/proc/self/net/tcp").read_text().splitlines()[1:])
@@ -169,19 +168,16 @@ async def test_a_connection_that_made_room_is_gone_though_it_takes_nothing(monke
                     await loop.sock_sendall(one, page)
         return one
 
-    held = [await full(), await full()]
-    try:
+    async with admitting(monkeypatch, 2, held) as (_, port):
+        cookie = f"Cookie: tfquiver_key_{port}={KEY}"
+        page = f"GET /app.js HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\n{cookie}\r\n\r\n".encode()
+        held += [await full(), await full()]
         for _ in range(3):
             visitor, writer = await asyncio.open_connection("127.0.0.1", port, local_addr=("127.0.0.3", 0))
             writer.close()
             await visitor.read()
             held.append(await full())
         assert established() <= 3
-    finally:
-        for one in held:
-            one.close()
-        listening.close()
-        await runner.cleanup()
 
 
 @on_loop

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
@@ -16,6 +18,16 @@ from tfquiver.service.coordinator.server import CoordinatorServer
 DIGEST = numbered_digest(20, "data")
 
 
+@asynccontextmanager
+async def coordinator(directory: Path) -> AsyncIterator[CoordinatorClient]:
+    """One that knows DIGEST."""
+    async with CoordinatorServer() as server:
+        await server.start(directory / "work", f"unix:{directory}/socket")
+        async with CoordinatorClient.connected(f"unix:{directory}/socket") as client:
+            await client.upload([DIGEST.to_bytes()], name="data")
+            yield client
+
+
 async def begin(client: CoordinatorClient, number: int, key: str = "") -> None:
     request = pb.TicketRequest(session_key=key or f"{number:03}".ljust(400, "x"), provider_id="p", repetition=number)
     request.digest_id = DIGEST.digest_id
@@ -28,56 +40,47 @@ def numbers(reply: pb.ListSessionsReply) -> list[int]:
 
 @on_loop
 async def test_each_session_is_in_one_page(tmp_path: Path) -> None:
-    async with CoordinatorServer() as server:
-        await server.start(tmp_path / "work", f"unix:{tmp_path}/socket")
-        async with CoordinatorClient.connected(f"unix:{tmp_path}/socket") as client:
-            await client.upload([DIGEST.to_bytes()], name="data")
-            for number in range(30):
-                await begin(client, number)
-            whole = await client.call("ListSessions", pb.ListSessionsRequest())
-            assert numbers(whole) == list(range(29, -1, -1))
-            assert not whole.next_page
-            listed, request, replies = list[int](), pb.ListSessionsRequest(page_bytes=2000), 0
-            while True:
-                reply = await client.call("ListSessions", request)
-                assert reply.ByteSize() < 2000 + 1000
-                listed += numbers(reply)
-                replies += 1
-                if not reply.next_page:
-                    break
-                request.page = reply.next_page
-                await begin(client, 100 + replies)
-            assert listed == list(range(29, -1, -1))
-            assert 5 < replies < 15
+    async with coordinator(tmp_path) as client:
+        for number in range(30):
+            await begin(client, number)
+        whole = await client.call("ListSessions", pb.ListSessionsRequest())
+        assert numbers(whole) == list(range(29, -1, -1))
+        assert not whole.next_page
+        listed, request, replies = list[int](), pb.ListSessionsRequest(page_bytes=2000), 0
+        while True:
+            reply = await client.call("ListSessions", request)
+            assert reply.ByteSize() < 2000 + 1000
+            listed += numbers(reply)
+            replies += 1
+            if not reply.next_page:
+                break
+            request.page = reply.next_page
+            await begin(client, 100 + replies)
+        assert listed == list(range(29, -1, -1))
+        assert 5 < replies < 15
 
 
 @on_loop
 async def test_of_one_key_and_up_to_a_limit(tmp_path: Path) -> None:
-    async with CoordinatorServer() as server:
-        await server.start(tmp_path / "work", f"unix:{tmp_path}/socket")
-        async with CoordinatorClient.connected(f"unix:{tmp_path}/socket") as client:
-            await client.upload([DIGEST.to_bytes()], name="data")
-            for number in range(6):
-                await begin(client, number, key="key" if number % 2 else "other")
-            request = pb.ListSessionsRequest(session_key="key", limit=2)
-            first = await client.call("ListSessions", request)
-            request.page = first.next_page
-            second = await client.call("ListSessions", request)
-            whole = await client.call("ListSessions", pb.ListSessionsRequest(session_key="key"))
-            listed = [one.session_id for one in (*first.sessions, *second.sessions)]
-            assert listed == [one.session_id for one in whole.sessions]
-            assert (len(first.sessions), len(second.sessions), second.next_page) == (2, 1, 0)
+    async with coordinator(tmp_path) as client:
+        for number in range(6):
+            await begin(client, number, key="key" if number % 2 else "other")
+        request = pb.ListSessionsRequest(session_key="key", limit=2)
+        first = await client.call("ListSessions", request)
+        request.page = first.next_page
+        second = await client.call("ListSessions", request)
+        whole = await client.call("ListSessions", pb.ListSessionsRequest(session_key="key"))
+        listed = [one.session_id for one in (*first.sessions, *second.sessions)]
+        assert listed == [one.session_id for one in whole.sessions]
+        assert (len(first.sessions), len(second.sessions), second.next_page) == (2, 1, 0)
 
 
 @on_loop
 async def test_no_page_is_larger_than_the_coordinator_likes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(listing_calls, "MOST_PAGE_BYTES", 2000)
-    async with CoordinatorServer() as server:
-        await server.start(tmp_path / "work", f"unix:{tmp_path}/socket")
-        async with CoordinatorClient.connected(f"unix:{tmp_path}/socket") as client:
-            await client.upload([DIGEST.to_bytes()], name="data")
-            for number in range(10):
-                await begin(client, number)
-            reply = await client.call("ListSessions", pb.ListSessionsRequest(page_bytes=2**32 - 1))
-            assert reply.next_page
-            assert reply.ByteSize() < 3000
+    async with coordinator(tmp_path) as client:
+        for number in range(10):
+            await begin(client, number)
+        reply = await client.call("ListSessions", pb.ListSessionsRequest(page_bytes=2**32 - 1))
+        assert reply.next_page
+        assert reply.ByteSize() < 3000
