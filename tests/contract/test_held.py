@@ -11,7 +11,7 @@ import pytest
 
 from tests.support.aio import on_loop
 from tests.support.coordinator_here import DIGEST, beat, read_first, started
-from tests.support.named_here import until_done
+from tests.support.named_here import scanning, until_done
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2
 from tfquiver.proto.tfquiver.v1 import named_datasets_pb2 as pb
 from tfquiver.roles_and_tokens.identity import EVERYBODY
@@ -26,9 +26,7 @@ SIZE_BYTES = int(DIGEST.lengths.sum())
 async def scan_over(coordinator: Coordinator) -> asyncio.Task[bool]:
     """Its node, which has stored nothing, says so; the node `owner` has not told what it was given."""
     beat(coordinator, "owner")
-    await coordinator.named.create(EVERYBODY, pb.DatasetSpec(name="set", sources=["/x"]))
-    await until_done(coordinator, "set")
-    [task] = coordinator.named.tasks
+    task = await scanning(coordinator, "set")
     scanner = task.scan.node_id
     over = pb.ReportTaskRequest(node_id=scanner, task_id=task.task_id, over=True, digest_id=DIGEST.digest_id)
     return asyncio.create_task(coordinator.named.report(over))

@@ -12,7 +12,7 @@ import pytest
 from tests.support.aio import on_loop
 from tests.support.coordinator_here import DIGEST, beat, parts, read_first, started
 from tests.support.digests import numbered_digest
-from tests.support.named_here import OTHER, of, until_done
+from tests.support.named_here import OTHER, of, scanning, until_done
 from tests.support.steps import steps
 from tfquiver import errors
 from tfquiver.clock import ManualClock
@@ -86,9 +86,7 @@ async def test_a_data_set_that_is_broken_is_nothing_to_the_others(tmp_path: Path
 async def test_what_was_scanned_and_removed_since_is_scanned_again(tmp_path: Path) -> None:
     async with started(tmp_path) as coordinator:
         named = coordinator.named
-        await named.create(EVERYBODY, pb.DatasetSpec(name="train", sources=["/x"]))
-        await until_done(coordinator, "train")
-        [task] = named.tasks
+        task = await scanning(coordinator)
         over = pb.ReportTaskRequest(node_id="n", task_id=task.task_id, over=True, digest_id=OTHER.digest_id)
         assert await named.report(over), "of a data set that had the same digest, and was deleted before this came"
         await named.look()

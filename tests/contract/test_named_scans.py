@@ -10,7 +10,7 @@ import pytest
 
 from tests.support.aio import on_loop
 from tests.support.coordinator_here import DIGEST, beat, parts, read_first, started
-from tests.support.named_here import OTHER, of, scanned, until_done
+from tests.support.named_here import OTHER, of, scanned, scanning, until_done
 from tfquiver import errors
 from tfquiver.digests.digest import Digest
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2
@@ -47,15 +47,17 @@ async def deleted(coordinator: Coordinator, name: str) -> list[bytes]:
     return list(task.evict.digest_ids)
 
 
+def no_match(scan: coordinator_pb2.DatasetTask) -> pb.ReportTaskRequest:
+    return pb.ReportTaskRequest(node_id="n", task_id=scan.task_id, over=True, error_code=5, trouble="no match")
+
+
 @pytest.mark.parametrize("comes_late", [False, True])
 @on_loop
 async def test_what_a_scan_has_registered_goes_with_its_data_set(tmp_path: Path, comes_late: bool) -> None:
     """Its node has not said yet that the task is over, and is told that it is not wanted any more."""
     async with started(tmp_path) as coordinator:
         named = coordinator.named
-        await named.create(EVERYBODY, pb.DatasetSpec(name="train", sources=["/x"]))
-        await until_done(coordinator, "train")
-        [scan] = named.tasks
+        scan = await scanning(coordinator)
         if not comes_late:
             await registered(coordinator, "train", OTHER, scan.task_id)
         await named.delete(EVERYBODY, "train", force=False)
@@ -76,9 +78,7 @@ async def test_what_a_scan_has_registered_has_an_owner_though_the_coordinator_is
     """Its node heard nothing of it; what comes of its scan when it asks again is something else. It was nobody's for
     good, with all its shards."""
     async with started(tmp_path) as coordinator:
-        await coordinator.named.create(EVERYBODY, pb.DatasetSpec(name="train", sources=["/x"]))
-        await until_done(coordinator, "train")
-        [scan] = coordinator.named.tasks
+        scan = await scanning(coordinator)
         await registered(coordinator, "train", OTHER, scan.task_id)
     async with started(tmp_path) as coordinator:
         if then == "it is deleted":
@@ -97,9 +97,7 @@ async def test_what_a_scan_has_registered_has_an_owner_though_the_coordinator_is
 @on_loop
 async def test_what_a_scan_registers_after_its_data_set_was_deleted_and_all_restarted_goes(tmp_path: Path) -> None:
     async with started(tmp_path) as coordinator:
-        await coordinator.named.create(EVERYBODY, pb.DatasetSpec(name="train", sources=["/x"]))
-        await until_done(coordinator, "train")
-        [scan] = coordinator.named.tasks
+        scan = await scanning(coordinator)
         await coordinator.named.delete(EVERYBODY, "train", force=True)
     async with started(tmp_path) as coordinator:
         await until_done(coordinator, "train")
@@ -114,10 +112,8 @@ async def test_what_a_trainer_registers_under_a_scans_name_stays(tmp_path: Path,
     """By its node, under the stem of its files: those of the scan are others, or cannot be read."""
     async with started(tmp_path) as coordinator:
         named = coordinator.named
-        await named.create(EVERYBODY, pb.DatasetSpec(name="train", sources=["/typo"]))
-        await until_done(coordinator, "train")
-        [scan] = named.tasks
-        failed = pb.ReportTaskRequest(node_id="n", task_id=scan.task_id, over=True, error_code=5, trouble="no match")
+        scan = await scanning(coordinator, source="/typo")
+        failed = no_match(scan)
         if fails == "before it":
             assert await named.report(failed)
             assert (await until_done(coordinator, "train")).state == pb.NamedDataset.STATE_FAILED
@@ -137,11 +133,9 @@ async def test_what_an_earlier_scan_has_registered_is_not_the_next_ones(tmp_path
     """Its data set has heard that it failed: others may have come to use what it has registered."""
     async with started(tmp_path) as coordinator:
         named = coordinator.named
-        await named.create(EVERYBODY, pb.DatasetSpec(name="train", sources=["/x"]))
-        await until_done(coordinator, "train")
-        [scan] = named.tasks
+        scan = await scanning(coordinator)
         await registered(coordinator, "train", OTHER, scan.task_id)
-        failed = pb.ReportTaskRequest(node_id="n", task_id=scan.task_id, over=True, error_code=5, trouble="no match")
+        failed = no_match(scan)
         assert await named.report(failed)
         await until_done(coordinator, "train")
         await named.refresh(EVERYBODY, "train")
@@ -162,7 +156,7 @@ async def test_a_delete_that_is_refused_marks_nothing(tmp_path: Path) -> None:
         [scan] = named.tasks
         with pytest.raises(errors.InUseError, match="reader reads train"):
             await named.delete(EVERYBODY, "train", force=False)
-        failed = pb.ReportTaskRequest(node_id="n", task_id=scan.task_id, over=True, error_code=5, trouble="no match")
+        failed = no_match(scan)
         assert await named.report(failed)
         await until_done(coordinator, "train")
         await named.delete(EVERYBODY, "train", force=True)
@@ -189,9 +183,7 @@ async def test_what_is_deleted_while_owners_of_a_scans_shards_are_waited_for_goe
         named = coordinator.named
         await coordinator.catalogue.register("before a restart", b"", None, parts(OTHER))
         beat(coordinator, "owner")
-        await named.create(EVERYBODY, pb.DatasetSpec(name="train", sources=["/x"]))
-        await until_done(coordinator, "train")
-        [scan] = named.tasks
+        scan = await scanning(coordinator)
         over = pb.ReportTaskRequest(task_id=scan.task_id, over=True, digest_id=OTHER.digest_id)
         over.node_id = scan.scan.node_id
         reported = asyncio.create_task(named.report(over))

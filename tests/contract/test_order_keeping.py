@@ -10,7 +10,7 @@ import pytest
 
 from tests.support import rotating
 from tests.support.aio import on_loop
-from tests.support.order_world import CHUNKS, ONE_RECORD, PER_CHUNK, SHARDS, world
+from tests.support.order_world import CHUNKS, ONE_RECORD, PER_CHUNK, SHARDS, World, world
 from tests.support.store_node import StoreNode, build
 from tfquiver import errors
 from tfquiver.digests.digest import Digest
@@ -56,13 +56,19 @@ async def test_readers_and_orders_share_one_fetch(tmp_path: Path) -> None:
         assert sorted(w.store.reads) == sorted({*w.store.reads}), "nothing was read twice"
 
 
+async def held_up(w: World, shard: int) -> asyncio.Future[bool]:
+    """Who reads it, for nobody's cache, when the store has been asked; it does not answer yet."""
+    w.store.held = {int(w.digest.offsets[shard])}
+    reader = asyncio.ensure_future(w.read(shard, ""))
+    await asyncio.to_thread(w.store.await_read, int(w.digest.offsets[shard]))
+    return reader
+
+
 @on_loop
 async def test_a_fetch_for_a_reader_that_keeps_nothing_is_kept_once_it_is_ordered(tmp_path: Path) -> None:
     async with world(tmp_path) as w:
         shard = w.shards(4)[0]
-        w.store.held = {int(w.digest.offsets[shard])}
-        reader = asyncio.ensure_future(w.read(shard, ""))
-        await asyncio.to_thread(w.store.await_read, int(w.digest.offsets[shard]))
+        reader = await held_up(w, shard)
         w.give(load=[4], urgent=1)
         await w.until(lambda: w.held(4) == PER_CHUNK - 1)
         w.store.let_go()
@@ -105,9 +111,7 @@ async def test_a_reader_is_not_told_that_its_chunk_has_gone_once_it_is_ordered_a
 async def test_what_nobody_waits_for_waits_for_the_readers(tmp_path: Path) -> None:
     async with world(tmp_path) as w:
         missed = w.shards(7)[0]
-        w.store.held = {int(w.digest.offsets[missed])}
-        reader = asyncio.ensure_future(w.read(missed, ""))
-        await asyncio.to_thread(w.store.await_read, int(w.digest.offsets[missed]))
+        reader = await held_up(w, missed)
         w.give(load=[1, 2], urgent=1)
         await w.until(lambda: w.held(1) == PER_CHUNK)
         await asyncio.sleep(0.1)

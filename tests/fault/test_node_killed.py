@@ -8,12 +8,14 @@ import threading
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from tests.support import node_calls, records
 from tests.support.cluster import Server, wait_until
 from tests.support.reader_client import ReaderClient, ReaderGoneError, split_records
+from tfquiver.proto.tfquiver.v1 import types_pb2
 from tfquiver.scanning.cutting import CutPolicy
 
 SMALL = CutPolicy(1_000, 4_000, 16_000)
@@ -86,22 +88,23 @@ class SteadyReader(threading.Thread):
         return self.found
 
 
+def paused_readers(node: Server, dataset: types_pb2.Dataset, session: str, hold_back: int) -> list[SteadyReader]:
+    """Two of that session, each in mid-epoch."""
+    options: dict[str, Any] = {"session_id": session, "hold_back": hold_back, "credit_bytes": 20_000}
+    readers = [SteadyReader(ReaderClient(node.ready["socket"], dataset.digest_id, **options), 20) for _ in range(2)]
+    for reader in readers:
+        reader.start()
+        assert reader.paused.wait(60)
+    return readers
+
+
 def test_readers_of_a_killed_node_go_on_with_what_they_hold(
     tmp_path: Path, made: list[bytes], servers: list[Server]
 ) -> None:
     node = embedded(tmp_path, servers)
     dataset = node_calls.ensure(node.ready["control"], tmp_path / "train-*", SMALL)
     session = node_calls.ticket(node.ready["coordinator"], dataset, "key")
-    readers = [
-        SteadyReader(
-            ReaderClient(node.ready["socket"], dataset.digest_id, session_id=session, hold_back=3, credit_bytes=20_000),
-            20,
-        )
-        for _ in range(2)
-    ]
-    for reader in readers:
-        reader.start()
-        assert reader.paused.wait(60)
+    readers = paused_readers(node, dataset, session, hold_back=3)
     node.kill()
     for reader in readers:
         reader.go_on.set()
@@ -124,14 +127,7 @@ def test_readers_wait_for_a_killed_coordinator(tmp_path: Path, made: list[bytes]
     node.start()
     dataset = node_calls.ensure(node.ready["control"], tmp_path / "train-*", SMALL)
     session = node_calls.ticket(coordinator.address, dataset, "key")
-    options = {"session_id": session, "hold_back": 2, "credit_bytes": 20_000}
-    readers = [
-        SteadyReader(ReaderClient(node.ready["socket"], dataset.digest_id, **options), 20)  # type: ignore[arg-type]
-        for _ in range(2)
-    ]
-    for reader in readers:
-        reader.start()
-        assert reader.paused.wait(60)
+    readers = paused_readers(node, dataset, session, hold_back=2)
     coordinator.kill()
     for reader in readers:
         reader.go_on.set()

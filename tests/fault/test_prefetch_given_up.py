@@ -3,7 +3,6 @@ come to stand after it."""
 
 from __future__ import annotations
 
-import random
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -13,21 +12,18 @@ import pytest
 
 from tests.support.cluster import wait_until
 from tests.support.named_place import Place, name
+from tests.support.shared_scan import FILE_BYTES, stored
 from tfquiver.proto.tfquiver.v1 import named_datasets_pb2 as pb
 from tfquiver.proto.tfquiver.v1 import types_pb2
 from tfquiver.testing.emulated_store import EmulatedStore
 
 READY, WARMING = pb.NamedDataset.STATE_READY, pb.NamedDataset.STATE_WARMING
-FILES, FILE_BYTES = 12, 1_000_000
+FILES = 12
 
 
 @pytest.fixture
 def store() -> Iterator[EmulatedStore]:
-    rng = random.Random(3)
-    with EmulatedStore.start(0) as made:
-        made.make_bucket("bucket")
-        for number in range(FILES):
-            made.put("bucket", f"file-{number}", rng.randbytes(FILE_BYTES))
+    with stored(0, FILES) as made:
         yield made
 
 

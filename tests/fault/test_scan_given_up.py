@@ -3,7 +3,6 @@ and goes; what another data set names stays."""
 
 from __future__ import annotations
 
-import random
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -12,22 +11,19 @@ import pytest
 from tests.support import node_calls, numbered
 from tests.support.cluster import wait_until
 from tests.support.named_place import Place, name
+from tests.support.shared_scan import FILE_BYTES, stored
 from tfquiver.proto.tfquiver.v1 import named_datasets_pb2 as pb
 from tfquiver.proto.tfquiver.v1 import types_pb2
 from tfquiver.testing.emulated_store import EmulatedStore
 
 READY, SCANNING = pb.NamedDataset.STATE_READY, pb.NamedDataset.STATE_SCANNING
-FILES, FILE_BYTES = 12, 1_000_000
+FILES = 12
 STORE_BYTES_PER_S = 0.5e6  # the scan takes 24 s: it is under way still when a busy machine has seen its first shards
 
 
 @pytest.fixture
 def store() -> Iterator[EmulatedStore]:
-    rng = random.Random(3)
-    with EmulatedStore.start(STORE_BYTES_PER_S) as made:
-        made.make_bucket("bucket")
-        for number in range(FILES):
-            made.put("bucket", f"file-{number}", rng.randbytes(FILE_BYTES))
+    with stored(STORE_BYTES_PER_S, FILES) as made:
         yield made
 
 

@@ -18,7 +18,7 @@ import pytest
 
 from tests.support import node_calls, warm
 from tests.support.cluster import Server, wait_until
-from tests.support.daemons import daemons, end_daemons
+from tests.support.daemons import cache_dir_fixture, daemons
 from tests.support.reader_client import Connection
 from tfquiver import errors
 from tfquiver.node_daemon_and_cache_directory import daemon
@@ -26,17 +26,11 @@ from tfquiver.node_daemon_and_cache_directory.directory import CacheDirectory
 from tfquiver.notes_in_cache_and_work_directories.node_endpoint import NodeEndpoint, read_endpoint
 
 NODE = "tfquiver.service.node.main"
+cache_dir = cache_dir_fixture()
 
 
 def mode_of(path: Path) -> int:
     return stat.S_IMODE(path.stat().st_mode)
-
-
-@pytest.fixture
-def cache_dir(tmp_path: Path) -> Iterator[Path]:
-    directory = tmp_path / "cache"
-    yield directory
-    end_daemons(directory)
 
 
 def test_a_directory_that_is_there_keeps_its_mode_and_what_is_made_is_private(tmp_path: Path) -> None:
@@ -143,35 +137,6 @@ main.run()
 """
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="becoming another user needs root")
-def test_a_volume_of_the_group_works_without_being_its_owner(tmp_path: Path, mounted_for_all: Path) -> None:
-    """As Kubernetes mounts one with fsGroup: root's, writable for the group, which new files inherit."""
-    volume = mounted_for_all / "volume"
-    volume.mkdir()
-    os.chown(volume, 0, 1000)
-    volume.chmod(0o2775)
-    for directory in (volume, volume / "below"):
-        with (tmp_path / "log").open("wb") as log:
-            process = warm.Popen(
-                [sys.executable, "-c", AS_SOMEBODY, f"--cache_dir={directory}", "--quota=1MiB"],
-                stdout=subprocess.PIPE, stderr=log,
-            )  # fmt: skip
-        try:
-            assert process.stdout
-            line = process.stdout.readline()
-            assert line, (tmp_path / "log").read_text()
-            with Connection(json.loads(line)["socket"]) as connection:
-                assert connection.hello() == json.loads(line)["node_id"]
-            assert (directory / "node.lock").stat().st_uid == 1000
-            assert mode_of(volume) == 0o2775
-            assert all(mode_of(path) & 0o077 == 0 for path in directory.iterdir() if path != volume / "below")
-        finally:
-            process.terminate()
-            ended = process.wait(60)
-            process.stdout.close()  # type: ignore[union-attr]
-        assert ended == 0, (tmp_path / "log").read_text()
-
-
 @contextlib.contextmanager
 def _running_as_somebody(directory: Path, log_path: Path, *flags: str) -> Iterator[dict[str, str]]:
     """The ready line of a node that runs there as user and group 1000."""
@@ -188,6 +153,22 @@ def _running_as_somebody(directory: Path, log_path: Path, *flags: str) -> Iterat
         ended = process.wait(60)
         process.stdout.close()
     assert ended == 0, log_path.read_text()
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="becoming another user needs root")
+def test_a_volume_of_the_group_works_without_being_its_owner(tmp_path: Path, mounted_for_all: Path) -> None:
+    """As Kubernetes mounts one with fsGroup: root's, writable for the group, which new files inherit."""
+    volume = mounted_for_all / "volume"
+    volume.mkdir()
+    os.chown(volume, 0, 1000)
+    volume.chmod(0o2775)
+    for directory in (volume, volume / "below"):
+        with _running_as_somebody(directory, tmp_path / "log") as ready:
+            with Connection(ready["socket"]) as connection:
+                assert connection.hello() == ready["node_id"]
+            assert (directory / "node.lock").stat().st_uid == 1000
+            assert mode_of(volume) == 0o2775
+            assert all(mode_of(path) & 0o077 == 0 for path in directory.iterdir() if path != volume / "below")
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="becoming another user needs root")

@@ -8,7 +8,6 @@ import resource
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import psutil
@@ -17,7 +16,7 @@ import pytest
 import tfquiver
 from tests.support import node_calls
 from tests.support.cluster import wait_until
-from tests.support.daemons import daemons, end_daemons
+from tests.support.daemons import cache_dir_fixture, daemons, end_daemons
 from tests.support.reader_client import Connection
 from tfquiver import errors
 from tfquiver.background_logs import log_file
@@ -28,14 +27,7 @@ FIND = (
     "print(json.dumps(dataclasses.asdict(local.find_or_start(sys.argv[1], idle_exit_s=5))));"
     "assert 'tensorflow' not in sys.modules"
 )
-
-
-@pytest.fixture
-def cache_dir(tmp_path: Path) -> Iterator[Path]:
-    """A directory without a daemon, and without one again after the test."""
-    directory = tmp_path / "cache"
-    yield directory
-    end_daemons(directory)
+cache_dir = cache_dir_fixture()
 
 
 def pid(directory: Path) -> int:

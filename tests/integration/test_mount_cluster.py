@@ -6,17 +6,20 @@ import json
 import os
 import subprocess
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import grpc
 import pytest
 
 from tests.support import node_calls, numbered, warm
-from tests.support.cluster import Cluster
+from tests.support.cluster import Cluster, Server
 from tests.support.mounted import command, mounted, sums
 from tests.support.privileges import needs_fuse
 from tests.support.reader_client import Connection, ReaderGoneError
 from tests.support.started_nodes import nodes_started
+from tfquiver.digests.digest import Digest
 from tfquiver.messages_on_the_nodes_socket import reader_frames as frames
 from tfquiver.mounting.named import digest_of
 
@@ -82,12 +85,17 @@ def test_what_is_mounted_is_neither_deleted_nor_forgotten_when_it_is_refreshed(t
         assert deleted.returncode == 0, deleted.stderr
 
 
-def test_only_who_can_name_a_shard_is_given_it(tmp_path: Path) -> None:
-    numbered.write(tmp_path / "data", 2, 500, 1000)
-    with nodes_started(tmp_path) as start:
+@contextmanager
+def scanned(root: Path, files: int) -> Iterator[tuple[Server, Digest]]:
+    numbered.write(root / "data", files, 500, 1000)
+    with nodes_started(root) as start:
         node = start()
-        dataset = node_calls.ensure(node.ready["control"], tmp_path / "data" / "*")
-        digest = digest_of(node.ready["coordinator"], "", dataset)
+        dataset = node_calls.ensure(node.ready["control"], root / "data" / "*")
+        yield node, digest_of(node.ready["coordinator"], "", dataset)
+
+
+def test_only_who_can_name_a_shard_is_given_it(tmp_path: Path) -> None:
+    with scanned(tmp_path, files=2) as (node, digest):
         good = digest.hashes[0].tobytes()
         with Connection(node.ready["socket"]) as connection:
             connection.hello(frames.ROLE_MOUNT)
@@ -125,11 +133,7 @@ def test_only_who_can_name_a_shard_is_given_it(tmp_path: Path) -> None:
 
 
 def test_who_asks_and_takes_nothing_is_let_go(tmp_path: Path) -> None:
-    numbered.write(tmp_path / "data", 1, 500, 1000)
-    with nodes_started(tmp_path) as start:
-        node = start()
-        dataset = node_calls.ensure(node.ready["control"], tmp_path / "data" / "*")
-        digest = digest_of(node.ready["coordinator"], "", dataset)
+    with scanned(tmp_path, files=1) as (node, digest):
         with Connection(node.ready["socket"]) as connection:
             connection.hello(frames.ROLE_MOUNT)
             give_up_at, request = time.monotonic() + 60, 0

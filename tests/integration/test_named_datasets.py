@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import json
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -253,30 +254,32 @@ def test_who_reads_the_old_version_finishes_on_it(place: Place, data: Path) -> N
             stub.FindDataset(coordinator_pb2.FindDatasetRequest(digest_id=first.dataset.digest_id), timeout=20)
 
 
-def test_what_does_not_fit_makes_the_oldest_data_set_go_whole(tmp_path: Path, data: Path) -> None:
-    place = Place(tmp_path, nodes=1, quota="20MiB", flags=["--when_full=dataset_lru"])
+@contextmanager
+def old_and_new(root: Path, data: Path, flag: str) -> Iterator[Place]:
+    """Two data sets, of which one was cached when it was scanned; there is no room for both."""
+    place = Place(root, nodes=1, quota="20MiB", flags=[flag])
     try:
-        numbered.write(tmp_path / "more", FILES, RECORDS, RECORD_BYTES, seed=7)
-        for made, at in (("old", data), ("new", tmp_path / "more")):
+        numbered.write(root / "more", FILES, RECORDS, RECORD_BYTES, seed=7)
+        for made, at in (("old", data), ("new", root / "more")):
             place.call("Create", pb.DatasetSpec(name=made, sources=[f"{at}/part-*"]))
             place.until(made, pb.NamedDataset.STATE_READY)
+        yield place
+    finally:
+        place.stop()
+
+
+def test_what_does_not_fit_makes_the_oldest_data_set_go_whole(tmp_path: Path, data: Path) -> None:
+    with old_and_new(tmp_path, data, "--when_full=dataset_lru") as place:
         place.call("Prefetch", name("new"))
         wait_until(lambda: place.until("new", pb.NamedDataset.STATE_READY).resident_bytes == SIZE_BYTES, "it has room")
         assert place.until("old", pb.NamedDataset.STATE_READY).resident_bytes == 0, "it went whole"
         place.call("Pin", pb.PinDatasetRequest(name="new", pinned=True))
         with pytest.raises(grpc.RpcError, match=r"old needs .* nothing can be evicted: all else is pinned"):
             place.call("Prefetch", name("old"))
-    finally:
-        place.stop()
 
 
 def test_what_does_not_fit_is_refused_where_people_are_to_choose(tmp_path: Path, data: Path) -> None:
-    place = Place(tmp_path, nodes=1, quota="20MiB", flags=["--when_full=manual"])
-    try:
-        numbered.write(tmp_path / "more", FILES, RECORDS, RECORD_BYTES, seed=7)
-        for made, at in (("old", data), ("new", tmp_path / "more")):
-            place.call("Create", pb.DatasetSpec(name=made, sources=[f"{at}/part-*"]))
-            place.until(made, pb.NamedDataset.STATE_READY)
+    with old_and_new(tmp_path, data, "--when_full=manual") as place:
         with pytest.raises(
             grpc.RpcError, match=r"new needs .* are free on all nodes: evict some of old \(12\.0 MB\)"
         ) as caught:
@@ -287,8 +290,6 @@ def test_what_does_not_fit_is_refused_where_people_are_to_choose(tmp_path: Path,
         place.until("old", pb.NamedDataset.STATE_READY)
         place.call("Prefetch", name("new"))
         assert place.until("new", pb.NamedDataset.STATE_READY).resident_bytes == SIZE_BYTES
-    finally:
-        place.stop()
 
 
 def test_a_source_that_has_changed_is_said_when_a_node_meets_it(place: Place, data: Path) -> None:

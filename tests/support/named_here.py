@@ -7,6 +7,7 @@ import asyncio
 from tests.support.coordinator_here import DIGEST
 from tests.support.digests import numbered_digest
 from tfquiver.digests.digest import Digest
+from tfquiver.proto.tfquiver.v1 import coordinator_pb2
 from tfquiver.proto.tfquiver.v1 import named_datasets_pb2 as pb
 from tfquiver.roles_and_tokens.identity import EVERYBODY
 from tfquiver.service.coordinator.coordinator import Coordinator
@@ -25,6 +26,14 @@ async def until_done(coordinator: Coordinator, name: str) -> pb.NamedDataset:
             await asyncio.sleep(0.01)
     await coordinator.named.look()
     return coordinator.named.find(EVERYBODY, name)
+
+
+async def scanning(coordinator: Coordinator, name: str = "train", source: str = "/x") -> coordinator_pb2.DatasetTask:
+    """It is created; the task of its scan, which some node has now."""
+    await coordinator.named.create(EVERYBODY, pb.DatasetSpec(name=name, sources=[source]))
+    await until_done(coordinator, name)
+    [task] = coordinator.named.tasks
+    return task
 
 
 async def scanned(coordinator: Coordinator, name: str, digest: Digest) -> pb.NamedDataset:

@@ -24,11 +24,11 @@ SPEC = pb.DatasetSpec(name="files", sources=["gs://bucket/file-*"], format=types
 
 
 @contextmanager
-def stored(bytes_per_s: float) -> Iterator[EmulatedStore]:
+def stored(bytes_per_s: float, files: int = FILES) -> Iterator[EmulatedStore]:
     rng = random.Random(5)
     with EmulatedStore.start(bytes_per_s) as store:
         store.make_bucket("bucket")
-        for number in range(FILES):
+        for number in range(files):
             store.put("bucket", f"file-{number}", rng.randbytes(FILE_BYTES))
         yield store
 
