@@ -13,7 +13,8 @@ from tfquiver.notes_in_cache_and_work_directories import server_file
 from tfquiver.rare_lines import every_n_seconds
 from tfquiver.roles_and_tokens import own_token
 from tfquiver.roles_and_tokens.tokens import SharedToken, TokenFile
-from tfquiver.service.common_to_servers import full_collections, log_lines, serving
+from tfquiver.service.common_to_servers import full_collections, log_lines, serving, slow_start
+from tfquiver.service.common_to_servers.last_resort import LastResort
 from tfquiver.service.coordinator.commit_log.work_dir import was_held
 from tfquiver.service.coordinator.grpc_calls.callers import Tokens
 from tfquiver.service.coordinator.named_dataset_lifecycle.room_for_pins_and_when_full.room import WHEN_FULL
@@ -25,6 +26,7 @@ from tfquiver.service.metrics.instruments import TOLD_BY
 
 _DEFAULTS = CoordinatorOptions()
 _STANDBY_LOOK_S = 0.2
+_STOP_S = 10.0  # a log that takes longer is on a disk that hangs: what is not in it was promised to nobody
 
 _PORT = flags.DEFINE_integer(
     "port", 5040, "TCP port to listen on; 0: any free one, printed in the ready line.", lower_bound=0, upper_bound=65535
@@ -143,7 +145,7 @@ async def _serve() -> None:
         max_sessions=_MAX_SESSIONS.value,
         max_digest_bytes=sizes.parse_bytes(_MAX_DIGEST_SIZE.value),
     )
-    server = CoordinatorServer()
+    server, last_resort = CoordinatorServer(), LastResort()
     async with contextlib.AsyncExitStack() as stack:
         stack.push_async_callback(server.stop)
         where, is_told = "", False
@@ -164,6 +166,7 @@ async def _serve() -> None:
         if replaced := server.coordinator.caretaker.replaced:
             raise errors.AlreadyRunningError(replaced)
         logging.info("stopping")
+        last_resort.within(_STOP_S)
     serving.leave()
 
 
@@ -173,7 +176,8 @@ async def _started(server: CoordinatorServer, address: str, tokens: Tokens | Non
     if _STANDBY.value and not _is_there(work_dir):
         return False
     try:
-        await server.start(work_dir, address, tokens, options)
+        with slow_start.said(work_dir):
+            await server.start(work_dir, address, tokens, options)
     except errors.AlreadyRunningError as error:
         if not _STANDBY.value:
             raise

@@ -25,14 +25,14 @@ from tfquiver.node_daemon_and_cache_directory.directory import NODE_FILE, CacheD
 from tfquiver.node_labels_shard_owners_chunks import labels
 from tfquiver.notes_in_cache_and_work_directories import cluster_file
 from tfquiver.roles_and_tokens import own_token
-from tfquiver.service.common_to_servers import log_lines, serving
+from tfquiver.service.common_to_servers import log_lines, serving, slow_start
+from tfquiver.service.common_to_servers.last_resort import LastResort, leave
 from tfquiver.service.metrics import exposition, metrics_flag
 from tfquiver.service.metrics import node_metrics as metrics
 from tfquiver.service.metrics.instruments import TOLD_BY
 from tfquiver.service.node import node as node_parts
 from tfquiver.service.node import own_hosts, remembered_quota
 from tfquiver.service.node.options import Options
-from tfquiver.service.node.shutdown.last_resort import LastResort, leave
 from tfquiver.service.node.unix_socket_clients import silent_readers
 from tfquiver.service.node.unix_socket_clients.reader_group import ReaderGroup
 from tfquiver.service.tracing import exporting
@@ -172,25 +172,36 @@ async def serve() -> None:
 
 
 async def _serve(stop: asyncio.Event, last_resort: LastResort) -> None:
+    with contextlib.ExitStack() as starting:
+        starting.enter_context(slow_start.said(Path(FLAGS.cache_dir)))
+        await _serve_from(starting, stop, last_resort)
+
+
+async def _serve_from(starting: contextlib.ExitStack, stop: asyncio.Event, last_resort: LastResort) -> None:
+    """`starting`: is closed when it serves."""
     try:
         directory = await asyncio.to_thread(CacheDirectory, Path(FLAGS.cache_dir))
     except errors.AlreadyRunningError as error:
         serving.announce("node", error=type(error).__name__, message=str(error))
         raise
-    last_resort.directory = directory
+    last_resort.let_go = directory.close
     try:
         try:
             await asyncio.to_thread(cluster_file.write, directory.path, FLAGS.coordinator)
         except errors.TfquiverError as error:  # a disk that is full, say, where entries will make room
             logging.warning("trainers may start a node of their own here while this one is down: %s", error)
         with exporting.shard_spans(FLAGS.trace_endpoint, FLAGS.trace_share, directory.node_id) as spans:
-            await _serve_in(directory, stop, last_resort, spans)
+            await _serve_in(directory, starting, stop, last_resort, spans)
     finally:
         await asyncio.to_thread(directory.close)
 
 
 async def _serve_in(
-    directory: CacheDirectory, stop: asyncio.Event, last_resort: LastResort, spans: ShardSpans | None
+    directory: CacheDirectory,
+    starting: contextlib.ExitStack,
+    stop: asyncio.Event,
+    last_resort: LastResort,
+    spans: ShardSpans | None,
 ) -> None:
     options = dataclasses.replace(await _options(directory.path), spans=spans)
     node = await node_parts.Node.start(directory, options)
@@ -204,6 +215,7 @@ async def _serve_in(
         with exposition.exposed(
             FLAGS.metrics_address, "node", lambda: metrics.families(node.status()), TOLD_BY["node"]
         ) as where:
+            starting.close()
             serving.announce(
                 "node", node_id=directory.node_id, port=node.port, data_port=node.data_port, socket=node.socket,
                 control=node.control, coordinator=node.coordinator, metrics=where,

@@ -7,14 +7,18 @@ import signal
 import threading
 from pathlib import Path
 
+import grpc
 import pytest
 
 from tests.support import node_calls, warm
 from tests.support.cluster import Server, wait_until
-from tests.support.disks import ext4
+from tests.support.disks import dead, ext4
+from tests.support.hanging_disk import hanging_disk
 from tests.support.mounted import command, mounted
-from tests.support.privileges import needs_disks, needs_fuse
+from tests.support.privileges import needs_dead_mounts, needs_disks, needs_fuse
 from tests.support.store_node import write_files
+from tfquiver.grpc_plumbing import rpc
+from tfquiver.proto.tfquiver.v1 import named_datasets_pb2, named_datasets_pb2_grpc
 from tfquiver.scanning.cutting import CutPolicy
 
 NODE_TIMEOUT_MS = 1000
@@ -49,6 +53,46 @@ def test_heartbeats_go_on_and_it_ends_when_it_is_told_to(tmp_path: Path) -> None
             coordinator.stop()
     # Where gRPC waits for the disk with the interpreter's lock only the kernel can end it.
     assert code in (0, -signal.SIGALRM), node.log_tail()
+
+
+@pytest.mark.slow
+@needs_fuse
+def test_a_coordinator_whose_log_waits_for_the_disk_ends_and_the_next_one_goes_on(tmp_path: Path) -> None:
+    """It waited for its log for as long as the disk hung, and nobody could take its place."""
+    with hanging_disk(tmp_path) as disk:
+        flags = ["--port=0", f"--work_dir={disk.path / 'work'}"]
+        coordinator = Server("tfquiver.service.coordinator.main", flags, tmp_path / "coordinator.log").start()
+        try:
+            disk.hang()
+            with rpc.channel(coordinator.address) as channel:
+                stub = named_datasets_pb2_grpc.NamedDatasetsStub(channel)
+                spec = named_datasets_pb2.DatasetSpec(name="n", sources=["/data/*"])
+                with pytest.raises(grpc.RpcError) as raised:
+                    stub.Create(spec, timeout=1.0, wait_for_ready=True)
+            assert raised.value.code() is grpc.StatusCode.DEADLINE_EXCEEDED
+            assert coordinator.stop(20) == 0
+            assert "leaving all the same" in coordinator.log_tail()
+            disk.go_on()
+            coordinator.restart()
+            assert not node_calls.nodes(coordinator.address)
+        finally:
+            disk.go_on()
+            coordinator.stop()
+
+
+@pytest.mark.slow
+@needs_dead_mounts
+@pytest.mark.parametrize("kind, flag", [("node", "cache_dir"), ("coordinator", "work_dir")])
+def test_who_waits_for_a_disk_from_the_start_says_so(tmp_path: Path, kind: str, flag: str) -> None:
+    with dead(tmp_path / "mount") as mount:
+        server = Server(f"tfquiver.service.{kind}.main", ["--port=0", f"--{flag}={mount / 'x'}"], tmp_path / "log")
+        server.launch()
+        try:
+            wait_until(lambda: f"{mount / 'x'}: has been starting for 10 s" in server.log_tail(), "it says so", 30)
+            if kind == "node":
+                server.stop(10)
+        finally:
+            server.kill()
 
 
 @pytest.mark.long

@@ -7,12 +7,14 @@ import resource
 import subprocess
 import threading
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from tfquiver import durable, errors
 from tfquiver.local_cluster import hold, stopping
+from tfquiver.node_daemon_and_cache_directory.directory import CacheDirectory
 from tfquiver.notes_in_cache_and_work_directories import up_file
 from tfquiver.service.coordinator.commit_log.work_dir import WorkDir
 
@@ -128,3 +130,17 @@ def test_a_coordinator_that_has_the_directory_is_named_by_its_pid(
     with pytest.raises(errors.AlreadyRunningError, match=named), hold.held(tmp_path, print):
         pass
     work_dir.release()
+
+
+@pytest.mark.parametrize(
+    "holds", [lambda path: WorkDir(path, "1").release(), lambda path: CacheDirectory(path).close()]
+)
+def test_who_has_a_directory_removes_what_was_being_written_when_the_one_before_was_killed(
+    tmp_path: Path, holds: Callable[[Path], None]
+) -> None:
+    """A list of a million shards that are nobody's yet was 40 MB at each such kill."""
+    left, other = tmp_path / ".placed.log.0123456789abcdef.tmp", tmp_path / ".notes.tmp"
+    left.write_bytes(b"half")
+    other.write_bytes(b"somebody's")
+    holds(tmp_path)
+    assert not left.exists() and other.exists()

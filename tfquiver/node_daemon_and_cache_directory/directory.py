@@ -125,6 +125,7 @@ class CacheDirectory:
             os.pwrite(lock, f"{os.getpid()}\n".encode(), 0)
             # A node that was killed left these; nobody may find it any more.
             (self.path / NODE_FILE).unlink(missing_ok=True)
+            durable.remove_left_overs(self.path)
             logged_to.write(self.path)
         except BaseException:
             os.close(lock)

@@ -45,6 +45,7 @@ class WorkDir:
             os.pwrite(self._lock, self._own, 0)
             os.ftruncate(self._lock, len(self._own))
             os.fsync(self._lock)
+            durable.remove_left_overs(path)
         except OSError as error:
             os.close(self._lock)
             raise errors.from_os_error(error, f"work_dir {path}: lock") from error

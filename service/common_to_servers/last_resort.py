@@ -1,15 +1,15 @@
-"""The end of a node that does not end: a disk or a store that hangs holds a thread, and with it the process."""
+"""The end of a server that does not end: a disk or a store that hangs holds a thread, and with it the process."""
 
 from __future__ import annotations
 
 import os
 import signal
 import threading
+from collections.abc import Callable
 from typing import NoReturn
 
 from absl import logging
 
-from tfquiver.node_daemon_and_cache_directory.directory import CacheDirectory
 from tfquiver.service.common_to_servers import serving
 
 _CLOSE_S = 0.3
@@ -17,10 +17,10 @@ _KILLED_S = 2  # more, and the kernel ends it
 
 
 class LastResort:
-    """Then the process ends as if killed. `directory` is let go of, if there is time for that."""
+    """Then the process ends as if killed. `let_go` is called before, if there is time for that: it may hang, too."""
 
     def __init__(self) -> None:
-        self.directory: CacheDirectory | None = None
+        self.let_go: Callable[[], None] = lambda: None
         self._timer: threading.Timer | None = None
 
     @property
@@ -43,10 +43,9 @@ class LastResort:
 
     def _leave_all_the_same(self, seconds: float) -> None:
         logging.error("not everything ended within %g s: leaving all the same", seconds)
-        if self.directory is not None:
-            closing = threading.Thread(target=self.directory.close, daemon=True)
-            closing.start()
-            closing.join(_CLOSE_S)
+        closing = threading.Thread(target=self.let_go, daemon=True)
+        closing.start()
+        closing.join(_CLOSE_S)
         leave(0)
 
 
