@@ -164,6 +164,31 @@ def test_a_pack_that_was_refused_goes_on_when_the_cause_is_mended(tmp_path: Path
         packed(source, out, part_bytes)
 
 
+@pytest.mark.parametrize("workers", [1, 2])
+@pytest.mark.parametrize("same_size", [False, True])
+def test_a_source_that_changes_while_it_is_packed_is_no_part_of_it(
+    tmp_path: Path, workers: int, same_size: bool
+) -> None:
+    """What is packed is what the note says: else the pack would be refused when it is started again, or have half of
+    what was before and half of what is now."""
+    source, out = images(tmp_path / "in", 12), tmp_path / "out"
+    parts = sources.parts([source], 1)
+    changed = parts[-1].files[0]
+    size, written_ns = changed.stat().st_size, changed.stat().st_mtime_ns
+
+    def change(done: int, of: int) -> None:
+        if done == 0:  # the note is written, and nothing is read
+            changed.write_bytes(PNG.ljust(size if same_size else size + 1, b"c"))
+            os.utime(changed, ns=(written_ns, written_ns + 1_000_000_000))
+
+    with pytest.raises(errors.UnavailableError, match=rf"{changed.name}: changed while it was packed"):
+        pack.pack(parts, targets.target(str(out)), "data", workers, change)
+    assert not (out / pack.file_name("data", 11, 12)).exists()
+    before = {path.name: path.stat().st_mtime_ns for path in out.glob("*.tfrecord")}
+    assert packed(source, out, 1, workers) == packed(source, tmp_path / "at once", 1)
+    assert {path.name: path.stat().st_mtime_ns for path in out.glob("*.tfrecord") if path.name in before} == before
+
+
 def test_what_was_made_with_other_labels_is_made_again(tmp_path: Path) -> None:
     """A label is the number of its folder among all: one folder less, and it is another one."""
     source, out = images(tmp_path / "in", 3), tmp_path / "out"

@@ -9,12 +9,13 @@ import multiprocessing
 import os
 import re
 import signal
-from collections.abc import Callable, Iterator, Sequence, Set
+from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
 from typing import Any
 
 from tfquiver import errors
+from tfquiver.amounts import many
 from tfquiver.listing.listing import PACK_NOTE
 from tfquiver.packing import examples
 from tfquiver.packing.sources import Part
@@ -37,21 +38,23 @@ def pack(
     """Makes the files that are missing; returns how many were. `done`: told how many are there, and of how many.
 
     Raises InvalidArgumentError: a pack of that name was made of other files, or files of that name are there which no
-    pack says are its own; and what examples.of_part raises.
+    pack says are its own; UnavailableError: a source changed while it was packed; and what examples.of_part raises.
     """
     there, count = target.names(), len(parts)
     _check_is_no_others(target, name, there)
-    there -= set(_claim(parts, target, name, there))
+    note, stamps = _note(parts)
+    there -= set(_claim(note, target, name, there))
     missing = [number for number in range(count) if file_name(name, number, count) not in there]
     done(count - len(missing), count)
     if missing:
-        _make_all(parts, target, name, workers, missing, done)
+        _make_all(parts, stamps, target, name, workers, missing, done)
     target.tidy(name)  # what a run that was killed has left; it had nothing to bring that is not there
     return len(missing)
 
 
 def _make_all(
     parts: Sequence[Part],
+    stamps: Sequence[bytes],
     target: Target,
     name: str,
     workers: int,
@@ -61,14 +64,17 @@ def _make_all(
     count = len(parts)
     if min(workers, len(missing)) == 1:  # a process would first take half a second to import what this one has
         for finished, number in enumerate(missing, 1):
-            _make(parts[number], target, file_name(name, number, count))
+            _make(parts[number], stamps[number], target, file_name(name, number, count))
             done(count - len(missing) + finished, count)
         return
     # Spawned: whoever calls this may have threads.
     context = multiprocessing.get_context("spawn")
     pool = ProcessPoolExecutor(min(workers, len(missing)), context, _end_with, (os.getpid(),))
     try:
-        jobs = [pool.submit(_make, parts[number], target, file_name(name, number, count)) for number in missing]
+        jobs = [
+            pool.submit(_make, parts[number], stamps[number], target, file_name(name, number, count))
+            for number in missing
+        ]
         for finished, job in enumerate(as_completed(jobs), 1):
             job.result()
             done(count - len(missing) + finished, count)
@@ -97,10 +103,10 @@ def _check_is_no_others(target: Target, name: str, there: Set[str]) -> None:
         )
 
 
-def _claim(parts: Sequence[Part], target: Target, name: str, there: Set[str]) -> list[str]:
+def _claim(note: Mapping[str, Any], target: Target, name: str, there: Set[str]) -> list[str]:
     """Says first of what the pack is made, so that no later run mixes two. Returns files that were made of what has
     been mended since, and are gone now: a run that was refused half-way goes on with the others."""
-    manifest, note = name + PACK_NOTE, _note(parts)
+    manifest, count = name + PACK_NOTE, note["files"]
     said = json.dumps(note, sort_keys=True).encode()
     if (found := target.claim(manifest, said)) == said:
         return []
@@ -112,8 +118,8 @@ def _claim(parts: Sequence[Part], target: Target, name: str, there: Set[str]) ->
         is_same, its_parts = False, {}
     if is_same:  # an older tfquiver began it
         return []
-    files = [file_name(name, number, len(parts)) for number in range(len(parts))]
-    if len(its_parts) != len(parts) or there >= set(files):
+    files = [file_name(name, number, count) for number in range(count)]
+    if len(its_parts) != count or there >= set(files):
         raise errors.InvalidArgumentError(
             f"{manifest}: a pack of this name was made of other files, or in another way: take another --name, or "
             f"delete that one ({name}-*.tfrecord and {manifest})"
@@ -126,30 +132,55 @@ def _claim(parts: Sequence[Part], target: Target, name: str, there: Set[str]) ->
     return stale
 
 
-def _note(parts: Sequence[Part]) -> dict[str, Any]:
-    """`of`: what was named; `sources`: all that it is made of; `parts`: that of each file."""
-    named, every, each = hashlib.sha256(), hashlib.sha256(), []
+def _note(parts: Sequence[Part]) -> tuple[dict[str, Any], list[bytes]]:
+    """What a pack says of itself; and a stamp of each part, as long as nobody writes to its files the same.
+
+    `of`: what was named; `sources`: all that it is made of; `parts`: that of each file."""
+    named, every = hashlib.sha256(), hashlib.sha256()
+    each, stamps = [], []
     for source in sorted({whole_path(str(part.source)) for part in parts if part.source}):
         named.update(f"{source}\0".encode(errors="surrogateescape"))
     for part in parts:
         its = hashlib.sha256("\0".join(part.classes).encode(errors="surrogateescape"))  # labels are their numbers
-        for path in part.files:
-            try:
-                said_of_it = f"{part.kind}\0{whole_path(str(path))}\0{path.stat().st_size}\0"
-            except OSError as error:
-                raise errors.from_os_error(error, str(path)) from error
+        stats = _stats(part)
+        for path, (size_bytes, _) in zip(part.files, stats, strict=True):
+            said_of_it = f"{part.kind}\0{whole_path(str(path))}\0{size_bytes}\0"
             for digest in (every, its):
                 digest.update(said_of_it.encode(errors="surrogateescape"))
         every.update(b"\0")
         each.append(its.hexdigest()[:_PART_DIGITS])
-    return {
+        stamps.append(_stamp(stats))
+    note = {
         "version": _VERSION, "files": len(parts), "sources": every.hexdigest(), "of": named.hexdigest(), "parts": each,
     }  # fmt: skip
+    return note, stamps
 
 
-def _make(part: Part, target: Target, file: str) -> None:
-    target.write(file, _framed(part))
+def _stats(part: Part) -> list[tuple[int, int]]:
+    """Of each of its files the size, and when it was written to last."""
+    found = []
+    for path in part.files:
+        try:
+            stat = path.stat()
+        except OSError as error:
+            raise errors.from_os_error(error, str(path)) from error
+        found.append((stat.st_size, stat.st_mtime_ns))
+    return found
 
 
-def _framed(part: Part) -> Iterator[bytes]:
-    return (tfrecord.frame(record) for record in examples.of_part(part))
+def _stamp(stats: Sequence[tuple[int, int]]) -> bytes:
+    return hashlib.sha256(repr(stats).encode()).digest()
+
+
+def _make(part: Part, stamp: bytes, target: Target, file: str) -> None:
+    target.write(file, _framed(part, stamp))
+
+
+def _framed(part: Part, stamp: bytes) -> Iterator[bytes]:
+    """Raises, before the last of it is taken and the file has its name, where it is not what the pack has said."""
+    for record in examples.of_part(part):
+        yield tfrecord.frame(record)
+    if _stamp(_stats(part)) != stamp:
+        first, more = part.files[0], len(part.files) - 1
+        what = f"{first}, or one of {many(more, 'other file')} packed with it," if more else f"{first}:"
+        raise errors.UnavailableError(f"{what} changed while it was packed: pack again when nobody writes to it")
