@@ -189,19 +189,26 @@ async def test_what_nobody_waits_for_is_written_also_when_it_comes_while_somethi
     await log.close()
 
 
-@on_loop
-async def test_what_nobody_waits_for_shares_flushes_and_holds_up_nobody_who_waits(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """As where a thousand nodes come back, one after the other."""
-    monkeypatch.setattr(commit_log, "SHARED_S", 3600.0)
-    path, append, syncs = tmp_path / "log", LogFile.append, list[int]()
+@pytest.fixture
+def syncs(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """How much each has brought onto the disk; who may wait for another one does, for an hour."""
+    append, sizes_bytes = LogFile.append, list[int]()
 
     def counted(self: LogFile, data: bytes) -> None:
         append(self, data)
-        syncs.append(len(data))
+        sizes_bytes.append(len(data))
 
+    monkeypatch.setattr(commit_log, "SHARED_S", 3600.0)
     monkeypatch.setattr(LogFile, "append", counted)
+    return sizes_bytes
+
+
+@on_loop
+async def test_what_nobody_waits_for_shares_flushes_and_holds_up_nobody_who_waits(
+    tmp_path: Path, syncs: list[int]
+) -> None:
+    """As where a thousand nodes come back, one after the other."""
+    path = tmp_path / "log"
     log = CommitLog(path, lambda: ())
     for number in range(1, 101):
         log.append(acked(number))
@@ -224,16 +231,9 @@ async def test_what_nobody_waits_for_shares_flushes_and_holds_up_nobody_who_wait
 
 @on_loop
 async def test_who_may_wait_shares_a_sync_and_goes_with_one_that_begins_before(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, syncs: list[int]
 ) -> None:
-    monkeypatch.setattr(commit_log, "SHARED_S", 3600.0)
-    path, append, syncs = tmp_path / "log", LogFile.append, list[int]()
-
-    def counted(self: LogFile, data: bytes) -> None:
-        append(self, data)
-        syncs.append(len(data))
-
-    monkeypatch.setattr(LogFile, "append", counted)
+    path = tmp_path / "log"
     log, patient = CommitLog(path, lambda: ()), set[asyncio.Task[None]]()
     syncs.clear()
     for number in range(1, 21):
