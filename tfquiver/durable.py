@@ -36,6 +36,15 @@ def write(path: Path, pieces: Iterable[bytes | memoryview], mode: int = 0o600) -
     sync_directory(path.parent)
 
 
+def read(path: Path, most_bytes: int) -> bytes:
+    """Of a small file its first bytes. Waits for nobody, as who opens a pipe would. Raises OSError, also for a link."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    try:
+        return os.read(descriptor, most_bytes)
+    finally:
+        os.close(descriptor)
+
+
 def sync_directory(directory: Path) -> None:
     """What was renamed or deleted in it stays so. Raises OSError."""
     descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
@@ -101,7 +110,7 @@ def holder(path: Path) -> str | None:
     may not look.
     """
     try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     except (FileNotFoundError, NotADirectoryError):
         return None
     try:

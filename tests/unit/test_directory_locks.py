@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import resource
 import subprocess
 import threading
@@ -15,8 +16,9 @@ import pytest
 from tfquiver import durable, errors
 from tfquiver.local_cluster import hold, stopping
 from tfquiver.node_daemon_and_cache_directory.directory import CacheDirectory
-from tfquiver.notes_in_cache_and_work_directories import up_file
+from tfquiver.notes_in_cache_and_work_directories import cluster_file, server_file, up_file
 from tfquiver.service.coordinator.commit_log.work_dir import WorkDir
+from tfquiver.service.node.counters import totals_file
 
 
 def test_who_looks_is_not_taken_for_the_holder(tmp_path: Path) -> None:
@@ -77,6 +79,35 @@ def test_a_disk_without_room_for_its_number_is_named(tmp_path: Path) -> None:
         resource.setrlimit(resource.RLIMIT_FSIZE, limits)
     with hold.held(tmp_path, print) as is_ours:
         assert is_ours()
+
+
+def test_a_lock_of_which_it_cannot_be_told_whose_it_is_is_named(tmp_path: Path) -> None:
+    """It was a traceback."""
+    (tmp_path / "coordinator").mkdir()
+    lock = tmp_path / "coordinator" / "lock"
+    lock.symlink_to(tmp_path / "nowhere")
+    with pytest.raises(errors.InvalidArgumentError, match=f"{lock}: Too many levels"), hold.held(tmp_path, print):
+        pass
+
+
+def test_what_is_no_file_is_not_waited_for(tmp_path: Path) -> None:
+    """A pipe to which nobody writes held `tfquiver up` and every trainer up for good."""
+    for name in (up_file.LOCK_FILE, up_file.UP_FILE, cluster_file.FILE, server_file.FILE, totals_file.TOTALS_FILE):
+        os.mkfifo(tmp_path / name)
+    assert up_file.read(tmp_path) == up_file.Ports() and not up_file.is_up(tmp_path)
+    assert (cluster_file.read(tmp_path), server_file.read(tmp_path)) == ("", None)
+    assert totals_file.read(tmp_path) == totals_file.Totals()
+
+
+@pytest.mark.parametrize("said", [b"", b"\0\0\0", b"\xff\xfe", b"two words\n", "knoten-é".encode()])
+def test_what_is_no_nodes_id_is_not_taken_for_one(tmp_path: Path, said: bytes) -> None:
+    (tmp_path / "node_id").write_bytes(said)
+    first = CacheDirectory(tmp_path)
+    first.close()
+    assert re.fullmatch("node-[0-9a-f]{16}", first.node_id)
+    again = CacheDirectory(tmp_path)
+    again.close()
+    assert again.node_id == first.node_id
 
 
 def test_a_lock_that_was_deleted_before_it_was_taken_counts_for_nothing(

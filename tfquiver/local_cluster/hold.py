@@ -88,13 +88,20 @@ def _take_over(directory: Path, say: Callable[[str], None]) -> None:
 def _wait_for_predecessors(directory: Path) -> None:
     give_up_at = time.monotonic() + _PREDECESSOR_S
     for name in plan.LOCKS:
-        while (pid := durable.holder(directory / name)) is not None:
+        while (pid := _holder(directory / name)) is not None:
             if time.monotonic() > give_up_at:
                 raise errors.AlreadyRunningError(
                     f"{directory}: another server has {name} (pid {_number_in(pid)}); `tfquiver stop {directory}` "
                     "stops it if it is a node"
                 )
             time.sleep(_POLL_S)
+
+
+def _holder(lock: Path) -> str | None:
+    try:
+        return durable.holder(lock)
+    except OSError as error:
+        raise errors.from_os_error(error, str(lock)) from error
 
 
 def _number_in(text: str) -> str:

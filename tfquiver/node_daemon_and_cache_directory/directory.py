@@ -11,6 +11,7 @@ import errno
 import hashlib
 import json
 import os
+import re
 import stat
 import tempfile
 import time
@@ -30,6 +31,7 @@ _LONGEST_SOCKET_NAME = "coordinator.sock"
 _LOCK_FILE = "node.lock"
 _LOCK_S = 0.3
 _MAX_ID_BYTES = 200
+_ID = re.compile("[!-~]+")
 
 
 class CacheDirectory:
@@ -135,13 +137,10 @@ class CacheDirectory:
     def _read_or_make_node_id(self) -> str:
         path = self.path / "node_id"
         with contextlib.suppress(FileNotFoundError):
-            descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
-            try:
-                known = os.read(descriptor, _MAX_ID_BYTES).decode("ascii", "replace").strip()
-            finally:
-                os.close(descriptor)
-            if known:
+            known = durable.read(path, _MAX_ID_BYTES).decode("ascii", "replace").strip()
+            if _ID.fullmatch(known):
                 return known
+            logging.warning("%s: no id of a node is in it: this node begins with another one", path)
         made = f"node-{uuid.uuid4().hex[:16]}"
         durable.write(path, [made.encode() + b"\n"])
         return made

@@ -35,7 +35,6 @@ def write(directory: Path, coordinator: str) -> None:
 def read(directory: Path) -> str:
     """The coordinator's address; "": the directory is no cluster's, or this user may not look."""
     try:
-        with (directory / FILE).open("rb") as file:
-            return file.read(_MOST_BYTES).decode("utf-8", "replace").strip()
+        return durable.read(directory / FILE, _MOST_BYTES).decode("utf-8", "replace").strip()
     except OSError:
         return ""

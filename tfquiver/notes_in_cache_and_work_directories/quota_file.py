@@ -6,7 +6,6 @@ The node writes it. A node that is started there with no word about a quota, by 
 from __future__ import annotations
 
 import json
-import os
 from pathlib import Path
 
 from tfquiver import durable, errors
@@ -35,11 +34,7 @@ def read(directory: Path) -> int | None:
     """None: none is remembered. Raises DataLossError: the file is damaged, of another version, or cannot be read."""
     path = directory / FILE
     try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
-        try:
-            fields = json.loads(os.read(descriptor, _MOST_BYTES))
-        finally:
-            os.close(descriptor)
+        fields = json.loads(durable.read(path, _MOST_BYTES))
         if fields["version"] != _VERSION:
             raise ValueError(f"version {fields['version']!r}, not {_VERSION}")
         quota_bytes = fields["quota_bytes"]

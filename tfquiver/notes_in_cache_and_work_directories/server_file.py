@@ -56,11 +56,7 @@ def reached_at(bind_host: str, port: int) -> str:
 def read(directory: Path) -> Server | None:
     """Of the server that runs there or ran there last; None: the directory is none's, or its file says nothing."""
     try:
-        descriptor = os.open(directory / FILE, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
-        try:
-            fields = json.loads(os.read(descriptor, _MOST_BYTES))
-        finally:
-            os.close(descriptor)
+        fields = json.loads(durable.read(directory / FILE, _MOST_BYTES))
         if fields["version"] != _VERSION or fields["server"] not in LOCKS:
             return None
         texts = [str(fields[name]) for name in ("host", "address", "coordinator")]

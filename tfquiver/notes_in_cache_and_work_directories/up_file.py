@@ -21,6 +21,7 @@ UP_FILE = "up.json"
 MOST_WORKERS = 64
 MOST_PORTS = 4 * MOST_WORKERS  # of workers
 _VERSION = 1
+_MOST_BYTES = 1 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,7 +104,7 @@ def away(directory: Path) -> dict[str, str]:
 
 
 def _fields(directory: Path) -> Any:
-    fields = json.loads((directory / UP_FILE).read_bytes())
+    fields = json.loads(durable.read(directory / UP_FILE, _MOST_BYTES))
     if fields["version"] != _VERSION:
         raise ValueError(f"version {fields['version']}")
     return fields

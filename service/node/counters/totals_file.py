@@ -13,6 +13,7 @@ from tfquiver import durable
 
 TOTALS_FILE = "totals.json"
 _MOST = (1 << 64) - 1
+_MOST_BYTES = 4096
 _BEGINNINGS = ("since_s", "written_since_s")
 _LATER = ("written_bytes", "written_since_s")  # older files lack them
 
@@ -39,7 +40,7 @@ class Totals:
 def read(directory: Path) -> Totals:
     """None yet where the file is not there, or says nothing that could be right."""
     try:
-        fields = json.loads((directory / TOTALS_FILE).read_bytes())
+        fields = json.loads(durable.read(directory / TOTALS_FILE, _MOST_BYTES))
         values = {name: int(fields[name] if name not in _LATER else fields.get(name, 0)) for name in asdict(Totals())}
     except (OSError, ValueError, KeyError, TypeError, OverflowError, RecursionError):
         return Totals()
