@@ -6,11 +6,59 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cerrno>
+#include <functional>
+#include <future>
 #include <memory>
+#include <thread>
 
 namespace tfquiver {
 namespace {
+
+constexpr size_t kMostThreads = 4;
+constexpr size_t kFewParts = 4;  // are not worth a thread
+constexpr size_t kMostNames = 1024;
+
+struct Descriptor {
+  explicit Descriptor(int number) : number(number) {}
+  Descriptor(const Descriptor&) = delete;
+  Descriptor& operator=(const Descriptor&) = delete;
+  ~Descriptor() {
+    if (number >= 0) close(number);
+  }
+  const int number;
+};
+
+using Directory = std::unique_ptr<DIR, int (*)(DIR*)>;
+
+// Of a descriptor, which is its own from now on; null: there is none.
+Directory Entered(int descriptor) {
+  DIR* const opened = descriptor < 0 ? nullptr : fdopendir(descriptor);
+  if (opened == nullptr && descriptor >= 0) close(descriptor);
+  return {opened, &closedir};
+}
+
+// Whether all of them are sound. In several threads, where there are many; ends with the first that
+// is not.
+bool ForEach(size_t parts, const std::function<bool(size_t)>& is_sound) {
+  std::atomic<size_t> next{0};
+  std::atomic<bool> ended{false};
+  const auto run = [&] {
+    for (size_t part = next++; part < parts && !ended; part = next++) {
+      if (!is_sound(part)) ended = true;
+    }
+  };
+  std::vector<std::future<void>> others;
+  const size_t threads =
+      std::min<size_t>({kMostThreads, std::thread::hardware_concurrency(), parts / kFewParts});
+  for (size_t thread = 1; thread < threads; ++thread) {
+    others.push_back(std::async(std::launch::async, run));
+  }
+  run();
+  for (std::future<void>& other : others) other.get();
+  return !ended;
+}
 
 bool IsMagic(std::string_view part) { return part.find_first_of("*?") != std::string_view::npos; }
 
@@ -81,10 +129,14 @@ void Put(std::string_view text, std::string* to) {
 
 }  // namespace
 
+void FilesUnder::Found::Append(const Found& other) {
+  names += other.names;
+  numbers.insert(numbers.end(), other.numbers.begin(), other.numbers.end());
+}
+
 bool FilesUnder::Look(const std::string& root, std::string_view pattern,
                       std::string_view but_suffix) {
-  names_.clear();
-  numbers_.clear();
+  found_ = Found();
   parts_.clear();
   but_suffix_ = but_suffix;
   for (size_t at = 0, end = 0; end != std::string_view::npos; at = end + 1) {
@@ -95,72 +147,102 @@ bool FilesUnder::Look(const std::string& root, std::string_view pattern,
       return false;
     }
   }
-  return Within(open(root.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC), 0, "");
+  const Descriptor opened(open(root.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  std::vector<std::string> directories;
+  if (opened.number < 0 || !AddDirectories(opened.number, 0, "", &directories)) return false;
+  std::vector<Found> found(directories.size());
+  const bool is_sound = ForEach(directories.size(), [&](size_t number) {
+    return LookIn(opened.number, directories[number], &found[number]);
+  });
+  if (!is_sound) return false;
+  for (const Found& one : found) found_.Append(one);
+  return true;
 }
 
-bool FilesUnder::Within(int directory, size_t level, const std::string& above) {
-  const std::unique_ptr<DIR, int (*)(DIR*)> opened(directory < 0 ? nullptr : fdopendir(directory),
-                                                   &closedir);
-  if (opened == nullptr) {
-    if (directory >= 0) close(directory);
+bool FilesUnder::AddDirectories(int directory, size_t level, const std::string& above,
+                                std::vector<std::string>* found) const {
+  if (level + 1 == parts_.size()) {
+    found->push_back(above);
+    return true;
+  }
+  std::vector<Name> names;
+  if (!IsMagic(parts_[level])) {
+    names.push_back({parts_[level], DT_UNKNOWN});
+  } else {
+    const Directory opened = Entered(Open(directory, "."));
+    if (opened == nullptr || !NamesIn(opened.get(), parts_[level], &names)) return false;
+  }
+  for (Name& name : names) name.text += '/';  // as the names of all that is in them will be sorted
+  std::sort(names.begin(), names.end(),
+            [](const Name& a, const Name& b) { return a.text < b.text; });
+  for (const Name& name : names) {
+    if (every_ && name.type == DT_UNKNOWN) return false;
+    const bool may_be_link = !every_ && name.type == DT_LNK;
+    if (name.type != DT_DIR && name.type != DT_UNKNOWN && !may_be_link) continue;
+    if (level + 2 == parts_.size()) {  // whether it is one is seen when it is looked into
+      found->push_back(above + name.text);
+      continue;
+    }
+    const Descriptor entered(Open(directory, name.text.substr(0, name.text.size() - 1)));
+    if (entered.number < 0 && !(IsAbsent(errno) && !every_)) return false;
+    if (entered.number >= 0 &&
+        !AddDirectories(entered.number, level + 1, above + name.text, found)) {
+      return false;
+    }
+  }
+  return true;
+}
+
+bool FilesUnder::LookIn(int root, const std::string& directory, Found* found) const {
+  // Behind a `/` a link would be followed.
+  const int entered =
+      Open(root, directory.empty() ? "." : directory.substr(0, directory.size() - 1));
+  if (entered < 0) return !every_ && IsAbsent(errno);
+  const Directory opened = Entered(entered);
+  if (opened == nullptr) return false;
+  std::vector<Name> names;
+  if (!IsMagic(parts_.back())) {
+    names.push_back({parts_.back(), DT_UNKNOWN});
+  } else if (!NamesIn(opened.get(), parts_.back(), &names)) {
     return false;
   }
-  const bool is_last = level + 1 == parts_.size();
-  std::vector<Name> found;
-  bool is_sound = true;
-  if (!IsMagic(parts_[level])) {
-    found.push_back({parts_[level], DT_UNKNOWN});
-  } else {
-    is_sound = NamesIn(opened.get(), parts_[level], &found);
-    // As the names of all that is in them will be sorted.
-    if (!is_last) {
-      for (Name& name : found) name.text += '/';
-    }
-    std::sort(found.begin(), found.end(),
-              [](const Name& a, const Name& b) { return a.text < b.text; });
-    if (!is_last) {
-      for (Name& name : found) name.text.pop_back();
-    }
-  }
-  for (auto name = found.begin(); is_sound && name != found.end(); ++name) {
-    const bool may_be_link = !every_ && name->type == DT_LNK;
-    if (is_last) {
-      if (name->type == DT_REG || name->type == DT_UNKNOWN || may_be_link) {
-        is_sound = Taken(directory, name->text, above);
-      }
-    } else if (name->type == DT_DIR || name->type == DT_UNKNOWN || may_be_link) {
-      is_sound = Entered(directory, name->text, level, above);
-    }
-  }
+  std::sort(names.begin(), names.end(),
+            [](const Name& a, const Name& b) { return a.text < b.text; });
+  const size_t parts = (names.size() + kMostNames - 1) / kMostNames;
+  std::vector<Found> taken(parts);
+  const bool is_sound = ForEach(parts, [&](size_t part) {
+    const Name* const first = names.data() + part * kMostNames;
+    const Name* const last = names.data() + std::min((part + 1) * kMostNames, names.size());
+    return Take(entered, directory, first, last, &taken[part]);
+  });
+  for (const Found& one : taken) found->Append(one);
   return is_sound;
 }
 
-bool FilesUnder::Entered(int directory, const std::string& name, size_t level,
-                         const std::string& above) {
-  const int flags = O_RDONLY | O_DIRECTORY | O_CLOEXEC | (every_ ? O_NOFOLLOW : 0);
-  const int entered = openat(directory, name.c_str(), flags);
-  if (entered < 0) return !every_ && IsAbsent(errno);
-  return Within(entered, level + 1, above + name + '/');
-}
-
-bool FilesUnder::Taken(int directory, const std::string& name, const std::string& above) {
-  const std::string_view suffix = but_suffix_;
-  if (!suffix.empty() && name.size() >= suffix.size() &&
-      std::string_view(name).substr(name.size() - suffix.size()) == suffix) {
-    return true;
+bool FilesUnder::Take(int directory, const std::string& above, const Name* first, const Name* last,
+                      Found* found) const {
+  for (const Name* name = first; name != last; ++name) {
+    const bool may_be_link = !every_ && name->type == DT_LNK;
+    if (name->type != DT_REG && name->type != DT_UNKNOWN && !may_be_link) continue;
+    if (!IsMeant(name->text)) continue;
+    struct stat status{};
+    const char* const text = name->text.c_str();
+    if (fstatat(directory, text, &status, every_ ? AT_SYMLINK_NOFOLLOW : 0) != 0) {
+      // A name that is no pattern need not be there. What is there and leads to nothing is told.
+      struct stat link{};
+      if (IsMagic(parts_.back()) || fstatat(directory, text, &link, AT_SYMLINK_NOFOLLOW) == 0 ||
+          !IsAbsent(errno)) {
+        return false;
+      }
+      continue;
+    }
+    if (!S_ISREG(status.st_mode)) continue;
+    found->names.append(above).append(name->text).push_back('\0');
+    found->numbers.push_back(
+        {static_cast<uint64_t>(status.st_size),
+         status.st_mtim.tv_sec * int64_t{1'000'000'000} + status.st_mtim.tv_nsec,
+         static_cast<uint64_t>(status.st_ino)});
   }
-  struct stat status{};
-  if (fstatat(directory, name.c_str(), &status, every_ ? AT_SYMLINK_NOFOLLOW : 0) != 0) {
-    // A name that is no pattern need not be there. One that was there and leads to nothing is told.
-    struct stat link{};
-    return IsAbsent(errno) && fstatat(directory, name.c_str(), &link, AT_SYMLINK_NOFOLLOW) != 0 &&
-           IsAbsent(errno) && !IsMagic(parts_.back());
-  }
-  if (!S_ISREG(status.st_mode)) return true;
-  names_.append(above).append(name).push_back('\0');
-  numbers_.push_back({static_cast<uint64_t>(status.st_size),
-                      status.st_mtim.tv_sec * int64_t{1'000'000'000} + status.st_mtim.tv_nsec,
-                      static_cast<uint64_t>(status.st_ino)});
   return true;
 }
 
@@ -177,13 +259,23 @@ bool FilesUnder::NamesIn(DIR* directory, const std::string& part, std::vector<Na
   }
 }
 
+int FilesUnder::Open(int directory, const std::string& name) const {
+  const int flags = O_RDONLY | O_DIRECTORY | O_CLOEXEC | (every_ ? O_NOFOLLOW : 0);
+  return openat(directory, name.c_str(), flags);
+}
+
+bool FilesUnder::IsMeant(std::string_view name) const {
+  return but_suffix_.empty() || name.size() < but_suffix_.size() ||
+         name.substr(name.size() - but_suffix_.size()) != but_suffix_;
+}
+
 std::string FilesUnder::Listing(std::string_view prefix) const {
   std::string listing, uri, generation;
-  listing.reserve(names_.size() + numbers_.size() * (prefix.size() + 72));
+  listing.reserve(names().size() + numbers().size() * (prefix.size() + 72));
   size_t at = 0;
-  for (const FileNumbers& file : numbers_) {
-    const size_t end = names_.find('\0', at);
-    uri.assign(prefix).append(names_, at, end - at);
+  for (const FileNumbers& file : numbers()) {
+    const size_t end = names().find('\0', at);
+    uri.assign(prefix).append(names(), at, end - at);
     at = end + 1;
     const std::string size = std::to_string(file.size_bytes);
     generation.assign(std::to_string(file.modified_ns)).append("-").append(size).append("-");

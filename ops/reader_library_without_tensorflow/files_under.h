@@ -34,8 +34,8 @@ class FilesUnder {
   bool Look(const std::string& root, std::string_view pattern, std::string_view but_suffix);
 
   // Names behind `root`, each with a zero behind it.
-  const std::string& names() const { return names_; }
-  const std::vector<FileNumbers>& numbers() const { return numbers_; }
+  const std::string& names() const { return found_.names; }
+  const std::vector<FileNumbers>& numbers() const { return found_.numbers; }
 
   // What a listing key is made of (tfquiver/listing/listing_terms.py): of each file its URI, which
   // is `prefix` and its name, its size and its generation, each behind its length.
@@ -46,18 +46,29 @@ class FilesUnder {
     std::string text;
     unsigned char type;
   };
+  // What was found in a directory, or of some names of one.
+  struct Found {
+    std::string names;
+    std::vector<FileNumbers> numbers;
 
-  // Closes `directory`. `above`: its name behind the root, with a `/`.
-  bool Within(int directory, size_t level, const std::string& above);
-  bool Entered(int directory, const std::string& name, size_t level, const std::string& above);
-  bool Taken(int directory, const std::string& name, const std::string& above);
+    void Append(const Found& other);
+  };
+
+  // Adds the directories that the files are in, as they are called behind the root, each with a
+  // `/`.
+  bool AddDirectories(int directory, size_t level, const std::string& above,
+                      std::vector<std::string>* found) const;
+  bool LookIn(int root, const std::string& directory, Found* found) const;
+  bool Take(int directory, const std::string& above, const Name* first, const Name* last,
+            Found* found) const;
   bool NamesIn(DIR* directory, const std::string& part, std::vector<Name>* found) const;
+  int Open(int directory, const std::string& name) const;
+  bool IsMeant(std::string_view name) const;
 
   const bool every_;
   std::vector<std::string> parts_;  // of the pattern
   std::string but_suffix_;
-  std::string names_;
-  std::vector<FileNumbers> numbers_;
+  Found found_;
 };
 
 }  // namespace tfquiver

@@ -1,7 +1,7 @@
 """Files that a pattern means and what the kernel says of each, by the reader library: without an object for each.
 
-A hundred thousand files take a sixth of a second so, three quarters of it the kernel's, and two thirds of a second in
-Python. What is unusual it leaves to Python, which knows all cases and says what is wrong.
+A hundred thousand files take 0.15 s of a processor so, nearly all of it the kernel's, and 0.8 in Python. What is
+unusual it leaves to Python, which knows all cases and says what is wrong.
 """
 
 from __future__ import annotations

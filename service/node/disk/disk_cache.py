@@ -249,12 +249,10 @@ class DiskCache(LeavingEntries):
     def _recover(self, quota_bytes: int | None) -> None:
         try:
             self._layout.remove_temporaries()
-            torn = []
-            for hash, size_bytes in entries_there(self._layout):
-                self._books.found(hash, size_bytes)
-                if size_bytes <= entry.HEADER_BYTES:
-                    torn.append(hash)  # not even one stored byte
-            self.give_up(torn)
+            entries = entries_there(self._layout)
+            self._books.found(entries)
+            # Of those not even one byte is stored.
+            self.give_up([hash for hash, size_bytes in entries.items() if size_bytes <= entry.HEADER_BYTES])
             room_bytes = free_room.look(self._root)[0] + self.used_bytes
             if quota_bytes is None:
                 self._books.ledger.resize(int(_DEFAULT_SHARE * room_bytes))

@@ -131,6 +131,10 @@ class Accounts:
         if key != UNSET:
             self._keys[hash] = key
 
+    def found(self, entries: Mapping[bytes, int]) -> None:
+        """Entries that stand when nobody has set anything yet: disk bytes by hash."""
+        self._accounts[UNSET].found(entries)
+
     def remove(self, hash: bytes) -> None:
         """An entry that is gone."""
         self._accounts[self._keys.pop(hash, UNSET)].remove(hash)
@@ -205,6 +209,11 @@ class _Account:
         self.entry_bytes += size_bytes
         if self._deck:  # as likely to go next as the others
             self._deck.append(hash)
+
+    def found(self, entries: Mapping[bytes, int]) -> None:
+        """The first ones."""
+        self.entries.update(entries)
+        self.entry_bytes += sum(entries.values())
 
     def remove(self, hash: bytes) -> int:
         size_bytes = self.entries.pop(hash)

@@ -8,7 +8,7 @@ or damaged; so a disk that has become read-only keeps what it has. Not thread-sa
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from tfquiver.service.node.quota_and_eviction.accounts import UNSET, Accounts, drawn
@@ -48,11 +48,11 @@ class Books:
         self.evictions = 0
         self.evicted_bytes = 0
 
-    def found(self, hash: bytes, size_bytes: int) -> None:
-        """An entry was on the disk at the start."""
-        self.sizes[hash] = size_bytes
-        self.ledger.found(size_bytes)
-        self.accounts.add(hash, size_bytes)
+    def found(self, entries: Mapping[bytes, int]) -> None:
+        """Entries that were on the disk at the start: disk bytes by hash."""
+        self.sizes.update(entries)
+        self.ledger.found(sum(entries.values()))
+        self.accounts.found(entries)
 
     def use(self, rules: Rules) -> None:
         if rules.terms != self.rules.terms:
