@@ -64,7 +64,7 @@ class Bitmap:
     def as_array(self) -> npt.NDArray[np.bool_]:
         """Shape [size]."""
         bits = np.unpackbits(np.frombuffer(self._bytes, np.uint8), count=self._size, bitorder="little")
-        return bits.astype(np.bool_)
+        return bits.view(np.bool_)
 
     def compressed(self) -> bytes:
         """For the wire and the log; empty when no bit is set."""

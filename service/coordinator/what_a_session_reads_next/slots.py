@@ -21,6 +21,7 @@ _SOME = re.compile(rb"[^\0]")
 _ONES = np.array([value.bit_count() for value in range(256)], np.uint8)
 Number = TypeVar("Number", bound=np.integer)
 MOST_DRAWN = 4096  # at a time
+_MANY = 16  # times what is drawn: of so many it is quicker to try
 
 
 class Slots:
@@ -95,7 +96,11 @@ def packed(values: bytearray) -> Bits:
 
 
 def count(bits: Bits) -> int:
-    return int(_ONES[bits].sum())
+    if not hasattr(np, "bitwise_count"):  # NumPy 1
+        return int(_ONES[bits].sum())
+    whole = len(bits) & ~7
+    words: npt.NDArray[np.uint8] = np.bitwise_count(bits[:whole].view(np.uint64))
+    return int(words.sum(dtype=np.int64)) + int(_ONES[bits[whole:]].sum())
 
 
 def draw(bits: Bits, rng: np.random.Generator, first: int = 0, most: int = MOST_DRAWN) -> tuple[array[int], int]:
@@ -105,16 +110,29 @@ def draw(bits: Bits, rng: np.random.Generator, first: int = 0, most: int = MOST_
       first: is added to each.
       most: so many at most; hardly fewer where there are more.
     """
-    ones = _ONES[bits]
-    ends = np.cumsum(ones, dtype=np.int64)
-    total = int(ends[-1]) if len(ends) else 0
-    ranks = np.arange(total) if total <= most else distinct(rng.integers(0, total, most))
-    at = np.searchsorted(ends, ranks, "right")  # the byte of the one with this rank
-    within = (ranks - (ends[at] - ones[at])).astype(np.int64)
-    each = np.unpackbits(bits[at].reshape(-1, 1), axis=1, bitorder="little")
-    bit = np.argmax(np.cumsum(each, axis=1) == within.reshape(-1, 1) + 1, axis=1)
-    numbers = rng.permutation(8 * at + bit + first).astype(np.uint32)
-    return array("I", numbers.tobytes()), total - len(numbers)
+    total = count(bits)
+    numbers = _tried(bits, rng, total, most) if total > _MANY * most else _ranked(bits, rng, total, most)
+    drawn = rng.permutation(numbers)[:most].astype(np.uint32) + np.uint32(first)
+    return array("I", drawn.tobytes()), total - len(drawn)
+
+
+def _tried(bits: Bits, rng: np.random.Generator, total: int, most: int) -> npt.NDArray[np.integer]:
+    """About `most` that are among numbers drawn from all that there could be: to look at every bit for the one with
+    some rank takes as long as a lease, and of millions ten times that."""
+    size = 8 * len(bits)
+    tried = rng.integers(0, size, most * size // total + 1, np.uint32)
+    there = (bits[tried >> 3] >> (tried & 7).astype(np.uint8)) & 1 != 0
+    return distinct(tried[there])
+
+
+def _ranked(bits: Bits, rng: np.random.Generator, total: int, most: int) -> npt.NDArray[np.integer]:
+    """Those with ranks that are drawn; all, where there are no more than `most`."""
+    at = np.flatnonzero(bits)
+    ones = np.flatnonzero(np.unpackbits(bits[at], bitorder="little").view(np.bool_))
+    if total > most:
+        ones = ones[distinct(rng.integers(0, total, most))]
+    numbers: npt.NDArray[np.int64] = 8 * at[ones >> 3] + (ones & 7)
+    return numbers
 
 
 def draw_runs(bits: Bits, rng: np.random.Generator, run: int, most: int = MOST_DRAWN) -> tuple[array[int], int]:
