@@ -234,7 +234,7 @@ async def test_where_many_nodes_ask_orders_and_acknowledgements_go_with_heartbea
         )
         link.inventory = InventoryReports(list, link.wake)
         acks = set[asyncio.Task[pb.AckReply]]()
-        link.on_heartbeat = lambda: acks.add(asyncio.create_task(link.ack(ack([1]))))
+        link.on_heartbeat = lambda _: acks.add(asyncio.create_task(link.ack(ack([1]))))
         await link.connect()
         while len(busy.messages) < 10:
             await asyncio.sleep(0.01)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 
 from tfquiver.service.node.reader_sessions.acks_waiting import AcksWaiting
@@ -37,18 +38,22 @@ def test_their_time_is_counted_from_the_first() -> None:
     assert bench.flushed == [3.0, 11.0]
 
 
-def test_a_heartbeat_takes_along_what_has_waited_for_a_third_of_its_time() -> None:
+def test_the_last_heartbeat_before_their_time_is_over_takes_them_along() -> None:
     bench = Bench()
-    bench.waiting.heartbeat_goes()
+    bench.waiting.heartbeat_goes(1.0)
     bench.waiting.begin(3.0)
-    bench.pass_to(0.9)
-    bench.waiting.heartbeat_goes()
-    assert bench.flushed == []
-    bench.pass_to(1.0)
-    bench.waiting.heartbeat_goes()
-    bench.waiting.heartbeat_goes()
+    for now_s in (0.5, 1.5, 2.5, 3.5):
+        bench.pass_to(now_s)
+        bench.waiting.heartbeat_goes(1.0)
     bench.pass_to(10.0)
-    assert (bench.flushed, bench.timers) == ([1.0], [])
+    assert (bench.flushed, bench.timers) == ([2.5], [])
+
+
+def test_after_the_first_heartbeat_nothing_is_known_of_the_next() -> None:
+    bench = Bench()
+    bench.waiting.begin(3.0)
+    bench.waiting.heartbeat_goes(-math.inf)
+    assert bench.flushed == []
 
 
 def test_at_the_end_all_go() -> None:

@@ -137,7 +137,7 @@ class _Stream:
             size_bytes = _size_bytes(reply)
             self._replies.append((reply, size_bytes))
             self._replies_bytes += size_bytes
-        if several and kind != "lease" and not self._together.waits:
+        if several and kind not in ("lease", "ack") and not self._together.waits:
             await asyncio.sleep(0)  # others that came with it may be answered in this turn of the loop
         if kind == "lease" or not self._together.waits:
             await self._send()

@@ -85,8 +85,9 @@ class CoordinatorLink(CoordinatorCalls):
         self.mounts: Callable[[], Sequence[pb.MountReport]] = tuple  # told with every heartbeat
         # Told with the orders: of data sets that have names, and of removals.
         self.on_named: Callable[[pb.OrdersReply], None] = lambda reply: None
-        # Called before each heartbeat, and a turn of the loop before it is sent: what is asked then goes with it.
-        self.on_heartbeat: Callable[[], None] = lambda: None
+        # Called before each heartbeat, and a turn of the loop before it is sent: what is asked then goes with it. So
+        # many seconds may pass before the next: as before this one.
+        self.on_heartbeat: Callable[[float], None] = lambda next_s: None
         self.on_lost_sight: Callable[[], None] = lambda: None  # as `on_return`; the orders come next
         self.named_version: Callable[[], int] = int  # of what was taken so
         self._members: Sequence[types_pb2.NodeInfo] = ()
@@ -97,7 +98,7 @@ class CoordinatorLink(CoordinatorCalls):
         self._interval_ms = _FIRST_INTERVAL_MS
         self._heard_s = -math.inf
         self._news, self._beaten, self._hurry = asyncio.Event(), asyncio.Event(), asyncio.Event()
-        self._beating = asyncio.Event()
+        self._beating, self._beat_s = asyncio.Event(), math.inf
         self._tasks: list[asyncio.Task[None]] = []
         self._begun = self._answered = self._wanted = 0  # heartbeats, by number
         self._used_told = -1  # bytes on the disk, as the last heartbeat that was answered told
@@ -192,7 +193,8 @@ class CoordinatorLink(CoordinatorCalls):
     async def _beat(self) -> None:
         self._beating.set()
         self._beating = asyncio.Event()
-        self.on_heartbeat()
+        before_s, self._beat_s = self._beat_s, asyncio.get_running_loop().time()
+        self.on_heartbeat(self._beat_s - before_s)
         await asyncio.sleep(0)
         self._begun += 1
         begun, report = self._begun, self.inventory.report()

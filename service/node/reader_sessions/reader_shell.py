@@ -79,8 +79,8 @@ class ReaderShell:
         self._answered = False  # its first PING
         self._leaving = False  # acknowledgements are presumptions from here on
 
-    def heartbeat_goes(self) -> None:
-        self._acks_waiting.heartbeat_goes()
+    def heartbeat_goes(self, next_s: float) -> None:
+        self._acks_waiting.heartbeat_goes(next_s)
 
     # From the socket.
 

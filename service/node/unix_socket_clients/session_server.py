@@ -220,10 +220,10 @@ class SessionServer:
         if isinstance(peer, ReaderShell):
             (self._silent.promises if isinstance(frame, frames.Ping) else self._silent.heard)(peer)
 
-    def heartbeat_goes(self) -> None:
-        """A message goes to the coordinator, which readers' acknowledgements may join."""
+    def heartbeat_goes(self, next_s: float) -> None:
+        """A message goes to the coordinator, which readers' acknowledgements may join. `next_s`: before the next."""
         for reader in self._readers:
-            reader.heartbeat_goes()
+            reader.heartbeat_goes(next_s)
 
     def left(self, connection: FrameSocket, peer: Peer | None) -> None:
         self._connections.discard(connection)

@@ -52,9 +52,9 @@ class Client:
         def reports(node: str) -> list[pb.ReaderReport]:
             return [job.report() for job in by_node.get(node, ()) if job in self._open]
 
-        def heartbeat_goes(node: str) -> None:
+        def heartbeat_goes(node: str, next_s: float) -> None:
             for job in by_node.get(node, ()):
-                job.heartbeat_goes()
+                job.heartbeat_goes(next_s)
 
         self._nodes = Nodes(self._calls, scale, names, self._holdings, reports, heartbeat_goes, apart)
         self._reading: dict[Job, asyncio.Task[None]] = {}

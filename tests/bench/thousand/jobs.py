@@ -16,7 +16,6 @@ from tests.bench.thousand.calls import Calls
 from tests.bench.thousand.scale import RECORD_BYTES, SHARD_BYTES
 from tfquiver.grpc_plumbing import rpc
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2 as pb
-from tfquiver.service.node.reader_sessions.acks_waiting import GO_ALONG
 from tfquiver.service.node.reader_sessions.reader_calls import ACK_WITHIN_S
 
 BATCH = 32  # what a node asks for that keeps 64 shards leased ahead
@@ -40,7 +39,7 @@ class Job:
         self._unacked: list[int] = []
         self._began_s = self._batch_at = self._batch_s = 0.0
         self._read = self._reading = self._hits = self._misses = 0  # shards; `_reading`: of this batch
-        self._goes_along, self._goes_along_at = asyncio.Event(), math.inf
+        self._goes_along, self._acks_at = asyncio.Event(), math.inf
         self.all_there = False  # of the last batch
         self.leased = self.waited = self.failed = 0  # shards; replies without any, and calls that failed
 
@@ -69,19 +68,19 @@ class Job:
         """As a node's reader: what it has read it acknowledges as late as it may, the last of it by the next lease."""
         pause_s = max(self._ack_within_s, self._batch_s / self._reading)
         while (left_s := self._batch_at + self._batch_s - time.monotonic()) > pause_s:
-            self._goes_along_at = time.monotonic() + GO_ALONG * pause_s
+            self._acks_at = time.monotonic() + pause_s
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(pause_s):
                     await self._goes_along.wait()
             self._goes_along.clear()
-            self._goes_along_at = math.inf
+            self._acks_at = math.inf
             to_read = self._reading * (1 - (time.monotonic() - self._batch_at) / self._batch_s)
             await self.ack(len(self._unacked) - math.ceil(max(0.0, to_read)))
         await asyncio.sleep(max(0.0, left_s))
 
-    def heartbeat_goes(self) -> None:
+    def heartbeat_goes(self, next_s: float) -> None:
         """As service/node/reader_sessions/acks_waiting.py has it."""
-        if time.monotonic() >= self._goes_along_at:
+        if time.monotonic() + next_s > self._acks_at:
             self._goes_along.set()
 
     async def lease(self, wait_ms: int) -> int:

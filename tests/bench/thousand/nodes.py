@@ -39,7 +39,7 @@ class Nodes:
         names: dict[int, str],
         holdings: Holdings,
         reports: Reports,
-        on_heartbeat: Callable[[str], None],
+        on_heartbeat: Callable[[str, float], None],
         apart: bool,
     ) -> None:
         self._calls, self._scale, self._names, self._holdings, self._reports = calls, scale, names, holdings, reports
@@ -108,11 +108,14 @@ class Nodes:
         beat_s = self._pause_s + self._interval_s  # between two, at most
         most_loaded = round(STORE_BYTES_PER_S * beat_s / SHARD_BYTES)
         await asyncio.sleep(random.uniform(0.0, beat_s))
+        beat_at = time.monotonic()
         while True:
             if not self._apart:
                 self._beating[node].set()
                 self._beating[node] = asyncio.Event()
-                self._on_heartbeat(name)
+                now = time.monotonic()
+                self._on_heartbeat(name, now - beat_at)
+                beat_at = now
                 await asyncio.sleep(0)
             request = self._request(node)
             come, gone = self._holdings.news(node, most_loaded)
