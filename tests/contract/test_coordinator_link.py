@@ -6,8 +6,9 @@ import asyncio
 import itertools
 import re
 import time
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
@@ -291,18 +292,29 @@ async def test_asking_a_coordinator_again_for_a_ticket_takes_no_longer_in_all(tm
     assert max(stopping.left_s[1:], default=0.0) <= TICKET_DEADLINE_S - 0.1
 
 
+@asynccontextmanager
+async def linked(
+    directory: Path,
+) -> AsyncIterator[tuple[CoordinatorServer, CoordinatorLink, asyncio.Queue[pb.OrdersReply]]]:
+    """A coordinator, the link of its only node, and the orders that come by it, of which the first have come."""
+    server, node = CoordinatorServer(), types_pb2.NodeInfo(node_id="n", quota_bytes=1 << 30)
+    address, told = f"unix:{directory}/socket", asyncio.Queue[pb.OrdersReply]()
+    await server.start(directory / "work", address)
+    async with server, asyncio.timeout(30):
+        link = CoordinatorLink(address, "", "1", lambda: node, CoordinatorPatience(), lambda: None, lambda _: None)
+        link.inventory, link.on_named = InventoryReports(list, link.wake), told.put_nowait
+        await link.connect()
+        await told.get()
+        yield server, link, told
+        await link.leave()
+
+
 @on_loop
 async def test_a_node_that_the_coordinator_has_lost_sight_of_asks_for_orders_at_once(tmp_path: Path) -> None:
     """Until they come it gives other nodes nothing: not for ten seconds, until what it asked before is answered."""
-    server, node = CoordinatorServer(), types_pb2.NodeInfo(node_id="n", quota_bytes=1 << 30)
-    address, loop = f"unix:{tmp_path}/socket", asyncio.get_running_loop()
-    await server.start(tmp_path / "work", address)
-    async with server, asyncio.timeout(30):
-        lost, told = asyncio.Event(), asyncio.Queue[pb.OrdersReply]()
-        link = CoordinatorLink(address, "", "1", lambda: node, CoordinatorPatience(), lambda: None, lambda _: None)
-        link.inventory, link.on_lost_sight, link.on_named = InventoryReports(list, link.wake), lost.set, told.put_nowait
-        await link.connect()
-        await told.get()
+    lost, loop = asyncio.Event(), asyncio.get_running_loop()
+    async with linked(tmp_path) as (server, link, told):
+        link.on_lost_sight = lost.set
         while not server.coordinator.node_orders._waiting or not told.empty():
             await asyncio.sleep(0.01)
         for _ in range(3):
@@ -317,21 +329,13 @@ async def test_a_node_that_the_coordinator_has_lost_sight_of_asks_for_orders_at_
             while not server.coordinator.node_orders._waiting:
                 await asyncio.sleep(0.01)
             assert len(server.coordinator.node_orders._waiting) == 1, "who asked before is not waited for any more"
-        await link.leave()
 
 
 @on_loop
 async def test_who_keeps_cancelling_what_asks_for_orders_makes_nobody_ask_all_the_time(tmp_path: Path) -> None:
     """It asked as fast as the loop turned."""
-    server, node = CoordinatorServer(), types_pb2.NodeInfo(node_id="n", quota_bytes=1 << 30)
-    address, loop = f"unix:{tmp_path}/socket", asyncio.get_running_loop()
-    await server.start(tmp_path / "work", address)
-    async with server, asyncio.timeout(30):
-        told = asyncio.Queue[pb.OrdersReply]()
-        link = CoordinatorLink(address, "", "1", lambda: node, CoordinatorPatience(), lambda: None, lambda _: None)
-        link.inventory, link.on_named = InventoryReports(list, link.wake), told.put_nowait
-        await link.connect()
-        await told.get()
+    loop = asyncio.get_running_loop()
+    async with linked(tmp_path) as (server, link, told):
         asked = list[asyncio.Task[pb.OrdersReply]]()
         until_s = loop.time() + 0.5
         while loop.time() < until_s:
@@ -345,4 +349,3 @@ async def test_who_keeps_cancelling_what_asks_for_orders_makes_nobody_ask_all_th
         server.coordinator.caching.settings_set += 1
         server.coordinator.node_orders.announce()
         await told.get()
-        await link.leave()

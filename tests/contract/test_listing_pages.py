@@ -9,11 +9,10 @@ from pathlib import Path
 import pytest
 
 from tests.support.aio import on_loop
-from tests.support.coordinator_client import CoordinatorClient
+from tests.support.coordinator_client import CoordinatorClient, new_coordinator
 from tests.support.digests import numbered_digest
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2 as pb
 from tfquiver.service.coordinator.grpc_calls.about_sessions_jobs_plans_past import listing_calls
-from tfquiver.service.coordinator.server import CoordinatorServer
 
 DIGEST = numbered_digest(20, "data")
 
@@ -21,11 +20,9 @@ DIGEST = numbered_digest(20, "data")
 @asynccontextmanager
 async def coordinator(directory: Path) -> AsyncIterator[CoordinatorClient]:
     """One that knows DIGEST."""
-    async with CoordinatorServer() as server:
-        await server.start(directory / "work", f"unix:{directory}/socket")
-        async with CoordinatorClient.connected(f"unix:{directory}/socket") as client:
-            await client.upload([DIGEST.to_bytes()], name="data")
-            yield client
+    async with new_coordinator(directory) as client:
+        await client.upload([DIGEST.to_bytes()], name="data")
+        yield client
 
 
 async def begin(client: CoordinatorClient, number: int, key: str = "") -> None:

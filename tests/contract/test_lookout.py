@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.aio import on_loop
-from tests.support.coordinator_client import CoordinatorClient
+from tests.support.coordinator_client import CoordinatorClient, new_coordinator
 from tests.support.digests import numbered_digest
 from tfquiver.cli.status_asked_watched_explained import lookout as lookout_module
 from tfquiver.cli.status_asked_watched_explained import status
@@ -59,16 +59,14 @@ async def test_it_is_looked_again_when_something_changes_and_when_the_coordinato
 
 @on_loop
 async def test_the_call_that_waits_says_when_nothing_has_changed(tmp_path: Path) -> None:
-    async with CoordinatorServer() as server:
-        await server.start(tmp_path / "work", f"unix:{tmp_path}/socket")
-        async with CoordinatorClient.connected(f"unix:{tmp_path}/socket") as client:
-            first = await client.call("AwaitChange", pb.AwaitChangeRequest(wait_ms=10_000))
-            assert first.version
-            again = await client.call("AwaitChange", pb.AwaitChangeRequest(version=first.version, wait_ms=1))
-            assert again.version == first.version
-            await client.upload([DIGEST.to_bytes()], name="data")
-            newer = await client.call("AwaitChange", pb.AwaitChangeRequest(version=first.version, wait_ms=10_000))
-            assert newer.version != first.version
+    async with new_coordinator(tmp_path) as client:
+        first = await client.call("AwaitChange", pb.AwaitChangeRequest(wait_ms=10_000))
+        assert first.version
+        again = await client.call("AwaitChange", pb.AwaitChangeRequest(version=first.version, wait_ms=1))
+        assert again.version == first.version
+        await client.upload([DIGEST.to_bytes()], name="data")
+        newer = await client.call("AwaitChange", pb.AwaitChangeRequest(version=first.version, wait_ms=10_000))
+        assert newer.version != first.version
 
 
 def test_a_directory_without_a_node_has_no_sessions_to_be_told_of(tmp_path: Path) -> None:

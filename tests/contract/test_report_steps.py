@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from tests.support.aio import on_loop
-from tests.support.coordinator_client import CoordinatorClient
+from tests.support.coordinator_client import CoordinatorClient, new_coordinator
 from tests.support.digests import numbered_digest
 from tfquiver import errors
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2 as pb
@@ -22,7 +22,6 @@ from tfquiver.service.coordinator.grpc_calls.about_sessions_jobs_plans_past impo
 from tfquiver.service.coordinator.grpc_calls.about_sessions_jobs_plans_past.step_calls import INTERVAL_MS
 from tfquiver.service.coordinator.measuring_jobs_and_stores import step_meters
 from tfquiver.service.coordinator.plan_rounds_and_moves.explanations.explain import Explanation
-from tfquiver.service.coordinator.server import CoordinatorServer
 
 DIGEST = numbered_digest(200, "data")
 DATA = DIGEST.digest_id
@@ -30,11 +29,9 @@ DATA = DIGEST.digest_id
 
 @asynccontextmanager
 async def started(directory: Path) -> AsyncIterator[CoordinatorClient]:
-    async with CoordinatorServer() as server:
-        await server.start(directory / "work", f"unix:{directory}/socket")
-        async with CoordinatorClient.connected(f"unix:{directory}/socket") as client:
-            await client.upload([DIGEST.to_bytes()], name="data")
-            yield client
+    async with new_coordinator(directory) as client:
+        await client.upload([DIGEST.to_bytes()], name="data")
+        yield client
 
 
 async def reads(client: CoordinatorClient, job: str, key: str = "key", seconds: float = 2.0) -> None:

@@ -102,6 +102,16 @@ async def test_a_choice_whose_caller_has_gone_holds_after_a_restart(tmp_path: Pa
     assert await started_with(tmp_path) == "slow"
 
 
+async def benefit_decides_on(coordinator: Coordinator, chosen: str, said: str) -> None:
+    """However often it is chosen."""
+    for _ in range(2):
+        with pytest.raises(errors.DeadlineError, match=said):
+            await coordinator.choose_policy(chosen)
+    await reads(coordinator, "job", FIRST)
+    await plans(coordinator)
+    assert cached(coordinator, FIRST).decided_by == "benefit"
+
+
 @on_loop
 async def test_who_decides_goes_on_until_the_one_that_is_chosen_is_made(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -109,13 +119,8 @@ async def test_who_decides_goes_on_until_the_one_that_is_chosen_is_made(
     monkeypatch.setattr(asking, "MOST_ASKED_S", 0.2)
     async with coordinating(tmp_path, a=2 * FIRST_BYTES) as coordinator, asyncio.timeout(60):
         said = r"policy slow has not been made yet, [0-9]+ s after it was chosen: benefit decides until then"
-        for _ in range(2):
-            with pytest.raises(errors.DeadlineError, match=said):
-                await coordinator.choose_policy("slow")
+        await benefit_decides_on(coordinator, "slow", said)
         assert coordinator.policy_trouble.startswith("policy slow has not been made yet")
-        await reads(coordinator, "job", FIRST)
-        await plans(coordinator)
-        assert cached(coordinator, FIRST).decided_by == "benefit"
         assert (await (await plans(coordinator)).explain("job")).policy == "benefit"
         goes_on.set()
         await decides(coordinator, "slow")
@@ -131,12 +136,7 @@ async def test_who_decides_goes_on_until_the_one_that_is_chosen_has_made_a_plan(
     monkeypatch.setattr(asking, "MOST_ASKED_S", 0.2)
     async with coordinating(tmp_path, a=2 * FIRST_BYTES) as coordinator, asyncio.timeout(60):
         said = r"policy thinks has made no plan yet, [0-9]+ s after it was chosen: benefit decides until then"
-        for _ in range(2):
-            with pytest.raises(errors.DeadlineError, match=said):
-                await coordinator.choose_policy("thinks")
-        await reads(coordinator, "job", FIRST)
-        await plans(coordinator)
-        assert cached(coordinator, FIRST).decided_by == "benefit"
+        await benefit_decides_on(coordinator, "thinks", said)
         await coordinator.choose_policy("none")
         goes_on.set()
         await coordinator.choose_policy("thinks")

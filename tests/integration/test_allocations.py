@@ -12,7 +12,7 @@ import pytest
 
 from tests.support.aio import on_loop
 from tests.support.cluster import Server
-from tests.support.coordinator_client import CoordinatorClient
+from tests.support.coordinator_client import CoordinatorClient, new_coordinator
 from tests.support.digests import numbered_digest
 from tfquiver import errors
 from tfquiver.cli.main import main
@@ -21,7 +21,6 @@ from tfquiver.digests.digest import Digest
 from tfquiver.disk_space_of_shards.entry_size import most_disk_bytes
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2 as pb
 from tfquiver.proto.tfquiver.v1 import types_pb2
-from tfquiver.service.coordinator.server import CoordinatorServer
 
 DIGEST = numbered_digest(500)
 SIZE_BYTES = int(most_disk_bytes(DIGEST.lengths).sum())
@@ -31,12 +30,10 @@ COOPERATIVE = types_pb2.CACHE_MODE_COOPERATIVE
 
 @asynccontextmanager
 async def started(directory: Path) -> AsyncIterator[CoordinatorClient]:
-    async with CoordinatorServer() as server:
-        await server.start(directory / "work", f"unix:{directory}/socket")
-        async with CoordinatorClient.connected(f"unix:{directory}/socket") as client:
-            node = types_pb2.NodeInfo(node_id="node", quota_bytes=2 * SIZE_BYTES)
-            await client.call("Heartbeat", pb.HeartbeatRequest(node=node, incarnation="1"))
-            yield client
+    async with new_coordinator(directory) as client:
+        node = types_pb2.NodeInfo(node_id="node", quota_bytes=2 * SIZE_BYTES)
+        await client.call("Heartbeat", pb.HeartbeatRequest(node=node, incarnation="1"))
+        yield client
 
 
 def cache(allocation_bytes: int) -> pb.AllocateCacheSizeRequest:

@@ -124,6 +124,16 @@ def mounted_for_all() -> Iterator[Path]:
         yield Path(made)
 
 
+@pytest.fixture
+def volume(mounted_for_all: Path) -> Path:
+    """As Kubernetes mounts one with fsGroup: root's, writable for the group, which new files inherit."""
+    volume = mounted_for_all / "volume"
+    volume.mkdir()
+    os.chown(volume, 0, 1000)
+    volume.chmod(0o2775)
+    return volume
+
+
 AS_SOMEBODY = """
 import sys, os
 # What is read later must be readable now.
@@ -156,12 +166,7 @@ def _running_as_somebody(directory: Path, log_path: Path, *flags: str) -> Iterat
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="becoming another user needs root")
-def test_a_volume_of_the_group_works_without_being_its_owner(tmp_path: Path, mounted_for_all: Path) -> None:
-    """As Kubernetes mounts one with fsGroup: root's, writable for the group, which new files inherit."""
-    volume = mounted_for_all / "volume"
-    volume.mkdir()
-    os.chown(volume, 0, 1000)
-    volume.chmod(0o2775)
+def test_a_volume_of_the_group_works_without_being_its_owner(tmp_path: Path, volume: Path) -> None:
     for directory in (volume, volume / "below"):
         with _running_as_somebody(directory, tmp_path / "log") as ready:
             with Connection(ready["socket"]) as connection:
@@ -172,12 +177,8 @@ def test_a_volume_of_the_group_works_without_being_its_owner(tmp_path: Path, mou
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="becoming another user needs root")
-def test_a_volume_that_is_mounted_again_with_its_modes_widened_works(tmp_path: Path, mounted_for_all: Path) -> None:
+def test_a_volume_that_is_mounted_again_with_its_modes_widened_works(tmp_path: Path, volume: Path) -> None:
     """At each mount Kubernetes gives all that lies in a volume with fsGroup to the group, to read and to write."""
-    volume = mounted_for_all / "volume"
-    volume.mkdir()
-    os.chown(volume, 0, 1000)
-    volume.chmod(0o2775)
     with _running_as_somebody(volume, tmp_path / "log", "--reader_group=1000") as first:
         pass
     for path in [volume, *volume.rglob("*")]:

@@ -5,22 +5,19 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections import Counter
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from tests.support.aio import on_loop
-from tests.support.coordinator_client import NODE, CoordinatorClient, Reader
+from tests.support.coordinator_client import NODE, CoordinatorClient, Reader, new_coordinator
 from tests.support.digests import numbered_digest
 from tfquiver import errors
 from tfquiver.disk_space_of_shards.entry_size import most_disk_bytes
 from tfquiver.node_labels_shard_owners_chunks import striping
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2 as pb
 from tfquiver.proto.tfquiver.v1 import types_pb2
-from tfquiver.service.coordinator.server import CoordinatorServer
 
 DIGEST = numbered_digest(800)
 ENTRY_BYTES = int(most_disk_bytes(DIGEST.lengths)[0])
@@ -103,14 +100,6 @@ async def job(client: CoordinatorClient, node: Node, name: str) -> Counter[int]:
     return read
 
 
-@asynccontextmanager
-async def started(directory: Path) -> AsyncIterator[CoordinatorClient]:
-    async with CoordinatorServer() as server:
-        await server.start(directory / "work", f"unix:{directory}/socket")
-        async with CoordinatorClient.connected(f"unix:{directory}/socket") as client:
-            yield client
-
-
 def cooperative(**fields: object) -> pb.SetCacheRequest:
     setting = types_pb2.CacheSetting(mode=types_pb2.CACHE_MODE_COOPERATIVE, **fields)  # type: ignore[arg-type]
     return pb.SetCacheRequest(digest_id=DIGEST.digest_id, setting=setting)
@@ -120,7 +109,7 @@ def cooperative(**fields: object) -> pb.SetCacheRequest:
 @pytest.mark.parametrize("rotation", ["relevance", "cyclic"])
 @on_loop
 async def test_three_jobs_load_what_is_not_there_once(tmp_path: Path, rotation: str) -> None:
-    async with started(tmp_path) as client:
+    async with new_coordinator(tmp_path) as client:
         node = Node(client)
         await node.beat()
         await client.upload([DIGEST.to_bytes()])
@@ -143,7 +132,7 @@ async def test_three_jobs_load_what_is_not_there_once(tmp_path: Path, rotation: 
 
 @on_loop
 async def test_settings_are_checked_and_survive(tmp_path: Path) -> None:
-    async with started(tmp_path) as client:
+    async with new_coordinator(tmp_path) as client:
         with pytest.raises(errors.NotFoundError, match="no data set"):
             await client.call("SetCache", cooperative())
         await client.upload([DIGEST.to_bytes()])
@@ -167,7 +156,7 @@ async def test_settings_are_checked_and_survive(tmp_path: Path) -> None:
         assert await client.call("Orders", pb.OrdersRequest(version=version, wait_ms=10)) == pb.OrdersReply(
             version=version
         )
-    async with started(tmp_path) as client:
+    async with new_coordinator(tmp_path) as client:
         assert await client.call("GetCache", get) == fixed
         (orders,) = (await client.call("Orders", pb.OrdersRequest(version=version, wait_ms=10_000))).orders
         assert orders.setting == fixed
@@ -175,13 +164,13 @@ async def test_settings_are_checked_and_survive(tmp_path: Path) -> None:
         for _ in range(2):
             assert await client.call("SetCache", unset) == types_pb2.CacheSetting()
         assert not (await client.call("Orders", pb.OrdersRequest())).orders
-    async with started(tmp_path) as client:
+    async with new_coordinator(tmp_path) as client:
         assert await client.call("GetCache", get) == types_pb2.CacheSetting()
 
 
 @on_loop
 async def test_a_change_of_the_setting_ends_the_wait_for_orders(tmp_path: Path) -> None:
-    async with started(tmp_path) as client:
+    async with new_coordinator(tmp_path) as client:
         await Node(client).beat()
         await client.upload([DIGEST.to_bytes()])
         version = (await client.call("Orders", pb.OrdersRequest())).version

@@ -10,7 +10,7 @@ import pytest
 
 import tfquiver
 from tests.support import warm
-from tests.support.mounted import command, entries, mounted, sums, write_source
+from tests.support.mounted import command, entries, mounted, sums, write_images, write_source
 from tests.support.privileges import needs_fuse
 from tfquiver import errors
 from tfquiver.mounting import mount_points
@@ -27,10 +27,7 @@ def source(tmp_path: Path) -> Path:
 def test_any_files_with_default_flags(tmp_path: Path, seed: int) -> None:
     choose = random.Random(seed)
     images = tmp_path / "images"
-    for kind in ("cats", "dogs"):
-        (images / kind).mkdir(parents=True)
-        for number in range(30):
-            (images / kind / f"{number}.jpg").write_bytes(choose.randbytes(choose.randrange(1, 60_000)))
+    write_images(images, choose, 30, 60_000)
     (images / "model.safetensors").write_bytes(choose.randbytes(9 << 20))
     (images / "packed.tfrecord.gz").write_bytes(gzip.compress(tfrecord.frame(b"record")))
     (images / "empty").touch()

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.mounted import every, mounted, write_source
+from tests.support.mounted import every, mounted, write_images, write_source
 from tests.support.privileges import needs_fuse
 
 pytestmark = [needs_fuse]
@@ -36,10 +36,7 @@ def test_pytorch_reads_it_unmodified(tmp_path: Path, seed: int) -> None:
     data = pytest.importorskip("torch.utils.data", reason="pip install torch")
     choose = random.Random(seed)
     images = tmp_path / "images"
-    for kind in ("cats", "dogs"):
-        (images / kind).mkdir(parents=True)
-        for number in range(40):
-            (images / kind / f"{number}.jpg").write_bytes(choose.randbytes(choose.randrange(1, 30_000)))
+    write_images(images, choose, 40, 30_000)
     with mounted(tmp_path / "mnt", tmp_path / "cache", [str(images)]) as mount:
         paths = sorted(mount.point.rglob("*.jpg"))
         numbers = {str(path.relative_to(mount.point)): number for number, path in enumerate(paths)}

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from tests.support.aio import on_loop
-from tests.support.coordinator_client import CoordinatorClient
+from tests.support.coordinator_client import CoordinatorClient, new_coordinator
 from tests.support.digests import numbered_digest
 from tfquiver import errors
 from tfquiver.cli.main import main
@@ -20,7 +20,6 @@ from tfquiver.disk_space_of_shards.entry_size import most_disk_bytes
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2 as pb
 from tfquiver.proto.tfquiver.v1 import types_pb2
 from tfquiver.service.coordinator.plan_rounds_and_moves import cluster_view
-from tfquiver.service.coordinator.server import CoordinatorServer
 
 SMALL, LARGE = numbered_digest(500, "small"), numbered_digest(3000, "large")
 SMALL_BYTES, LARGE_BYTES = (int(most_disk_bytes(one.lengths).sum()) for one in (SMALL, LARGE))
@@ -31,12 +30,10 @@ UNSET, NONE = types_pb2.CACHE_MODE_UNSPECIFIED, types_pb2.CACHE_MODE_NONE
 
 @asynccontextmanager
 async def started(directory: Path) -> AsyncIterator[CoordinatorClient]:
-    async with CoordinatorServer() as server:
-        await server.start(directory / "work", f"unix:{directory}/socket")
-        async with CoordinatorClient.connected(f"unix:{directory}/socket") as client:
-            node = types_pb2.NodeInfo(node_id="node", quota_bytes=QUOTA_BYTES)
-            await client.call("Heartbeat", pb.HeartbeatRequest(node=node, incarnation="1"))
-            yield client
+    async with new_coordinator(directory) as client:
+        node = types_pb2.NodeInfo(node_id="node", quota_bytes=QUOTA_BYTES)
+        await client.call("Heartbeat", pb.HeartbeatRequest(node=node, incarnation="1"))
+        yield client
 
 
 async def reads(client: CoordinatorClient, job: str, digest: Any) -> pb.CloseReaderRequest:

@@ -144,23 +144,25 @@ def test_a_jobs_word_for_a_listing_counts_for_itself_alone(cluster: Trusted, dig
     assert refusal(cluster, "rack1", "FindDataset", found) is NOT_FOUND
 
 
-def test_nobody_puts_another_data_set_in_the_place_of_ones_own(cluster: Trusted, tmp_path: Path) -> None:
-    mine = build(write_files(tmp_path / "mine", files=1, records_each=40), POLICY)
-    other = build(write_files(tmp_path / "other", files=1, records_each=60), POLICY)
-    register(cluster, "blue", mine, name="train")
-    register(cluster, "green", other, name="train")
+def and_greens_of_that_name(cluster: Trusted, root: Path, who: str, name: str) -> Digest:
+    """What `who` calls that; green calls another one so, and shares it with everybody."""
+    mine = build(write_files(root / "mine", files=1, records_each=40), POLICY)
+    other = build(write_files(root / "other", files=1, records_each=60), POLICY)
+    register(cluster, who, mine, name=name)
+    register(cluster, "green", other, name=name)
     cluster.call("green", "ShareDataset", pb.ShareDatasetRequest(digest_id=other.digest_id, everybody=True))
+    return mine
+
+
+def test_nobody_puts_another_data_set_in_the_place_of_ones_own(cluster: Trusted, tmp_path: Path) -> None:
+    mine = and_greens_of_that_name(cluster, tmp_path, "blue", "train")
     found = cluster.call("blue", "FindDataset", pb.FindDatasetRequest(name="train"))
     assert found.digest_id == mine.digest_id
 
 
 def test_the_name_of_anothers_leads_nobody_astray(cluster: Trusted, tmp_path: Path) -> None:
     """Admins see everything, and set and delete by name."""
-    mine = build(write_files(tmp_path / "mine", files=1, records_each=40), POLICY)
-    other = build(write_files(tmp_path / "other", files=1, records_each=60), POLICY)
-    register(cluster, "ann", mine, name="eval")
-    register(cluster, "green", other, name="eval")
-    cluster.call("green", "ShareDataset", pb.ShareDatasetRequest(digest_id=other.digest_id, everybody=True))
+    mine = and_greens_of_that_name(cluster, tmp_path, "ann", "eval")
     assert cluster.call("ann", "FindDataset", pb.FindDatasetRequest(name="eval")).digest_id == mine.digest_id
 
 

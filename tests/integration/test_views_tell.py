@@ -11,12 +11,11 @@ from pathlib import Path
 import pytest
 
 from tests.support.aio import on_loop
-from tests.support.coordinator_client import CoordinatorClient
+from tests.support.coordinator_client import CoordinatorClient, new_coordinator
 from tests.support.digests import numbered_digest
 from tfquiver.cli.main import main
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2 as pb
 from tfquiver.proto.tfquiver.v1 import types_pb2
-from tfquiver.service.coordinator.server import CoordinatorServer
 
 DATA = numbered_digest(40, "train")
 BYTES = int(DATA.lengths.sum())
@@ -25,12 +24,10 @@ BYTES = int(DATA.lengths.sum())
 @asynccontextmanager
 async def started(directory: Path) -> AsyncIterator[CoordinatorClient]:
     """With a node, and the data set."""
-    async with CoordinatorServer() as server:
-        await server.start(directory / "work", f"unix:{directory}/socket")
-        async with CoordinatorClient.connected(f"unix:{directory}/socket") as client:
-            await beats(client)
-            await client.upload([DATA.to_bytes()], name="train")
-            yield client
+    async with new_coordinator(directory) as client:
+        await beats(client)
+        await client.upload([DATA.to_bytes()], name="train")
+        yield client
 
 
 async def beats(client: CoordinatorClient, *reports: pb.ReaderReport, inventory: pb.Inventory | None = None) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import Any
 
 import grpc
@@ -14,6 +15,7 @@ from tfquiver.digests.digest import Digest
 from tfquiver.grpc_plumbing import rpc
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2 as pb
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2_grpc, types_pb2
+from tfquiver.service.coordinator.server import CoordinatorServer
 
 CALL_S = 30.0
 NODE = "node"
@@ -76,6 +78,15 @@ class CoordinatorClient:
     async def session(self, session_id: str) -> pb.SessionInfo:
         sessions: Sequence[pb.SessionInfo] = (await self.call("ListSessions", pb.ListSessionsRequest())).sessions
         return next(session for session in sessions if session.session_id == session_id)
+
+
+@asynccontextmanager
+async def new_coordinator(directory: Path) -> AsyncIterator[CoordinatorClient]:
+    """Of one in this process, with its log in `directory`."""
+    async with CoordinatorServer() as server:
+        await server.start(directory / "work", f"unix:{directory}/socket")
+        async with CoordinatorClient.connected(f"unix:{directory}/socket") as client:
+            yield client
 
 
 class Reader:

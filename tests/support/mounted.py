@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import random
 import subprocess
 import sys
 import time
@@ -33,6 +34,13 @@ class Mounted:
         while words not in (text := self.log.read_text()):
             assert time.monotonic() < give_up_at, text
             time.sleep(0.05)
+
+
+def write_images(directory: Path, choose: random.Random, of_a_kind: int, most_bytes: int) -> None:
+    for kind in ("cats", "dogs"):
+        (directory / kind).mkdir(parents=True)
+        for number in range(of_a_kind):
+            (directory / kind / f"{number}.jpg").write_bytes(choose.randbytes(choose.randrange(1, most_bytes)))
 
 
 def command(*arguments: object) -> list[str]:

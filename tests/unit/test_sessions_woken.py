@@ -5,11 +5,17 @@ from __future__ import annotations
 from tests.unit.session_bench import END, WAIT, Bench
 
 
-def test_what_a_reader_brings_back_is_not_given_to_another() -> None:
-    bench = Bench()
+def of_two_readers(bench: Bench) -> str:
+    """A session that `a` and `b` have opened."""
     session_id = bench.begin()
     bench.open(session_id, "a")
     bench.open(session_id, "b")
+    return session_id
+
+
+def test_what_a_reader_brings_back_is_not_given_to_another() -> None:
+    bench = Bench()
+    session_id = of_two_readers(bench)
     held = bench.lease(session_id, "a", 1).shards
     bench.sessions.readers.close(session_id, "a", False)
     assert bench.open(session_id, "a", held) == []
@@ -19,9 +25,7 @@ def test_what_a_reader_brings_back_is_not_given_to_another() -> None:
 
 def test_what_was_acked_by_one_who_lost_it_is_not_given_again() -> None:
     bench = Bench()
-    session_id = bench.begin()
-    bench.open(session_id, "a")
-    bench.open(session_id, "b")
+    session_id = of_two_readers(bench)
     lost = bench.lease(session_id, "a", 1).shards
     bench.open(session_id, "a")
     bench.sessions.readers.ack(session_id, "a", lost)
@@ -74,9 +78,7 @@ def test_who_was_draining_when_its_node_restarted_holds_up_the_end_until_it_is_h
 
 def test_whoever_waits_for_the_end_is_woken_by_the_last_ack() -> None:
     bench = Bench(1)
-    session_id = bench.begin()
-    bench.open(session_id, "a")
-    bench.open(session_id, "b")
+    session_id = of_two_readers(bench)
     shards = bench.lease(session_id, "a", 1).shards
     assert bench.lease(session_id, "b", 1, draining=True, last=False) == WAIT
     bench.changed.clear()
@@ -87,9 +89,7 @@ def test_whoever_waits_for_the_end_is_woken_by_the_last_ack() -> None:
 
 def test_whoever_waits_is_woken_when_the_last_other_drains() -> None:
     bench = Bench(1)
-    session_id = bench.begin()
-    bench.open(session_id, "a")
-    bench.open(session_id, "b")
+    session_id = of_two_readers(bench)
     assert bench.lease(session_id, "a", 1).shards
     assert bench.lease(session_id, "b", 1, draining=True, last=False) == WAIT
     bench.changed.clear()
