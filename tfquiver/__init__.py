@@ -9,20 +9,6 @@ from tfquiver.version import VERSION as __version__  # noqa: F401 - public
 
 if TYPE_CHECKING:
     from tfquiver.cli.status_asked_watched_explained.status import status as status
-    from tfquiver.dataset_arguments.fixed_length import FixedLength as FixedLength
-    from tfquiver.dataset_arguments.option_groups import Connection as Connection
-    from tfquiver.dataset_arguments.option_groups import FirstUse as FirstUse
-    from tfquiver.dataset_arguments.option_groups import Reading as Reading
-    from tfquiver.dataset_arguments.orders import Deterministic as Deterministic
-    from tfquiver.dataset_arguments.orders import Replay as Replay
-    from tfquiver.dataset_arguments.orders import Shuffled as Shuffled
-    from tfquiver.dataset_arguments.samplings import ClassBalanced as ClassBalanced
-    from tfquiver.dataset_arguments.samplings import Curriculum as Curriculum
-    from tfquiver.dataset_arguments.samplings import Pacing as Pacing
-    from tfquiver.dataset_arguments.samplings import Reservoir as Reservoir
-    from tfquiver.dataset_arguments.samplings import Sampling as Sampling
-    from tfquiver.dataset_arguments.samplings import Weighted as Weighted
-    from tfquiver.dataset_arguments.samplings import WithReplacement as WithReplacement
     from tfquiver.materializing.materialize import materialize as materialize
     from tfquiver.scanning.cutting import CutPolicy as CutPolicy
     from tfquiver.tensorflow_client.distributed import distribute as distribute
@@ -32,23 +18,37 @@ if TYPE_CHECKING:
     from tfquiver.tensorflow_client.quiver_dataset import dataset as dataset
     from tfquiver.tensorflow_client.shared_batches.transformation import one_stream as one_stream
     from tfquiver.tensorflow_client.step_times.steps import step as step
+    from tfquiver.users_arguments_checked.fixed_length import FixedLength as FixedLength
+    from tfquiver.users_arguments_checked.option_groups import Connection as Connection
+    from tfquiver.users_arguments_checked.option_groups import FirstUse as FirstUse
+    from tfquiver.users_arguments_checked.option_groups import Reading as Reading
+    from tfquiver.users_arguments_checked.orders import Deterministic as Deterministic
+    from tfquiver.users_arguments_checked.orders import Replay as Replay
+    from tfquiver.users_arguments_checked.orders import Shuffled as Shuffled
+    from tfquiver.users_arguments_checked.samplings import ClassBalanced as ClassBalanced
+    from tfquiver.users_arguments_checked.samplings import Curriculum as Curriculum
+    from tfquiver.users_arguments_checked.samplings import Pacing as Pacing
+    from tfquiver.users_arguments_checked.samplings import Reservoir as Reservoir
+    from tfquiver.users_arguments_checked.samplings import Sampling as Sampling
+    from tfquiver.users_arguments_checked.samplings import Weighted as Weighted
+    from tfquiver.users_arguments_checked.samplings import WithReplacement as WithReplacement
 
 _HOMES = {
-    "ClassBalanced": "tfquiver.dataset_arguments.samplings",
-    "Connection": "tfquiver.dataset_arguments.option_groups",
-    "Curriculum": "tfquiver.dataset_arguments.samplings",
+    "ClassBalanced": "tfquiver.users_arguments_checked.samplings",
+    "Connection": "tfquiver.users_arguments_checked.option_groups",
+    "Curriculum": "tfquiver.users_arguments_checked.samplings",
     "CutPolicy": "tfquiver.scanning.cutting",
-    "Deterministic": "tfquiver.dataset_arguments.orders",
-    "FirstUse": "tfquiver.dataset_arguments.option_groups",
-    "FixedLength": "tfquiver.dataset_arguments.fixed_length",
-    "Pacing": "tfquiver.dataset_arguments.samplings",
-    "Reading": "tfquiver.dataset_arguments.option_groups",
-    "Replay": "tfquiver.dataset_arguments.orders",
-    "Reservoir": "tfquiver.dataset_arguments.samplings",
-    "Sampling": "tfquiver.dataset_arguments.samplings",
-    "Shuffled": "tfquiver.dataset_arguments.orders",
-    "Weighted": "tfquiver.dataset_arguments.samplings",
-    "WithReplacement": "tfquiver.dataset_arguments.samplings",
+    "Deterministic": "tfquiver.users_arguments_checked.orders",
+    "FirstUse": "tfquiver.users_arguments_checked.option_groups",
+    "FixedLength": "tfquiver.users_arguments_checked.fixed_length",
+    "Pacing": "tfquiver.users_arguments_checked.samplings",
+    "Reading": "tfquiver.users_arguments_checked.option_groups",
+    "Replay": "tfquiver.users_arguments_checked.orders",
+    "Reservoir": "tfquiver.users_arguments_checked.samplings",
+    "Sampling": "tfquiver.users_arguments_checked.samplings",
+    "Shuffled": "tfquiver.users_arguments_checked.orders",
+    "Weighted": "tfquiver.users_arguments_checked.samplings",
+    "WithReplacement": "tfquiver.users_arguments_checked.samplings",
     "dataset": "tfquiver.tensorflow_client.quiver_dataset",
     "delivery_stats": "tfquiver.tensorflow_client.exactly_once",
     "distribute": "tfquiver.tensorflow_client.distributed",

@@ -12,7 +12,7 @@ from typing import Any
 
 from absl import flags, logging
 
-from tfquiver import logs
+from tfquiver.log_lines import logs
 from tfquiver.plain_text import plain
 
 _MOST_LOGGED = 4000  # characters of one message
@@ -40,7 +40,7 @@ class PlainFormatter(logging.PythonFormatter):
 
 class JsonFormatter(Formatter):
     """Fields: time (UTC, RFC 3339), severity, server, pid, where (file:line), message; with an exception traceback.
-    Those of tfquiver.logs where a line has them: job, dataset, digest, shard, hash, node, suppressed."""
+    Those of tfquiver.log_lines.logs where a line has them: job, dataset, digest, shard, hash, node, suppressed."""
 
     def __init__(self, server: str) -> None:
         super().__init__()

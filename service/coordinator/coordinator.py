@@ -20,7 +20,7 @@ from absl import logging
 from tfquiver import errors
 from tfquiver.amounts import many
 from tfquiver.clock import Clock, SystemClock
-from tfquiver.logs import about
+from tfquiver.log_lines.logs import about
 from tfquiver.proto.tfquiver.v1.commit_log_pb2 import CommitRecord
 from tfquiver.service.coordinator.bandwidth_budgets.budgets import Budgets
 from tfquiver.service.coordinator.caretaker import Caretaker
@@ -29,11 +29,8 @@ from tfquiver.service.coordinator.commit_log.commit_log import CommitLog
 from tfquiver.service.coordinator.commit_log.latest_notes import LatestNotes
 from tfquiver.service.coordinator.commit_log.work_dir import WorkDir
 from tfquiver.service.coordinator.dataset_caching.caching import Caching
-from tfquiver.service.coordinator.dataset_registry_sharing_removal.catalogue import Catalogue
-from tfquiver.service.coordinator.dataset_registry_sharing_removal.claims import Claims
-from tfquiver.service.coordinator.dataset_registry_sharing_removal.ownership import Ownership
-from tfquiver.service.coordinator.dataset_registry_sharing_removal.registry import Registry
 from tfquiver.service.coordinator.derived_datasets.deriving import Deriving
+from tfquiver.service.coordinator.history_of_the_last_day.keeping_past import KeepingPast
 from tfquiver.service.coordinator.long_polls.changes import Changes
 from tfquiver.service.coordinator.long_polls.node_orders import NodeOrders
 from tfquiver.service.coordinator.long_polls.readers import Waiting
@@ -49,11 +46,14 @@ from tfquiver.service.coordinator.nodes_mounts_dispatchers.heartbeats import Hea
 from tfquiver.service.coordinator.nodes_mounts_dispatchers.lost_nodes import LostNodes
 from tfquiver.service.coordinator.nodes_mounts_dispatchers.membership import Membership
 from tfquiver.service.coordinator.options import CoordinatorOptions
-from tfquiver.service.coordinator.past.keeping_past import KeepingPast
 from tfquiver.service.coordinator.plan_rounds_and_moves.cluster_view import ClusterViews, allocation_of
 from tfquiver.service.coordinator.plan_rounds_and_moves.planner import Planner
 from tfquiver.service.coordinator.plan_rounds_and_moves.replanning import Replanning
 from tfquiver.service.coordinator.probing.probes import Probes
+from tfquiver.service.coordinator.registering_sharing_removing_datasets.catalogue import Catalogue
+from tfquiver.service.coordinator.registering_sharing_removing_datasets.claims import Claims
+from tfquiver.service.coordinator.registering_sharing_removing_datasets.ownership import Ownership
+from tfquiver.service.coordinator.registering_sharing_removing_datasets.registry import Registry
 from tfquiver.service.coordinator.resident_shards.residency import Table
 from tfquiver.service.coordinator.sampling_asked_for_and_users_weights.picking import Picking, weights_in_use
 from tfquiver.service.coordinator.sampling_asked_for_and_users_weights.samplings import Samplings

@@ -9,8 +9,8 @@ from pathlib import Path
 from absl import flags, logging
 
 from tfquiver import errors, sizes
+from tfquiver.log_lines.rare_lines import every_n_seconds
 from tfquiver.notes_in_cache_and_work_directories import server_file
-from tfquiver.rare_lines import every_n_seconds
 from tfquiver.roles_and_tokens import own_token
 from tfquiver.roles_and_tokens.tokens import SharedToken, TokenFile
 from tfquiver.service.common_to_servers import full_collections, log_lines, serving, slow_start

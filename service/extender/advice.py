@@ -10,10 +10,10 @@ import grpc.aio
 from absl import logging
 
 from tfquiver.grpc_plumbing import rpc
-from tfquiver.logs import about
+from tfquiver.log_lines.logs import about
+from tfquiver.log_lines.rare_lines import every_n_seconds
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2 as pb
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2_grpc, named_datasets_pb2, named_datasets_pb2_grpc
-from tfquiver.rare_lines import every_n_seconds
 from tfquiver.service.extender.scheduler_json import MAX_MACHINES, Question
 
 _QUIET_S = 5.0  # after a call that failed nobody is kept waiting for another

@@ -20,7 +20,6 @@ from tfquiver.node_daemon_and_cache_directory.directory import CacheDirectory
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2, node_pb2, types_pb2
 from tfquiver.service.node import listening, named
 from tfquiver.service.node.bodies_sent_between_nodes.incoming import Incoming
-from tfquiver.service.node.checked_shards_in_memory.hot import HotSet
 from tfquiver.service.node.connections_between_nodes.data_port import DataPort
 from tfquiver.service.node.connections_between_nodes.peers import PeerClient
 from tfquiver.service.node.connections_between_nodes.reachable import Reach
@@ -45,6 +44,7 @@ from tfquiver.service.node.reader_sessions.reader_session import ReaderLimits
 from tfquiver.service.node.reading_the_object_store.client_stores import ClientStores
 from tfquiver.service.node.reading_the_object_store.metered_store import Meter
 from tfquiver.service.node.reading_the_object_store.named_access import NamedAccess
+from tfquiver.service.node.sealed_memory_of_checked_shards.hot import HotSet
 from tfquiver.service.node.shards_from_disk_other_nodes_or_store.fetcher import Fetcher
 from tfquiver.service.node.shards_from_disk_other_nodes_or_store.shard_source import ShardSource
 from tfquiver.service.node.shards_put_at_their_owners.known_places import KnownPlaces

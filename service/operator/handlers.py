@@ -8,7 +8,7 @@ from typing import Any
 import kopf
 
 from tfquiver import errors
-from tfquiver.logs import about
+from tfquiver.log_lines.logs import about
 from tfquiver.service.operator.kubernetes_calls import KubernetesCalls
 from tfquiver.service.operator.reconciling.job_manifest import GROUP, VERSION
 from tfquiver.service.operator.reconciling.rounds import Rounds

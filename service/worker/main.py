@@ -13,10 +13,10 @@ from absl import flags, logging
 
 from tfquiver import errors, sizes
 from tfquiver.grpc_plumbing import addresses
+from tfquiver.log_lines.rare_lines import every_n_seconds
 from tfquiver.node_daemon_and_cache_directory.endpoints import running_node
 from tfquiver.notes_in_cache_and_work_directories.node_endpoint import NodeEndpoint
 from tfquiver.ops.compiling_and_loading import transport
-from tfquiver.rare_lines import every_n_seconds
 from tfquiver.roles_and_tokens import own_token
 from tfquiver.service.common_to_servers import log_lines, serving
 from tfquiver.service.common_to_servers.tensorflow_servers import known_port, tensorflow_runtime

@@ -28,8 +28,8 @@ from aiohttp import web
 from tests.support.browser import browser
 from tfquiver.cli.dashboard.feed import Feed
 from tfquiver.cli.dashboard.web_server import application
-from tfquiver.service.coordinator.past.past import Past
-from tfquiver.service.coordinator.past.series import STEP_S
+from tfquiver.service.coordinator.history_of_the_last_day.past import Past
+from tfquiver.service.coordinator.history_of_the_last_day.series import STEP_S
 
 NODES, JOBS, DATASETS = 1000, 200, 40
 KEY = "soak-soak-soak-soak"

@@ -33,9 +33,9 @@ from tests.support.store_node import StoreNode, build
 from tfquiver.digests.digest import Digest
 from tfquiver.proto.tfquiver.v1 import types_pb2
 from tfquiver.scanning.cutting import CutPolicy
-from tfquiver.service.node.checked_shards_in_memory import sealed_memory
 from tfquiver.service.node.connections_between_nodes.peers import PeerClient
 from tfquiver.service.node.disk import entry
+from tfquiver.service.node.sealed_memory_of_checked_shards import sealed_memory
 
 BAR, BUSY_BAR = 0.75, 0.5  # the latter where others use the machine, too
 BUSY = 2.0  # load for each core, before it begins

@@ -19,8 +19,8 @@ from unittest import mock
 import zstandard
 
 from tests.bench.bars import Bar, finish, run_bench
-from tfquiver.service.node.checked_shards_in_memory.verified import VerifiedShard
 from tfquiver.service.node.disk.disk_cache import DiskCache
+from tfquiver.service.node.sealed_memory_of_checked_shards.verified import VerifiedShard
 
 SHARD_BYTES = 2 << 20
 BAR = 0.35  # of the rate of hashing, writing and syncing the same bytes one after the other

@@ -12,12 +12,12 @@ import pytest
 
 from tests.support.aio import on_loop
 from tests.support.store_node import StoreNode
-from tfquiver.service.node.checked_shards_in_memory.hot import HotSet
-from tfquiver.service.node.checked_shards_in_memory.verified import VerifiedShard
 from tfquiver.service.node.disk.disk_cache import DiskCache
 from tfquiver.service.node.disk.layout import Layout
 from tfquiver.service.node.disk.leaving_entries import GaveUp
 from tfquiver.service.node.grpc_calls_warm_clear.clear import clear
+from tfquiver.service.node.sealed_memory_of_checked_shards.hot import HotSet
+from tfquiver.service.node.sealed_memory_of_checked_shards.verified import VerifiedShard
 
 BODIES = (b"one" * 100, b"two" * 100)
 

@@ -24,11 +24,11 @@ from tfquiver.roles_and_tokens.identity import EVERYBODY
 from tfquiver.service.coordinator.chunk_rotation.rotations import ChunkPlan
 from tfquiver.service.coordinator.coordinator import Coordinator
 from tfquiver.service.coordinator.dataset_caching.caching import Caching
-from tfquiver.service.coordinator.dataset_registry_sharing_removal import digest_files
+from tfquiver.service.coordinator.registering_sharing_removing_datasets import digest_files
+from tfquiver.service.coordinator.samplers_what_a_session_reads_next import made_orders
+from tfquiver.service.coordinator.samplers_what_a_session_reads_next.chunk_layout import ChunkLayout
 from tfquiver.service.coordinator.sessions.lease import LeaseState
 from tfquiver.service.coordinator.sessions.sessions import Sessions
-from tfquiver.service.coordinator.what_a_session_reads_next import made_orders
-from tfquiver.service.coordinator.what_a_session_reads_next.chunk_layout import ChunkLayout
 
 
 @pytest.mark.slow

@@ -17,14 +17,14 @@ from tfquiver.digests.digest import Digest, ShardRef
 from tfquiver.digests.file_entry import FileEntry
 from tfquiver.proto.tfquiver.v1 import node_pb2 as pb
 from tfquiver.proto.tfquiver.v1 import types_pb2
-from tfquiver.service.node.checked_shards_in_memory.ready_shard import ReadyShard
-from tfquiver.service.node.checked_shards_in_memory.verified import VerifiedShard
 from tfquiver.service.node.connections_between_nodes import data_frames
 from tfquiver.service.node.derived_shards import computers as computers_module
 from tfquiver.service.node.derived_shards.computers import MOST_COMPUTERS, Computers
 from tfquiver.service.node.derived_shards.elsewhere import Elsewhere
 from tfquiver.service.node.derived_shards.puts import MOST_BYTES, Puts
 from tfquiver.service.node.reading_the_object_store.metered_store import Meter
+from tfquiver.service.node.sealed_memory_of_checked_shards.ready_shard import ReadyShard
+from tfquiver.service.node.sealed_memory_of_checked_shards.verified import VerifiedShard
 from tfquiver.service.node.shards_from_disk_other_nodes_or_store.fetcher import Fetcher
 
 BODY = b"derived" * 1000

@@ -13,7 +13,7 @@ from tests.support.store_node import StoreNode, build, is_shard, raw_of, write_f
 from tfquiver.digests.digest import Digest, ShardRef
 from tfquiver.digests.file_entry import FileEntry
 from tfquiver.materializing.derived_uris import uri_of
-from tfquiver.service.node.checked_shards_in_memory.verified import VerifiedShard
+from tfquiver.service.node.sealed_memory_of_checked_shards.verified import VerifiedShard
 
 
 def unchanged(source: Digest, build_id: bytes) -> Digest:

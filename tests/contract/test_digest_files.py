@@ -15,9 +15,9 @@ from tests.support.disks import tmpfs
 from tests.support.privileges import needs_mounts
 from tfquiver import errors
 from tfquiver.service.coordinator.coordinator import Coordinator
-from tfquiver.service.coordinator.dataset_registry_sharing_removal.digest_files import DigestFiles
-from tfquiver.service.coordinator.dataset_registry_sharing_removal.registry import Registry
 from tfquiver.service.coordinator.options import CoordinatorOptions
+from tfquiver.service.coordinator.registering_sharing_removing_datasets.digest_files import DigestFiles
+from tfquiver.service.coordinator.registering_sharing_removing_datasets.registry import Registry
 
 
 @needs_mounts

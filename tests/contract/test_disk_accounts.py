@@ -12,10 +12,10 @@ import pytest
 
 from tests.contract.test_disk_cache import disk_bytes, noise, raw_of
 from tfquiver import errors
-from tfquiver.service.node.checked_shards_in_memory.verified import VerifiedShard
 from tfquiver.service.node.disk.disk_cache import DiskCache
-from tfquiver.service.node.quota_and_eviction.accounts import UNSET, AccountTerms
-from tfquiver.service.node.quota_and_eviction.rules import KeepAll, Why
+from tfquiver.service.node.disk_quota_books_and_eviction.accounts import UNSET, AccountTerms
+from tfquiver.service.node.disk_quota_books_and_eviction.rules import KeepAll, Why
+from tfquiver.service.node.sealed_memory_of_checked_shards.verified import VerifiedShard
 
 ENTRY_BYTES = 3 * 4096
 A, B = b"a" * 32, b"b" * 32

@@ -20,9 +20,9 @@ from tests.support.disks import tmpfs
 from tests.support.privileges import needs_mounts
 from tfquiver import errors
 from tfquiver.clock import ManualClock
-from tfquiver.service.node.checked_shards_in_memory.verified import VerifiedShard
 from tfquiver.service.node.disk import codec, entry
 from tfquiver.service.node.disk.disk_cache import DiskCache
+from tfquiver.service.node.sealed_memory_of_checked_shards.verified import VerifiedShard
 
 NOISE = random.Random(1)
 

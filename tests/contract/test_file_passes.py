@@ -16,9 +16,9 @@ from tfquiver import errors
 from tfquiver.digests.digest import Digest
 from tfquiver.scanning import streams
 from tfquiver.scanning.cutting import CutPolicy
-from tfquiver.service.node.checked_shards_in_memory.verified import VerifiedShard
 from tfquiver.service.node.reading_the_object_store.bounded_reads import BoundedReads
 from tfquiver.service.node.reading_the_object_store.metered_store import Meter, MeteredStore
+from tfquiver.service.node.sealed_memory_of_checked_shards.verified import VerifiedShard
 from tfquiver.service.node.shards_from_disk_other_nodes_or_store.file_passes import FilePasses, _Pass
 from tfquiver.stores.attempts import Attempts
 from tfquiver.stores.local import LocalStore

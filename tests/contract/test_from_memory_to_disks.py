@@ -14,12 +14,12 @@ from tests.support.store_node import Members, StoreNode, build, is_shard, two_no
 from tfquiver.digests.digest import Digest, ShardRef
 from tfquiver.node_labels_shard_owners_chunks import rendezvous
 from tfquiver.scanning.cutting import CutPolicy
-from tfquiver.service.node.checked_shards_in_memory.ready_shard import ReadyShard
-from tfquiver.service.node.checked_shards_in_memory.verified import VerifiedShard
 from tfquiver.service.node.disk.disk_cache import DiskCache
-from tfquiver.service.node.disk.disk_reads import DiskReads
 from tfquiver.service.node.disk.leaving_entries import GaveUp
 from tfquiver.service.node.evicting_emptying_removing_leftovers.letting_go import LettingGo
+from tfquiver.service.node.sealed_memory_of_checked_shards.ready_shard import ReadyShard
+from tfquiver.service.node.sealed_memory_of_checked_shards.verified import VerifiedShard
+from tfquiver.service.node.shards_from_disk_other_nodes_or_store.disk_reads import DiskReads
 
 
 @pytest.fixture

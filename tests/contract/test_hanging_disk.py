@@ -18,12 +18,12 @@ from tests.support.aio import on_loop
 from tests.support.cluster import wait_until
 from tfquiver import errors
 from tfquiver.clock import ManualClock
-from tfquiver.service.node.checked_shards_in_memory.verified import VerifiedShard
 from tfquiver.service.node.disk import entry_file
 from tfquiver.service.node.disk.disk_cache import DiskCache
+from tfquiver.service.node.disk_quota_books_and_eviction.rules import Why
 from tfquiver.service.node.hanging_disk.disk_threads import DiskThreads
 from tfquiver.service.node.hanging_disk.patient_thread import PatientThread
-from tfquiver.service.node.quota_and_eviction.rules import Why
+from tfquiver.service.node.sealed_memory_of_checked_shards.verified import VerifiedShard
 from tfquiver.service.node.shards_written_in_time.placed_here import PlacedHere
 
 

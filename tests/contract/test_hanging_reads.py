@@ -12,10 +12,10 @@ from tests.support.aio import on_loop
 from tests.support.cluster import wait_until
 from tests.support.log_lines import capture_log
 from tfquiver.clock import ManualClock
-from tfquiver.service.node.checked_shards_in_memory.hot import HotSet
-from tfquiver.service.node.disk import disk_reads
 from tfquiver.service.node.disk.disk_cache import DiskCache
-from tfquiver.service.node.disk.disk_reads import DiskReads
+from tfquiver.service.node.sealed_memory_of_checked_shards.hot import HotSet
+from tfquiver.service.node.shards_from_disk_other_nodes_or_store import disk_reads
+from tfquiver.service.node.shards_from_disk_other_nodes_or_store.disk_reads import DiskReads
 
 
 @on_loop

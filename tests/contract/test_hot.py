@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 
 from tests.support.store_node import raw_of
 from tfquiver.disk_space_of_shards.entry_size import PAGE_BYTES
-from tfquiver.service.node.checked_shards_in_memory.hot import HotSet
-from tfquiver.service.node.checked_shards_in_memory.ready_shard import ReadyShard
-from tfquiver.service.node.checked_shards_in_memory.sealed_memory import NoMemoryError
+from tfquiver.service.node.sealed_memory_of_checked_shards.hot import HotSet
+from tfquiver.service.node.sealed_memory_of_checked_shards.ready_shard import ReadyShard
+from tfquiver.service.node.sealed_memory_of_checked_shards.sealed_memory import NoMemoryError
 
 
 def shard(size: int) -> ReadyShard:

@@ -17,10 +17,10 @@ from tests.support.store_node import StoreNode, build, is_shard, write_files
 from tfquiver import stores
 from tfquiver.digests.digest import Digest, ShardRef
 from tfquiver.materializing import derived_uris
-from tfquiver.service.node.checked_shards_in_memory.ready_shard import ReadyShard
 from tfquiver.service.node.connections_between_nodes import peer_socket
 from tfquiver.service.node.connections_between_nodes.peers import PeerClient
 from tfquiver.service.node.counters.stats import Stats
+from tfquiver.service.node.sealed_memory_of_checked_shards.ready_shard import ReadyShard
 from tfquiver.service.node.shards_from_disk_other_nodes_or_store.other_nodes import OtherNodes
 from tfquiver.service.node.shards_from_disk_other_nodes_or_store.reach import ANYWHERE, STORE
 

@@ -8,14 +8,14 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from tests.support.aio import on_loop
-from tfquiver.service.node.checked_shards_in_memory.hot import HotSet
-from tfquiver.service.node.checked_shards_in_memory.verified import VerifiedShard
 from tfquiver.service.node.disk.disk_cache import DiskCache
 from tfquiver.service.node.evicting_emptying_removing_leftovers.given_up import GivenUp
 from tfquiver.service.node.evicting_emptying_removing_leftovers.letting_go import LettingGo
 from tfquiver.service.node.hanging_disk.disk_threads import DiskThreads
 from tfquiver.service.node.reading_the_object_store.client_stores import ClientStores
 from tfquiver.service.node.reading_the_object_store.metered_store import Meter
+from tfquiver.service.node.sealed_memory_of_checked_shards.hot import HotSet
+from tfquiver.service.node.sealed_memory_of_checked_shards.verified import VerifiedShard
 from tfquiver.service.node.shards_from_disk_other_nodes_or_store.fetcher import Fetcher
 from tfquiver.service.node.shards_put_at_their_owners.handing_over import HandingOver
 from tfquiver.service.node.shards_written_in_time.inserts import Inserts

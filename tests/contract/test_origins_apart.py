@@ -27,11 +27,11 @@ from tfquiver.digests.digest import Digest
 from tfquiver.listing import listing
 from tfquiver.scanning import digest_build
 from tfquiver.scanning.cutting import CutPolicy
-from tfquiver.service.node.checked_shards_in_memory.verified import VerifiedShard
 from tfquiver.service.node.reading_the_object_store.client_stores import ClientStores
 from tfquiver.service.node.reading_the_object_store.metered_store import Meter
 from tfquiver.service.node.reading_the_object_store.origins import origin_of_file
 from tfquiver.service.node.reading_the_object_store.parallelism import FIRST
+from tfquiver.service.node.sealed_memory_of_checked_shards.verified import VerifiedShard
 from tfquiver.service.node.shards_from_disk_other_nodes_or_store.fetcher import Fetcher
 from tfquiver.stores.credentials.resolved import Access
 from tfquiver.stores.gcs import GcsStore

@@ -20,11 +20,11 @@ from tfquiver.hash_prefixes_and_sorted_numbers.prefixes import of_hashes
 from tfquiver.node_labels_shard_owners_chunks.rendezvous import Owners
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2 as pb
 from tfquiver.proto.tfquiver.v1 import types_pb2
-from tfquiver.service.node.checked_shards_in_memory.verified import VerifiedShard
 from tfquiver.service.node.disk import entry
 from tfquiver.service.node.disk.disk_cache import DiskCache
-from tfquiver.service.node.quota_and_eviction.accounts import AccountTerms
-from tfquiver.service.node.quota_and_eviction.rules import Why
+from tfquiver.service.node.disk_quota_books_and_eviction.accounts import AccountTerms
+from tfquiver.service.node.disk_quota_books_and_eviction.rules import Why
+from tfquiver.service.node.sealed_memory_of_checked_shards.verified import VerifiedShard
 from tfquiver.service.node.shards_put_at_their_owners.handing_over import HandingOver
 from tfquiver.service.node.shards_put_at_their_owners.known_places import KnownPlaces
 from tfquiver.service.node.shards_put_at_their_owners.placer import Placer

@@ -12,7 +12,7 @@ from tests.support.planning import cached, coordinating, plans, reads
 from tfquiver import errors
 from tfquiver.clock import ManualClock
 from tfquiver.service.coordinator.commit_log.log_file import LogFile
-from tfquiver.service.coordinator.dataset_registry_sharing_removal import catalogue
+from tfquiver.service.coordinator.registering_sharing_removing_datasets import catalogue
 
 MANY = 20
 DIGESTS = [numbered_digest(20, f"set {number}") for number in range(MANY)]

@@ -20,13 +20,13 @@ from tfquiver.digests.digest import Digest
 from tfquiver.listing import listing
 from tfquiver.scanning import digest_build
 from tfquiver.scanning.cutting import CutPolicy
-from tfquiver.service.node.checked_shards_in_memory.verified import VerifiedShard
 from tfquiver.service.node.reading_the_object_store import range_reads
 from tfquiver.service.node.reading_the_object_store.metered_store import Meter
 from tfquiver.service.node.reading_the_object_store.one_range import Asked
 from tfquiver.service.node.reading_the_object_store.origins import MOST_IDLE
 from tfquiver.service.node.reading_the_object_store.parallelism import FIRST
 from tfquiver.service.node.reading_the_object_store.range_plan import RangePlan
+from tfquiver.service.node.sealed_memory_of_checked_shards.verified import VerifiedShard
 from tfquiver.service.node.shards_from_disk_other_nodes_or_store.fetcher import Fetcher
 from tfquiver.stores.gcs import GcsStore
 

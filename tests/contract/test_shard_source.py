@@ -24,9 +24,9 @@ from tfquiver.digests.file_entry import FileEntry
 from tfquiver.listing import listing
 from tfquiver.scanning import digest_build
 from tfquiver.scanning.cutting import CutPolicy
-from tfquiver.service.node.checked_shards_in_memory.ready_shard import SEALED_MEMORY
-from tfquiver.service.node.checked_shards_in_memory.verified import VerifiedShard
 from tfquiver.service.node.disk import codec
+from tfquiver.service.node.sealed_memory_of_checked_shards.ready_shard import SEALED_MEMORY
+from tfquiver.service.node.sealed_memory_of_checked_shards.verified import VerifiedShard
 from tfquiver.stores.gcs import GcsStore
 from tfquiver.stores.local import LocalStore
 

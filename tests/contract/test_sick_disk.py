@@ -18,8 +18,8 @@ from tests.support.privileges import needs_disks
 from tfquiver import errors
 from tfquiver.clock import ManualClock
 from tfquiver.service.node.disk.disk_cache import DiskCache
-from tfquiver.service.node.quota_and_eviction.accounts import AccountTerms
-from tfquiver.service.node.quota_and_eviction.rules import KeepAll
+from tfquiver.service.node.disk_quota_books_and_eviction.accounts import AccountTerms
+from tfquiver.service.node.disk_quota_books_and_eviction.rules import KeepAll
 
 pytestmark = needs_disks
 ENTRY_BYTES = 3 * 4096

@@ -93,7 +93,7 @@ async def test_who_asks_a_node_whose_disk_hangs_reads_the_store(
     tmp_path: Path, digest: Digest, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It said for two minutes that it was at work, of eight shards at a time: another node's cold epoch stood still."""
-    monkeypatch.setattr("tfquiver.service.node.disk.disk_reads.HANGS_S", 0.3)
+    monkeypatch.setattr("tfquiver.service.node.shards_from_disk_other_nodes_or_store.disk_reads.HANGS_S", 0.3)
     monkeypatch.setattr("tfquiver.service.node.connections_between_nodes.data_connection.WORKING_S", 0.1)
     let_go, members = threading.Event(), list[types_pb2.NodeInfo]()
     warm, cold = range(4), range(4, digest.num_shards)

@@ -14,10 +14,10 @@ from tfquiver.digests.file_entry import FileEntry
 from tfquiver.listing import listing
 from tfquiver.listing.listing_terms import ListingTerms
 from tfquiver.scanning.cutting import CutPolicy
-from tfquiver.service.node.checked_shards_in_memory.verified import VerifiedShard
 from tfquiver.service.node.dataset_scans.file_tables import FileTables
 from tfquiver.service.node.dataset_scans.scan import Scanner
 from tfquiver.service.node.reading_the_object_store.metered_store import Meter
+from tfquiver.service.node.sealed_memory_of_checked_shards.verified import VerifiedShard
 from tfquiver.stores.local import LocalStore
 
 TERMS = ListingTerms(CutPolicy(format="bytes"))

@@ -7,8 +7,8 @@ import random
 import sys
 from pathlib import Path
 
-from tfquiver.service.node.checked_shards_in_memory.verified import VerifiedShard
 from tfquiver.service.node.disk.disk_cache import DiskCache
+from tfquiver.service.node.sealed_memory_of_checked_shards.verified import VerifiedShard
 
 if __name__ == "__main__":
     root, seed = Path(sys.argv[1]), int(sys.argv[2])

@@ -14,8 +14,8 @@ from tests.support.named_place import Place, name
 from tests.support.privileges import needs_disks
 from tfquiver.digests.digest import Digest
 from tfquiver.proto.tfquiver.v1 import named_datasets_pb2 as pb
-from tfquiver.service.node.checked_shards_in_memory.ready_shard import ReadyShard
 from tfquiver.service.node.connections_between_nodes.peer_connection import Outcome, PeerConnection, Want
+from tfquiver.service.node.sealed_memory_of_checked_shards.ready_shard import ReadyShard
 from tfquiver.service.node.shards_from_disk_other_nodes_or_store.reach import ON_DISK
 
 READY = pb.NamedDataset.STATE_READY

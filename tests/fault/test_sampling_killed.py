@@ -15,7 +15,7 @@ import tfquiver
 from tests.support import numbered, sampled, warm
 from tests.support.cluster import Cluster, wait_until
 from tfquiver import CutPolicy
-from tfquiver.dataset_arguments.sampled import Sampled
+from tfquiver.users_arguments_checked.sampled import Sampled
 
 pytestmark = pytest.mark.long
 

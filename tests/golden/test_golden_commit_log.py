@@ -11,12 +11,12 @@ from tfquiver.proto.tfquiver.v1.commit_log_pb2 import CommitRecord
 from tfquiver.roles_and_tokens.identity import Identity, Role
 from tfquiver.service.coordinator.bandwidth_budgets.budgets import Budgets
 from tfquiver.service.coordinator.commit_log.log_file import framed, header, parse
-from tfquiver.service.coordinator.dataset_registry_sharing_removal.ownership import Ownership
 from tfquiver.service.coordinator.derived_datasets.recipes import Recipes
 from tfquiver.service.coordinator.named_dataset_lifecycle import lifecycle
 from tfquiver.service.coordinator.named_dataset_lifecycle.table import NamedTable
 from tfquiver.service.coordinator.nodes_mounts_dispatchers.dispatchers import Dispatchers
 from tfquiver.service.coordinator.nodes_mounts_dispatchers.lost_nodes import LostNodes
+from tfquiver.service.coordinator.registering_sharing_removing_datasets.ownership import Ownership
 from tfquiver.service.coordinator.sessions.session import DatasetView
 from tfquiver.service.coordinator.sessions.sessions import Sessions
 

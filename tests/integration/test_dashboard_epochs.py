@@ -12,7 +12,7 @@ from tests.support.aio import on_loop
 from tests.support.browser import browser
 from tests.support.dashboard_served import seen
 from tfquiver.cli.dashboard import web_server
-from tfquiver.service.coordinator.past.past import Past
+from tfquiver.service.coordinator.history_of_the_last_day.past import Past
 
 
 @on_loop

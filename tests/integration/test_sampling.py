@@ -22,13 +22,13 @@ from tests.support.cluster import Cluster
 from tests.support.coordinator_client import NODE, CoordinatorClient
 from tests.support.digests import numbered_digest
 from tfquiver import CutPolicy, errors
-from tfquiver.dataset_arguments.sampled import Sampled
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2 as pb
 from tfquiver.service.coordinator.sampling_asked_for_and_users_weights import samplings
 from tfquiver.service.coordinator.sampling_schemes_drawing_epochs import registry
 from tfquiver.service.coordinator.sampling_schemes_drawing_epochs.chance import Chance
 from tfquiver.service.coordinator.sampling_schemes_drawing_epochs.interface import Draws, Population
 from tfquiver.service.coordinator.server import CoordinatorServer
+from tfquiver.users_arguments_checked.sampled import Sampled
 
 FILES, RECORDS_A_FILE, RECORD_BYTES = 4, 1000, 500
 TOTAL = FILES * RECORDS_A_FILE

@@ -19,10 +19,10 @@ from tfquiver.proto.tfquiver.v1 import coordinator_pb2_grpc
 from tfquiver.roles_and_tokens.identity import Role
 from tfquiver.roles_and_tokens.tokens import TokenFile, new_token
 from tfquiver.scanning.cutting import CutPolicy
-from tfquiver.service.coordinator.dataset_registry_sharing_removal import visible
 from tfquiver.service.coordinator.grpc_calls import uploads
 from tfquiver.service.coordinator.grpc_calls.about_datasets import dataset_calls
 from tfquiver.service.coordinator.options import CoordinatorOptions
+from tfquiver.service.coordinator.registering_sharing_removing_datasets import visible
 from tfquiver.service.coordinator.server import CoordinatorServer
 
 POLICY = CutPolicy(1024, 2048, 4096)

@@ -21,8 +21,6 @@ from tfquiver.roles_and_tokens.identity import Open
 from tfquiver.roles_and_tokens.tokens import SharedToken
 from tfquiver.scanning import digest_build
 from tfquiver.scanning.cutting import CutPolicy
-from tfquiver.service.node.checked_shards_in_memory.hot import HotSet
-from tfquiver.service.node.checked_shards_in_memory.ready_shard import ReadyShard
 from tfquiver.service.node.connections_between_nodes.data_port import DataPort
 from tfquiver.service.node.connections_between_nodes.peers import PeerClient
 from tfquiver.service.node.dataset_scans.file_tables import FileTables
@@ -30,6 +28,8 @@ from tfquiver.service.node.dataset_scans.scan import Scanner, ScanReport
 from tfquiver.service.node.disk import codec
 from tfquiver.service.node.disk.disk_cache import DiskCache
 from tfquiver.service.node.reading_the_object_store.metered_store import Meter
+from tfquiver.service.node.sealed_memory_of_checked_shards.hot import HotSet
+from tfquiver.service.node.sealed_memory_of_checked_shards.ready_shard import ReadyShard
 from tfquiver.service.node.shards_from_disk_other_nodes_or_store.fetcher import Compute, Fetcher
 from tfquiver.service.node.shards_from_disk_other_nodes_or_store.shard_source import ShardSource
 from tfquiver.service.node.shards_put_at_their_owners.known_places import KnownPlaces

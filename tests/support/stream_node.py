@@ -16,7 +16,7 @@ import pytest
 
 from tfquiver.messages_on_the_nodes_socket import reader_frames as frames
 from tfquiver.messages_on_the_nodes_socket import stream_frames as stream
-from tfquiver.service.node.checked_shards_in_memory import sealed_memory
+from tfquiver.service.node.sealed_memory_of_checked_shards import sealed_memory
 from tfquiver.service.node.shared_batches.spill_files import SpillFiles
 from tfquiver.service.node.shared_batches.streams import Streams
 from tfquiver.service.node.unix_socket_clients.session_server import SessionServer

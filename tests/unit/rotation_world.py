@@ -12,8 +12,8 @@ from tfquiver.service.coordinator.chunk_rotation.chunk_cache import ChunkCache
 from tfquiver.service.coordinator.chunk_rotation.cyclic import Cyclic
 from tfquiver.service.coordinator.chunk_rotation.interface import Decision
 from tfquiver.service.coordinator.chunk_rotation.relevance import Relevance
-from tfquiver.service.coordinator.what_a_session_reads_next.chunk_layout import ChunkLayout
-from tfquiver.service.coordinator.what_a_session_reads_next.chunk_sampler import ChunkSampler
+from tfquiver.service.coordinator.samplers_what_a_session_reads_next.chunk_layout import ChunkLayout
+from tfquiver.service.coordinator.samplers_what_a_session_reads_next.chunk_sampler import ChunkSampler
 
 TIMEOUT_S = 100.0
 

@@ -13,6 +13,8 @@ from tfquiver import errors
 from tfquiver.clock import ManualClock
 from tfquiver.formats_of_draws_and_weights.drawn_shards import DrawnShards
 from tfquiver.proto.tfquiver.v1 import types_pb2
+from tfquiver.service.coordinator.samplers_what_a_session_reads_next.block_order import BlockOrder
+from tfquiver.service.coordinator.samplers_what_a_session_reads_next.wish import Wish
 from tfquiver.service.coordinator.sessions.decisions import SessionLimits
 from tfquiver.service.coordinator.sessions.joining_and_leaving.admission import Drawn
 from tfquiver.service.coordinator.sessions.lease import LeaseState
@@ -20,8 +22,6 @@ from tfquiver.service.coordinator.sessions.readers import ReaderRequest
 from tfquiver.service.coordinator.sessions.session import Session
 from tfquiver.service.coordinator.sessions.session_book import Record
 from tfquiver.service.coordinator.sessions.sessions import Sessions
-from tfquiver.service.coordinator.what_a_session_reads_next.block_order import BlockOrder
-from tfquiver.service.coordinator.what_a_session_reads_next.wish import Wish
 
 GRACE_S = 10.0
 

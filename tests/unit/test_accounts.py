@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from tfquiver import errors
-from tfquiver.service.node.quota_and_eviction.accounts import UNSET, Accounts, AccountTerms
-from tfquiver.service.node.quota_and_eviction.books import Books, Claim
-from tfquiver.service.node.quota_and_eviction.rules import Why
+from tfquiver.service.node.disk_quota_books_and_eviction.accounts import UNSET, Accounts, AccountTerms
+from tfquiver.service.node.disk_quota_books_and_eviction.books import Books, Claim
+from tfquiver.service.node.disk_quota_books_and_eviction.rules import Why
 
 A, B, C = b"a" * 32, b"b" * 32, b"c" * 32
 QUOTA = 1000

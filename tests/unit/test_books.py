@@ -9,9 +9,9 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 
 from tfquiver import errors
 from tfquiver.service.node.disk.setback import Setback
-from tfquiver.service.node.quota_and_eviction.accounts import AccountTerms
-from tfquiver.service.node.quota_and_eviction.books import Books, Claim
-from tfquiver.service.node.quota_and_eviction.rules import KeepAll, Why
+from tfquiver.service.node.disk_quota_books_and_eviction.accounts import AccountTerms
+from tfquiver.service.node.disk_quota_books_and_eviction.books import Books, Claim
+from tfquiver.service.node.disk_quota_books_and_eviction.rules import KeepAll, Why
 
 A = b"a" * 32
 QUOTA = 200

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from tfquiver.service.coordinator.measuring_jobs_and_stores.estimates import Ratio
 from tfquiver.service.coordinator.measuring_jobs_and_stores.job_meter import Measured
 from tfquiver.service.coordinator.measuring_jobs_and_stores.step_meter import Steps
+from tfquiver.service.coordinator.probing.estimates import Ratio
 from tfquiver.service.coordinator.probing.ideal import could_read, is_guess
 from tfquiver.service.coordinator.probing.probe import ProbeResult
 

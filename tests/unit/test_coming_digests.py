@@ -7,7 +7,7 @@ from contextlib import ExitStack
 import pytest
 
 from tfquiver import errors
-from tfquiver.service.coordinator.dataset_registry_sharing_removal.coming_digests import ComingDigests
+from tfquiver.service.coordinator.registering_sharing_removing_datasets.coming_digests import ComingDigests
 
 
 def test_who_announces_much_leaves_room_for_others() -> None:

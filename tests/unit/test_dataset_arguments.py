@@ -17,9 +17,9 @@ import pytest
 
 import tfquiver
 from tfquiver import errors
-from tfquiver.dataset_arguments.checks import directory
-from tfquiver.dataset_arguments.dataset_options import checked_options, default_hold_back
 from tfquiver.listing.listing import expand
+from tfquiver.users_arguments_checked.checks import directory
+from tfquiver.users_arguments_checked.dataset_options import checked_options, default_hold_back
 
 A_SCREEN_LINES = 50
 

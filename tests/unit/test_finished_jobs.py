@@ -8,9 +8,14 @@ from dataclasses import replace
 import pytest
 
 from tfquiver.clock import ManualClock
+from tfquiver.service.coordinator.history_of_the_last_day.finished_jobs import (
+    KEPT_S,
+    MOST_JOBS,
+    FinishedJob,
+    FinishedJobs,
+)
 from tfquiver.service.coordinator.measuring_jobs_and_stores.counters import Counters
 from tfquiver.service.coordinator.measuring_jobs_and_stores.job_meter import Measured
-from tfquiver.service.coordinator.past.finished_jobs import KEPT_S, MOST_JOBS, FinishedJob, FinishedJobs
 from tfquiver.service.coordinator.plan_rounds_and_moves.explanations.of_finished import explain_finished
 from tfquiver.service.coordinator.policies.views_and_plans.interface import Allocation
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from tfquiver.clock import ManualClock
-from tfquiver.service.coordinator.dataset_registry_sharing_removal import first_uses
-from tfquiver.service.coordinator.dataset_registry_sharing_removal.first_uses import HELD_S, FirstUses
+from tfquiver.service.coordinator.registering_sharing_removing_datasets import first_uses
+from tfquiver.service.coordinator.registering_sharing_removing_datasets.first_uses import HELD_S, FirstUses
 
 
 def test_who_asks_first_scans_and_others_hear_of_it_while_it_says_so() -> None:

@@ -15,10 +15,10 @@ from tfquiver.proto.tfquiver.v1.commit_log_pb2 import DatasetRegistered
 from tfquiver.proto.tfquiver.v1.coordinator_pb2 import MoveReport
 from tfquiver.roles_and_tokens.identity import Identity, Role
 from tfquiver.service.coordinator.dataset_placement.move_reports import MoveReports
-from tfquiver.service.coordinator.dataset_registry_sharing_removal.dataset_table import DatasetTable
-from tfquiver.service.coordinator.dataset_registry_sharing_removal.found_by import FoundBy
-from tfquiver.service.coordinator.dataset_registry_sharing_removal.ownership import Ownership
-from tfquiver.service.coordinator.dataset_registry_sharing_removal.visible import Visible
+from tfquiver.service.coordinator.registering_sharing_removing_datasets.dataset_table import DatasetTable
+from tfquiver.service.coordinator.registering_sharing_removing_datasets.found_by import FoundBy
+from tfquiver.service.coordinator.registering_sharing_removing_datasets.ownership import Ownership
+from tfquiver.service.coordinator.registering_sharing_removing_datasets.visible import Visible
 
 BLUE, ADMIN = Identity(Role.JOB, "blue"), Identity(Role.ADMIN, "ann")
 

@@ -43,11 +43,15 @@ VIOLATIONS = [
     ("service/coordinator/coordinator.py", "import tensorflow", "never import TensorFlow"),
     (
         "service/node/shards_from_disk_other_nodes_or_store/fetcher.py",
-        "import tfquiver.service.coordinator.what_a_session_reads_next.sampler",
+        "import tfquiver.service.coordinator.samplers_what_a_session_reads_next.sampler",
         "do not import one another",
     ),
     ("tfquiver/errors.py", "import tfquiver.scanning.tfrecord", "Imports point down"),
-    ("service/coordinator/dataset_registry_sharing_removal/registry.py", "import tfquiver.stores", "Only nodes read"),
+    (
+        "service/coordinator/registering_sharing_removing_datasets/registry.py",
+        "import tfquiver.stores",
+        "Only nodes read",
+    ),
 ]
 
 

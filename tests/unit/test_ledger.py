@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from tfquiver import errors
-from tfquiver.service.node.quota_and_eviction.ledger import Ledger
+from tfquiver.service.node.disk_quota_books_and_eviction.ledger import Ledger
 
 
 def test_never_fits_is_not_the_same_as_not_now() -> None:

@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 from absl import logging
 
-from tfquiver import rare_lines
-from tfquiver.logs import about, telling
-from tfquiver.rare_lines import every_n_seconds
+from tfquiver.log_lines import rare_lines
+from tfquiver.log_lines.logs import about, telling
+from tfquiver.log_lines.rare_lines import every_n_seconds
 from tfquiver.service.common_to_servers.log_lines import JsonFormatter, PlainFormatter
 
 ALWAYS = {"time", "severity", "server", "pid", "where", "message"}

@@ -8,7 +8,7 @@ import pytest
 
 from tfquiver import errors
 from tfquiver.data_sources_found_and_registered.described import describe
-from tfquiver.dataset_arguments.option_groups import FirstUse
+from tfquiver.users_arguments_checked.option_groups import FirstUse
 
 
 def test_a_name_with_a_slash_is_told_from_a_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from tfquiver import errors
 from tfquiver.proto.tfquiver.v1.commit_log_pb2 import CommitRecord, DatasetRemoved
 from tfquiver.roles_and_tokens.identity import EVERYBODY, Identity, Role
-from tfquiver.service.coordinator.dataset_registry_sharing_removal import ownership
-from tfquiver.service.coordinator.dataset_registry_sharing_removal.ownership import Ownership
+from tfquiver.service.coordinator.registering_sharing_removing_datasets import ownership
+from tfquiver.service.coordinator.registering_sharing_removing_datasets.ownership import Ownership
 
 BLUE, GREEN, RED = (Identity(Role.JOB, name) for name in ("blue", "green", "red"))
 NODE, ADMIN = Identity(Role.NODE, "rack1"), Identity(Role.ADMIN, "ann")

@@ -12,12 +12,19 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tfquiver.service.coordinator.past import epochs as epochs_module
-from tfquiver.service.coordinator.past import heat as heat_module
-from tfquiver.service.coordinator.past.epochs import Epochs
-from tfquiver.service.coordinator.past.heat import FULL, NOTHING, HeatMap, shares_of_ranges
-from tfquiver.service.coordinator.past.past import MOST_DATASETS, MOST_JOBS, Past
-from tfquiver.service.coordinator.past.series import COARSE, DAY_STEPS, HOUR_STEPS, STEP_S, Ring, Series
+from tfquiver.service.coordinator.history_of_the_last_day import epochs as epochs_module
+from tfquiver.service.coordinator.history_of_the_last_day import heat as heat_module
+from tfquiver.service.coordinator.history_of_the_last_day.epochs import Epochs
+from tfquiver.service.coordinator.history_of_the_last_day.heat import FULL, NOTHING, HeatMap, shares_of_ranges
+from tfquiver.service.coordinator.history_of_the_last_day.past import MOST_DATASETS, MOST_JOBS, Past
+from tfquiver.service.coordinator.history_of_the_last_day.series import (
+    COARSE,
+    DAY_STEPS,
+    HOUR_STEPS,
+    STEP_S,
+    Ring,
+    Series,
+)
 
 DAY = 86_400 * 20_000.0
 

@@ -7,8 +7,8 @@ import random
 
 import pytest
 
-from tfquiver.service.coordinator.measuring_jobs_and_stores import estimates
-from tfquiver.service.coordinator.measuring_jobs_and_stores.estimates import TimePerByte
+from tfquiver.service.coordinator.probing import estimates
+from tfquiver.service.coordinator.probing.estimates import TimePerByte
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,7 @@ from tfquiver.node_labels_shard_owners_chunks import striping
 from tfquiver.service.coordinator.chunk_rotation.board import Board
 from tfquiver.service.coordinator.chunk_rotation.chunk_cache import ChunkCache
 from tfquiver.service.coordinator.chunk_rotation.relevance import Relevance
-from tfquiver.service.coordinator.what_a_session_reads_next.chunk_layout import ChunkLayout
+from tfquiver.service.coordinator.samplers_what_a_session_reads_next.chunk_layout import ChunkLayout
 
 
 @pytest.mark.slow

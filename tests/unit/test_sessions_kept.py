@@ -11,9 +11,9 @@ from tests.unit.session_bench import LIMITS, Bench, alone
 from tfquiver import errors
 from tfquiver.proto.tfquiver.v1 import commit_log_pb2 as log_pb2
 from tfquiver.proto.tfquiver.v1 import types_pb2
+from tfquiver.service.coordinator.samplers_what_a_session_reads_next.wish import Wish
 from tfquiver.service.coordinator.sessions.joining_and_leaving import resumptions
 from tfquiver.service.coordinator.sessions.session_book import Record
-from tfquiver.service.coordinator.what_a_session_reads_next.wish import Wish
 
 
 @pytest.fixture

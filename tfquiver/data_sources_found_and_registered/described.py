@@ -11,11 +11,11 @@ from tfquiver import errors
 from tfquiver.data_sources_found_and_registered.known_at_once import known_at_once
 from tfquiver.data_sources_found_and_registered.listed import accesses_of, default_name, listed
 from tfquiver.data_sources_found_and_registered.named import may_be_name
-from tfquiver.dataset_arguments.option_groups import FirstUse, Progress
 from tfquiver.listing.listing import Source
 from tfquiver.listing.listing_terms import ListingTerms
 from tfquiver.scanning.cutting import CutPolicy
 from tfquiver.stores.credentials.resolved import Access, place_of
+from tfquiver.users_arguments_checked.option_groups import FirstUse, Progress
 
 if TYPE_CHECKING:
     from tfquiver.data_sources_found_and_registered.registration import Registrar

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 from absl import logging
 
 from tfquiver import errors
-from tfquiver.dataset_arguments.option_groups import Progress
-from tfquiver.rare_lines import every_n_seconds
+from tfquiver.log_lines.rare_lines import every_n_seconds
+from tfquiver.users_arguments_checked.option_groups import Progress
 
 if TYPE_CHECKING:
     from tfquiver.proto.tfquiver.v1 import named_datasets_pb2 as pb2

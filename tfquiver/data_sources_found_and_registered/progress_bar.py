@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from typing import Any
 
-from tfquiver.dataset_arguments.option_groups import Progress
+from tfquiver.users_arguments_checked.option_groups import Progress
 
 
 class ProgressBar:

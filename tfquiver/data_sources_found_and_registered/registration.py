@@ -13,12 +13,12 @@ import grpc
 
 from tfquiver import errors
 from tfquiver.amounts import many
-from tfquiver.dataset_arguments.option_groups import Progress
 from tfquiver.digests.file_entry import FileEntry
 from tfquiver.grpc_plumbing import rpc
 from tfquiver.listing.listing_terms import ListingTerms
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2, coordinator_pb2_grpc, types_pb2
 from tfquiver.server_reachability.patient_calls import until_answered
+from tfquiver.users_arguments_checked.option_groups import Progress
 
 if TYPE_CHECKING:
     from tfquiver.digests.digest import Digest

@@ -11,13 +11,13 @@ import numpy as np
 from absl import logging
 
 from tfquiver import errors
-from tfquiver.dataset_arguments.option_groups import Progress
 from tfquiver.digests.file_entry import FileEntry
 from tfquiver.grpc_plumbing import addresses, rpc
 from tfquiver.listing.listing_terms import ListingTerms
+from tfquiver.log_lines.rare_lines import every_n_seconds
 from tfquiver.node_labels_shard_owners_chunks import rendezvous
 from tfquiver.proto.tfquiver.v1 import node_pb2, node_pb2_grpc, types_pb2
-from tfquiver.rare_lines import every_n_seconds
+from tfquiver.users_arguments_checked.option_groups import Progress
 
 Metadata = tuple[tuple[str, str], ...]
 _SAY_EVERY_S = 5

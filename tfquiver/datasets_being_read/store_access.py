@@ -18,10 +18,10 @@ from absl import logging
 
 from tfquiver import errors
 from tfquiver.grpc_plumbing import rpc
+from tfquiver.log_lines.rare_lines import every_n_seconds
 from tfquiver.node_daemon_and_cache_directory import endpoints
 from tfquiver.notes_in_cache_and_work_directories.node_endpoint import NodeEndpoint
 from tfquiver.proto.tfquiver.v1 import node_pb2, node_pb2_grpc
-from tfquiver.rare_lines import every_n_seconds
 from tfquiver.stores.credentials.resolved import Access, resolve
 
 _TTL_S = 900  # a trainer may be stopped, or hold the interpreter, for minutes

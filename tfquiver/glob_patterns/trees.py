@@ -21,8 +21,8 @@ from collections.abc import Iterable, Iterator
 from absl import logging
 
 from tfquiver import errors
+from tfquiver.log_lines.rare_lines import every_n_seconds
 from tfquiver.plain_text import plain, shortened
-from tfquiver.rare_lines import every_n_seconds
 
 _SAID_EVERY_S = 10.0  # of trees in a circle there may be thousands
 _MOST_SAID = 1024

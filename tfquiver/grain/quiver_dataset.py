@@ -10,13 +10,13 @@ import grain
 
 from tfquiver import errors
 from tfquiver.amounts import many
-from tfquiver.dataset_arguments.option_groups import Connection, FirstUse, Reading
-from tfquiver.dataset_arguments.orders import Order, Replay, Shuffled
 from tfquiver.grain.iterator import QuiverIterator
 from tfquiver.grain.share import Share
 from tfquiver.listing.listing import Source
 from tfquiver.reader.batch import Batch
 from tfquiver.reader.records import records
+from tfquiver.users_arguments_checked.option_groups import Connection, FirstUse, Reading
+from tfquiver.users_arguments_checked.orders import Order, Replay, Shuffled
 
 
 class QuiverDataset(grain.IterDataset[Any]):

@@ -22,9 +22,9 @@ from absl import logging
 
 from tfquiver import closed_streams, errors
 from tfquiver.grpc_plumbing import addresses
-from tfquiver.logs import about
+from tfquiver.log_lines.logs import about
+from tfquiver.log_lines.rare_lines import every_n_seconds
 from tfquiver.plain_text import plain
-from tfquiver.rare_lines import every_n_seconds
 from tfquiver.roles_and_tokens.identity import ANYBODYS, EVERYBODY, Authority, Identity, Open, check_call
 from tfquiver.version import VERSION
 

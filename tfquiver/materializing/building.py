@@ -14,11 +14,11 @@ from collections import deque
 from absl import logging
 
 from tfquiver import errors
-from tfquiver.dataset_arguments.option_groups import Progress
 from tfquiver.materializing.calls import Calls
 from tfquiver.materializing.making import Making
 from tfquiver.proto.tfquiver.v1 import derived_datasets_pb2 as pb
 from tfquiver.proto.tfquiver.v1 import types_pb2
+from tfquiver.users_arguments_checked.option_groups import Progress
 
 _RENEW_S = 5.0
 _WAIT_MS = 1000

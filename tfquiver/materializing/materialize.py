@@ -11,8 +11,6 @@ from absl import logging
 
 from tfquiver import errors
 from tfquiver.data_sources_found_and_registered.registration import Registrar
-from tfquiver.dataset_arguments.checks import check_integer, check_name
-from tfquiver.dataset_arguments.option_groups import Progress
 from tfquiver.digests.digest import Digest
 from tfquiver.materializing.building import Building
 from tfquiver.materializing.calls import Calls
@@ -28,6 +26,8 @@ from tfquiver.proto.tfquiver.v1.derived_datasets_pb2 import OpenDerivedRequest
 from tfquiver.server_reachability.lifetimes import user_of
 from tfquiver.tensorflow_client.opening import Opening, opened
 from tfquiver.tensorflow_client.tf_errors import raised_as_both
+from tfquiver.users_arguments_checked.checks import check_integer, check_name
+from tfquiver.users_arguments_checked.option_groups import Progress
 
 if TYPE_CHECKING:
     import tensorflow as tf

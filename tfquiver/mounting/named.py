@@ -13,8 +13,6 @@ import grpc
 from tfquiver import errors, stores
 from tfquiver.data_sources_found_and_registered.listed import accesses_of, default_name, listed
 from tfquiver.data_sources_found_and_registered.registration import Registrar
-from tfquiver.dataset_arguments.directories import beneath
-from tfquiver.dataset_arguments.option_groups import Progress
 from tfquiver.digests import formats
 from tfquiver.digests.digest import Digest
 from tfquiver.digests.file_entry import FileEntry
@@ -25,6 +23,8 @@ from tfquiver.proto.tfquiver.v1 import coordinator_pb2, coordinator_pb2_grpc, ty
 from tfquiver.scanning import tfrecord
 from tfquiver.scanning.cutting import CutPolicy
 from tfquiver.stores.credentials.resolved import Access, place_of
+from tfquiver.users_arguments_checked.directories import beneath
+from tfquiver.users_arguments_checked.option_groups import Progress
 
 MAX_DIGEST_BYTES = 4 << 30
 AUTO = "auto"

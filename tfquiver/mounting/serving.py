@@ -17,7 +17,6 @@ from absl import logging
 from tfquiver import errors
 from tfquiver.data_sources_found_and_registered.listed import accesses_of
 from tfquiver.data_sources_found_and_registered.registration import Registrar
-from tfquiver.dataset_arguments.option_groups import Progress
 from tfquiver.datasets_being_read import store_access
 from tfquiver.digests.digest import Digest
 from tfquiver.file_tree.tree import FileTree
@@ -30,6 +29,7 @@ from tfquiver.mounting.operations import MOST_CALLS, Operations
 from tfquiver.mounting.reading_ahead import kernel_read_ahead
 from tfquiver.node_daemon_and_cache_directory import daemon, endpoints
 from tfquiver.proto.tfquiver.v1 import types_pb2
+from tfquiver.users_arguments_checked.option_groups import Progress
 
 _MOST_OPEN = 16384
 _OTHER_DESCRIPTORS = 256

@@ -14,10 +14,6 @@ from tfquiver.cluster_address import naming
 from tfquiver.data_sources_found_and_registered.described import describe
 from tfquiver.data_sources_found_and_registered.progress_bar import ProgressBar
 from tfquiver.data_sources_found_and_registered.registration import Registrar
-from tfquiver.dataset_arguments.checks import directory, size
-from tfquiver.dataset_arguments.dataset_options import SourceOptions, checked_options
-from tfquiver.dataset_arguments.option_groups import Connection, FirstUse, Reading, check_group
-from tfquiver.dataset_arguments.orders import Order, Shuffled
 from tfquiver.datasets_being_read import made_datasets, store_access
 from tfquiver.datasets_being_read.made_datasets import MadeDataset
 from tfquiver.listing.listing import Source
@@ -27,6 +23,10 @@ from tfquiver.reader import native
 from tfquiver.reader.batch import Batch
 from tfquiver.reader.epoch import Epoch
 from tfquiver.roles_and_tokens import own_token
+from tfquiver.users_arguments_checked.checks import directory, size
+from tfquiver.users_arguments_checked.dataset_options import SourceOptions, checked_options
+from tfquiver.users_arguments_checked.option_groups import Connection, FirstUse, Reading, check_group
+from tfquiver.users_arguments_checked.orders import Order, Shuffled
 
 
 @dataclass(frozen=True, slots=True)

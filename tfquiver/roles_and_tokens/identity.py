@@ -1,8 +1,8 @@
 """Who may call what: roles, and the one table of calls that each may make. Pure.
 
 A token stands for an identity: a role and a name. What belongs to whom is decided by name where it is kept
-(`service/coordinator/dataset_registry_sharing_removal/ownership.py`); here it is only said which calls a role may make
-at all. docs/trust.md says what that comes to.
+(`service/coordinator/registering_sharing_removing_datasets/ownership.py`); here it is only said which calls a role may
+make at all. docs/trust.md says what that comes to.
 """
 
 from __future__ import annotations

@@ -17,7 +17,7 @@ from absl import logging
 
 from tfquiver import errors
 from tfquiver.amounts import many
-from tfquiver.rare_lines import every_n_seconds
+from tfquiver.log_lines.rare_lines import every_n_seconds
 from tfquiver.roles_and_tokens.identity import EVERYBODY, Identity, Role, check_name, wrong_token
 
 _MAX_FILE_BYTES = 4 << 20

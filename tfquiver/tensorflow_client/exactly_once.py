@@ -12,8 +12,8 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from tfquiver import errors
-from tfquiver.dataset_arguments.dataset_options import SourceOptions
 from tfquiver.proto.tfquiver.v1 import types_pb2
+from tfquiver.users_arguments_checked.dataset_options import SourceOptions
 
 if TYPE_CHECKING:
     import tensorflow as tf

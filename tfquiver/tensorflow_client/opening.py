@@ -14,13 +14,13 @@ from absl import logging
 from tfquiver.amounts import apart
 from tfquiver.cluster_address import naming
 from tfquiver.data_sources_found_and_registered.progress_bar import ProgressBar
-from tfquiver.dataset_arguments.dataset_options import SourceOptions
-from tfquiver.dataset_arguments.option_groups import Progress
-from tfquiver.dataset_arguments.sampled import Sampled
 from tfquiver.datasets_being_read import made_datasets
 from tfquiver.node_daemon_and_cache_directory import endpoints
 from tfquiver.server_reachability.lifetimes import user_of
 from tfquiver.tensorflow_client.exactly_once import Origin
+from tfquiver.users_arguments_checked.dataset_options import SourceOptions
+from tfquiver.users_arguments_checked.option_groups import Progress
+from tfquiver.users_arguments_checked.sampled import Sampled
 
 if TYPE_CHECKING:
     import tensorflow as tf

@@ -11,23 +11,23 @@ from absl import logging
 from tfquiver import errors
 from tfquiver.cluster_address import naming
 from tfquiver.data_sources_found_and_registered.described import describe
-from tfquiver.dataset_arguments.checks import check_flag, directory, size
-from tfquiver.dataset_arguments.dataset_options import checked_options
-from tfquiver.dataset_arguments.option_groups import Connection, FirstUse, Progress, Reading, check_group
-from tfquiver.dataset_arguments.orders import Order, Shuffled
-from tfquiver.dataset_arguments.sampled import Sampled
 from tfquiver.listing.listing import Source
 from tfquiver.roles_and_tokens import own_token
 from tfquiver.tensorflow_client import element_transport
 from tfquiver.tensorflow_client.opening import Opening, Way, opened
 from tfquiver.tensorflow_client.tf_errors import raised_as_both
+from tfquiver.users_arguments_checked.checks import check_flag, directory, size
+from tfquiver.users_arguments_checked.dataset_options import checked_options
+from tfquiver.users_arguments_checked.option_groups import Connection, FirstUse, Progress, Reading, check_group
+from tfquiver.users_arguments_checked.orders import Order, Shuffled
+from tfquiver.users_arguments_checked.sampled import Sampled
 
 if TYPE_CHECKING:
     import tensorflow as tf
 
     from tfquiver.data_sources_found_and_registered.registration import Registrar
-    from tfquiver.dataset_arguments.fixed_length import FixedLength
     from tfquiver.proto.tfquiver.v1 import types_pb2
+    from tfquiver.users_arguments_checked.fixed_length import FixedLength
 
 
 @raised_as_both()

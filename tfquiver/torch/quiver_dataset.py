@@ -11,9 +11,6 @@ import torch.utils.data
 
 from tfquiver import errors
 from tfquiver.cluster_address import naming
-from tfquiver.dataset_arguments.checks import check_integer
-from tfquiver.dataset_arguments.option_groups import Connection, FirstUse, Reading
-from tfquiver.dataset_arguments.orders import FILES, Order, Shuffled
 from tfquiver.listing.listing import Source
 from tfquiver.reader.batch import Batch
 from tfquiver.reader.records import records
@@ -21,6 +18,9 @@ from tfquiver.torch import participants
 from tfquiver.torch.elements import Elements
 from tfquiver.torch.epochs import Iterations
 from tfquiver.torch.iteration import Iteration
+from tfquiver.users_arguments_checked.checks import check_integer
+from tfquiver.users_arguments_checked.option_groups import Connection, FirstUse, Reading
+from tfquiver.users_arguments_checked.orders import FILES, Order, Shuffled
 
 _MAX_EPOCH = 1 << 62
 

@@ -1,4 +1,4 @@
-// What the server tells: tfquiver/cli/dashboard/shown.py and service/coordinator/past. Sizes in bytes, rates in bytes/s.
+// What the server tells: tfquiver/cli/dashboard/shown.py and service/coordinator/history_of_the_last_day. Sizes in bytes, rates in bytes/s.
 export interface Node {
   id: string;
   host: string;

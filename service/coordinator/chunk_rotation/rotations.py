@@ -25,9 +25,9 @@ from tfquiver.service.coordinator.chunk_rotation.cyclic import Cyclic
 from tfquiver.service.coordinator.chunk_rotation.interface import Decision, Rotation
 from tfquiver.service.coordinator.chunk_rotation.relevance import Relevance
 from tfquiver.service.coordinator.chunk_rotation.room import check_room
+from tfquiver.service.coordinator.samplers_what_a_session_reads_next.chunk_layout import ChunkLayout
+from tfquiver.service.coordinator.samplers_what_a_session_reads_next.sampler import Sampler
 from tfquiver.service.coordinator.sessions.session import Session
-from tfquiver.service.coordinator.what_a_session_reads_next.chunk_layout import ChunkLayout
-from tfquiver.service.coordinator.what_a_session_reads_next.sampler import Sampler
 
 
 class ChunkPlan:

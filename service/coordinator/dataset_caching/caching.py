@@ -26,15 +26,9 @@ from tfquiver.service.coordinator.dataset_caching.resident_share import LastShar
 from tfquiver.service.coordinator.dataset_caching.view import View
 from tfquiver.service.coordinator.dataset_placement.placed import Placed
 from tfquiver.service.coordinator.nodes_mounts_dispatchers.membership import Membership
-from tfquiver.service.coordinator.resident_shards.residency import (
-    Change,
-    Opening,
-    Residency,
-    Settled,
-    Table,
-)
+from tfquiver.service.coordinator.resident_shards.residency import Change, Opening, Residency, Settled, Table
+from tfquiver.service.coordinator.samplers_what_a_session_reads_next.made_orders import MadeOrders, Run
 from tfquiver.service.coordinator.sessions.sessions import Sessions
-from tfquiver.service.coordinator.what_a_session_reads_next.made_orders import MadeOrders, Run
 
 _KEPT_S = 60.0  # a rotation remembers between two epochs who had finished what
 # In which the nodes that there were before a restart are heard of. Signs of life of each of a thousand are up to 5 s

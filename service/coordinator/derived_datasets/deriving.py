@@ -13,19 +13,19 @@ from absl import logging
 from tfquiver import errors
 from tfquiver.clock import Clock
 from tfquiver.digests.digest import Digest
-from tfquiver.logs import about
+from tfquiver.log_lines.logs import about
 from tfquiver.proto.tfquiver.v1 import derived_datasets_pb2 as pb2
 from tfquiver.proto.tfquiver.v1 import types_pb2
 from tfquiver.proto.tfquiver.v1.commit_log_pb2 import CommitRecord
 from tfquiver.roles_and_tokens.identity import EVERYBODY, Identity
 from tfquiver.service.coordinator.commit_log.commit_log import CommitLog
-from tfquiver.service.coordinator.dataset_registry_sharing_removal.catalogue import Catalogue
-from tfquiver.service.coordinator.dataset_registry_sharing_removal.registry import Registry
 from tfquiver.service.coordinator.derived_datasets import build as builds
 from tfquiver.service.coordinator.derived_datasets import costs
 from tfquiver.service.coordinator.derived_datasets.build import Build
 from tfquiver.service.coordinator.derived_datasets.made_rows import StillRows
 from tfquiver.service.coordinator.derived_datasets.recipes import IDLE_S, Recipe, Recipes, recipe_id
+from tfquiver.service.coordinator.registering_sharing_removing_datasets.catalogue import Catalogue
+from tfquiver.service.coordinator.registering_sharing_removing_datasets.registry import Registry
 
 _PART_BYTES = 1 << 20
 UNREAD_S = 3600.0  # so long sessions are remembered; and who was given a draw has begun to read it by then

@@ -8,8 +8,8 @@ from tfquiver.clock import SystemClock
 from tfquiver.proto.tfquiver.v1 import types_pb2
 from tfquiver.roles_and_tokens.identity import Authority, Identity
 from tfquiver.service.coordinator.coordinator import Coordinator
-from tfquiver.service.coordinator.dataset_registry_sharing_removal.first_uses import FirstUses
-from tfquiver.service.coordinator.dataset_registry_sharing_removal.visible import Visible
+from tfquiver.service.coordinator.registering_sharing_removing_datasets.first_uses import FirstUses
+from tfquiver.service.coordinator.registering_sharing_removing_datasets.visible import Visible
 
 
 class Tokens(Authority, Protocol):

@@ -1,5 +1,5 @@
 """What is measured of jobs, by what their readers and training processes report, and of the object store, by what nodes
-do; and how sure a time is (`estimates`). Pure.
+do. Pure.
 
 Called with what heartbeats and calls bring; asked by `probing`, by plans, by listings, and by the simulator. Never asks
 anybody, never decides; what cannot be is not counted. The clock is an argument.

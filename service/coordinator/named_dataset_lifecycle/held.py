@@ -7,8 +7,8 @@ import contextlib
 from collections.abc import Collection
 
 from tfquiver.service.coordinator.dataset_caching.caching import Caching
-from tfquiver.service.coordinator.dataset_registry_sharing_removal.registry import Registry
 from tfquiver.service.coordinator.nodes_mounts_dispatchers.membership import Membership
+from tfquiver.service.coordinator.registering_sharing_removing_datasets.registry import Registry
 from tfquiver.service.coordinator.resident_shards.here import bytes_here
 
 # Two heartbeats of every node, as far apart as those of a thousand are; less than nodes wait for an answer.

@@ -17,16 +17,13 @@ from absl import logging
 
 from tfquiver import errors
 from tfquiver.clock import Clock
-from tfquiver.logs import about
+from tfquiver.log_lines.logs import about
+from tfquiver.log_lines.rare_lines import every_n_seconds
 from tfquiver.plain_text import plain
 from tfquiver.proto.tfquiver.v1 import named_datasets_pb2 as pb2
-from tfquiver.rare_lines import every_n_seconds
 from tfquiver.roles_and_tokens.identity import Identity, Role
 from tfquiver.service.coordinator.commit_log.commit_log import CommitLog
 from tfquiver.service.coordinator.dataset_caching.caching import Caching
-from tfquiver.service.coordinator.dataset_registry_sharing_removal.catalogue import Catalogue
-from tfquiver.service.coordinator.dataset_registry_sharing_removal.ownership import Ownership
-from tfquiver.service.coordinator.dataset_registry_sharing_removal.registry import Registry
 from tfquiver.service.coordinator.long_work.in_parts import InParts
 from tfquiver.service.coordinator.named_dataset_lifecycle import lifecycle, specs
 from tfquiver.service.coordinator.named_dataset_lifecycle.held import Held
@@ -54,6 +51,9 @@ from tfquiver.service.coordinator.named_dataset_lifecycle.told_to_nodes.orders_o
 from tfquiver.service.coordinator.named_dataset_lifecycle.told_to_nodes.overview import Overview
 from tfquiver.service.coordinator.named_dataset_lifecycle.troubles_over import TroublesOver
 from tfquiver.service.coordinator.nodes_mounts_dispatchers.membership import Membership
+from tfquiver.service.coordinator.registering_sharing_removing_datasets.catalogue import Catalogue
+from tfquiver.service.coordinator.registering_sharing_removing_datasets.ownership import Ownership
+from tfquiver.service.coordinator.registering_sharing_removing_datasets.registry import Registry
 from tfquiver.service.coordinator.sessions.sessions import Sessions
 
 _LOOK_S = 1.0

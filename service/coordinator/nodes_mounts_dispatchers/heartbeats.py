@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator
 from absl import logging
 
 from tfquiver.hash_prefixes_and_sorted_numbers.prefixes import of_hashes
-from tfquiver.logs import about
+from tfquiver.log_lines.logs import about
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2 as pb2
 from tfquiver.service.coordinator.nodes_mounts_dispatchers.membership import InventoryVerdict, Membership, Sighting
 from tfquiver.service.coordinator.resident_shards.residency import Change, Residency, Settled

@@ -15,16 +15,15 @@ from tfquiver.clock import Clock
 from tfquiver.digests.digest import Digest
 from tfquiver.disk_space_of_shards.entry_size import most_disk_bytes
 from tfquiver.hash_prefixes_and_sorted_numbers import prefixes
-from tfquiver.logs import about
+from tfquiver.log_lines.logs import about
+from tfquiver.log_lines.rare_lines import every_n_seconds
 from tfquiver.node_labels_shard_owners_chunks import striping
 from tfquiver.proto.tfquiver.v1 import types_pb2
 from tfquiver.proto.tfquiver.v1.derived_datasets_pb2 import DerivedCost
-from tfquiver.rare_lines import every_n_seconds
 from tfquiver.service.coordinator.bandwidth_budgets.budgets import Budgets
 from tfquiver.service.coordinator.dataset_caching import chunk_counts
 from tfquiver.service.coordinator.dataset_caching.caching import Caching
 from tfquiver.service.coordinator.dataset_caching.placement import COOPERATIVE, LRU, NONE, UNEVEN_SHARE, UNIFORM
-from tfquiver.service.coordinator.dataset_registry_sharing_removal.registry import Registry
 from tfquiver.service.coordinator.long_work.in_parts import InParts
 from tfquiver.service.coordinator.measuring_jobs_and_stores.meters import GONE_S
 from tfquiver.service.coordinator.nodes_mounts_dispatchers.membership import Membership
@@ -46,6 +45,7 @@ from tfquiver.service.coordinator.policies.views_and_plans.interface import (
 from tfquiver.service.coordinator.policies.views_and_plans.names import DIGITS, Names, digits_of, names_of
 from tfquiver.service.coordinator.probing.ideal import could_read, is_guess
 from tfquiver.service.coordinator.probing.probes import Probes
+from tfquiver.service.coordinator.registering_sharing_removing_datasets.registry import Registry
 from tfquiver.service.coordinator.sessions.sessions import Sessions
 
 _MODES: Mapping[Mode, types_pb2.CacheMode.ValueType] = {

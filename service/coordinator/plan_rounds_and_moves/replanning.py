@@ -21,17 +21,16 @@ from absl import logging
 
 from tfquiver import errors
 from tfquiver.clock import Clock
-from tfquiver.logs import about
+from tfquiver.log_lines.logs import about
+from tfquiver.log_lines.rare_lines import every_n_seconds
 from tfquiver.proto.tfquiver.v1 import types_pb2
 from tfquiver.proto.tfquiver.v1.commit_log_pb2 import CommitRecord, PlanDecided
-from tfquiver.rare_lines import every_n_seconds
 from tfquiver.service.coordinator.bandwidth_budgets.budgets import Budgets
 from tfquiver.service.coordinator.choosing_the_policy.asking import Asked, Asking, answers
 from tfquiver.service.coordinator.choosing_the_policy.choosing import Choosing, FirstPlan
 from tfquiver.service.coordinator.choosing_the_policy.chosen import ChosenPolicy
 from tfquiver.service.coordinator.choosing_the_policy.making import AtStart
 from tfquiver.service.coordinator.dataset_caching.caching import Caching
-from tfquiver.service.coordinator.dataset_registry_sharing_removal.catalogue import Catalogue
 from tfquiver.service.coordinator.long_work.in_parts import InParts
 from tfquiver.service.coordinator.measuring_jobs_and_stores.store_meter import StoreMeter
 from tfquiver.service.coordinator.plan_rounds_and_moves.cluster_view import ClusterViews, allocation_of, setting_of
@@ -44,6 +43,7 @@ from tfquiver.service.coordinator.policies import registry
 from tfquiver.service.coordinator.policies.views_and_plans.interface import Allocation, ClusterView, Plan, Policy
 from tfquiver.service.coordinator.policies.views_and_plans.names import Names, Reads, renamed
 from tfquiver.service.coordinator.probing.probes import Held, Probes
+from tfquiver.service.coordinator.registering_sharing_removing_datasets.catalogue import Catalogue
 from tfquiver.service.coordinator.sessions.session import Session
 from tfquiver.service.coordinator.sessions.sessions import Sessions
 

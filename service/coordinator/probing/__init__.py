@@ -1,4 +1,5 @@
-"""Which job misses on purpose, so that the benefit of caching is known, and what came of it; done again when the store
+"""Which job misses on purpose, so that the benefit of caching is known, and what came of it and how
+sure that is (`estimates`); done again when the store
 is another one (`store_change`). Pure.
 
 Called by the coordinator, with what was measured (`measuring_jobs_and_stores`), and by the simulator; `probes` is all

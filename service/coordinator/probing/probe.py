@@ -11,9 +11,9 @@ import math
 from dataclasses import dataclass
 
 from tfquiver.amounts import of_rate
-from tfquiver.service.coordinator.measuring_jobs_and_stores import estimates
 from tfquiver.service.coordinator.measuring_jobs_and_stores.counters import Counters
-from tfquiver.service.coordinator.measuring_jobs_and_stores.estimates import Ratio, TimePerByte
+from tfquiver.service.coordinator.probing import estimates
+from tfquiver.service.coordinator.probing.estimates import Ratio, TimePerByte
 from tfquiver.service.coordinator.probing.limits import ProbeLimits
 from tfquiver.service.coordinator.probing.measurement import JobMeasurement, waits
 

@@ -14,7 +14,7 @@ from typing import Any
 from absl import logging
 
 from tfquiver.clock import Clock
-from tfquiver.logs import about
+from tfquiver.log_lines.logs import about
 from tfquiver.service.coordinator.measuring_jobs_and_stores.counters import Counters
 from tfquiver.service.coordinator.measuring_jobs_and_stores.job_meter import JobMeter, Measured
 from tfquiver.service.coordinator.measuring_jobs_and_stores.meters import SILENT_S, JobMeters
@@ -23,11 +23,7 @@ from tfquiver.service.coordinator.measuring_jobs_and_stores.step_meters import S
 from tfquiver.service.coordinator.measuring_jobs_and_stores.store_load import StoreLoad
 from tfquiver.service.coordinator.probing.floors import floors
 from tfquiver.service.coordinator.probing.ideal import ideal_bytes_per_s
-from tfquiver.service.coordinator.probing.measurement import (
-    DEFAULT_BATCH_RECORDS,
-    JobMeasurement,
-    Order,
-)
+from tfquiver.service.coordinator.probing.measurement import DEFAULT_BATCH_RECORDS, JobMeasurement, Order
 from tfquiver.service.coordinator.probing.probe import ProbeResult
 from tfquiver.service.coordinator.probing.schedule import ProbeSchedule
 

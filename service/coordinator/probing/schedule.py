@@ -19,8 +19,8 @@ import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
-from tfquiver.service.coordinator.measuring_jobs_and_stores.estimates import LEAST_BATCHES
 from tfquiver.service.coordinator.measuring_jobs_and_stores.store_load import StoreLoad
+from tfquiver.service.coordinator.probing.estimates import LEAST_BATCHES
 from tfquiver.service.coordinator.probing.limits import ProbeLimits
 from tfquiver.service.coordinator.probing.measurement import JobMeasurement, Order
 from tfquiver.service.coordinator.probing.probe import Probe, ProbeResult

@@ -15,7 +15,7 @@ from tfquiver.amounts import of_bytes
 from tfquiver.formats_of_draws_and_weights.drawn_shards import DrawnShards
 from tfquiver.formats_of_draws_and_weights.record_picks import RecordPicks
 from tfquiver.formats_of_draws_and_weights.record_weights import RecordWeights
-from tfquiver.service.coordinator.dataset_registry_sharing_removal.registry import Registry
+from tfquiver.service.coordinator.registering_sharing_removing_datasets.registry import Registry
 from tfquiver.service.coordinator.sampling_asked_for_and_users_weights.samplings import Samplings
 from tfquiver.service.coordinator.sampling_asked_for_and_users_weights.weight_files import WeightFiles
 from tfquiver.service.coordinator.sampling_schemes_drawing_epochs.record_weighted_draws.draw_planes import planes

@@ -20,7 +20,7 @@ from tfquiver.proto.tfquiver.v1 import coordinator_pb2 as pb2
 from tfquiver.proto.tfquiver.v1 import types_pb2
 from tfquiver.proto.tfquiver.v1.commit_log_pb2 import CommitRecord, SamplingAsked
 from tfquiver.service.coordinator.commit_log.commit_log import CommitLog
-from tfquiver.service.coordinator.dataset_registry_sharing_removal.registry import Registry
+from tfquiver.service.coordinator.registering_sharing_removing_datasets.registry import Registry
 from tfquiver.service.coordinator.sampling_asked_for_and_users_weights.asked import AskedSamplings, arguments_of
 from tfquiver.service.coordinator.sampling_asked_for_and_users_weights.weight_files import WeightFiles
 from tfquiver.service.coordinator.sampling_schemes_drawing_epochs import registry as schemes

@@ -25,7 +25,7 @@ from tfquiver.amounts import many, of_bytes
 from tfquiver.digests.digest import Digest
 from tfquiver.formats_of_draws_and_weights import record_weights
 from tfquiver.formats_of_draws_and_weights.record_weights import HEADER_BYTES, RecordWeights
-from tfquiver.rare_lines import every_n_seconds
+from tfquiver.log_lines.rare_lines import every_n_seconds
 from tfquiver.service.coordinator.sampling_asked_for_and_users_weights.coming_weights import ComingWeights
 
 MOST_KEPT_BYTES = 4 << 30

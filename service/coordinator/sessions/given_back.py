@@ -9,7 +9,7 @@ from absl import logging
 
 from tfquiver.amounts import many
 from tfquiver.clock import Clock
-from tfquiver.logs import about
+from tfquiver.log_lines.logs import about
 from tfquiver.service.coordinator.sessions.session import Session
 
 _PAUSE_S = 10.0  # between two lines of one job and data set

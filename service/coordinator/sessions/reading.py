@@ -14,10 +14,11 @@ from tfquiver.proto.tfquiver.v1.commit_log_pb2 import ResumeAsked
 from tfquiver.service.coordinator.bandwidth_budgets.budgets import Budgets
 from tfquiver.service.coordinator.commit_log.commit_log import CommitLog
 from tfquiver.service.coordinator.dataset_caching.caching import Caching
-from tfquiver.service.coordinator.dataset_registry_sharing_removal.registry import Registry
 from tfquiver.service.coordinator.long_polls.readers import Waiting
 from tfquiver.service.coordinator.nodes_mounts_dispatchers.membership import Membership
+from tfquiver.service.coordinator.registering_sharing_removing_datasets.registry import Registry
 from tfquiver.service.coordinator.resident_shards.residency import Table
+from tfquiver.service.coordinator.samplers_what_a_session_reads_next.wish import Wish
 from tfquiver.service.coordinator.sampling_asked_for_and_users_weights.samplings import Samplings
 from tfquiver.service.coordinator.sessions.bitmap import Bitmap
 from tfquiver.service.coordinator.sessions.joining_and_leaving.resumptions import position_of
@@ -25,7 +26,6 @@ from tfquiver.service.coordinator.sessions.lease import LeaseResult, LeaseState
 from tfquiver.service.coordinator.sessions.readers import ReaderRequest
 from tfquiver.service.coordinator.sessions.session import Reader, Session
 from tfquiver.service.coordinator.sessions.sessions import Sessions
-from tfquiver.service.coordinator.what_a_session_reads_next.wish import Wish
 
 # Calls of all readers together that bring acknowledgements only: each takes about half a millisecond of a core.
 _ACK_CALLS_PER_S = 200

@@ -23,9 +23,9 @@ import numpy.typing as npt
 
 from tfquiver.formats_of_draws_and_weights.drawn_shards import DrawnShards, drawn_shards
 from tfquiver.proto.tfquiver.v1 import commit_log_pb2 as log_pb2
+from tfquiver.service.coordinator.samplers_what_a_session_reads_next.sampler import Sampler
 from tfquiver.service.coordinator.sessions.bitmap import Bitmap
 from tfquiver.service.coordinator.sessions.lease import LeaseResult
-from tfquiver.service.coordinator.what_a_session_reads_next.sampler import Sampler
 
 MAX_LABELS = 1000
 

@@ -10,9 +10,9 @@ import google_crc32c
 import numpy as np
 
 from tfquiver import errors
-from tfquiver.service.node.checked_shards_in_memory import sealed_memory
-from tfquiver.service.node.checked_shards_in_memory.ready_shard import SEALED_MEMORY, ReadyShard
 from tfquiver.service.node.disk import codec, entry
+from tfquiver.service.node.sealed_memory_of_checked_shards import sealed_memory
+from tfquiver.service.node.sealed_memory_of_checked_shards.ready_shard import SEALED_MEMORY, ReadyShard
 
 _PIECE_BYTES = 512 << 10
 

@@ -15,7 +15,7 @@ from tfquiver import errors
 from tfquiver.amounts import many
 from tfquiver.digests.digest import Digest
 from tfquiver.grpc_plumbing import addresses
-from tfquiver.rare_lines import every_n_seconds
+from tfquiver.log_lines.rare_lines import every_n_seconds
 from tfquiver.roles_and_tokens.identity import Authority
 from tfquiver.service.node.bodies_sent_between_nodes.incoming import Incoming
 from tfquiver.service.node.connections_between_nodes.connection_slots import to_give_way

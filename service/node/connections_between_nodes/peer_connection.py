@@ -13,17 +13,13 @@ import grpc
 from tfquiver import errors
 from tfquiver.grpc_plumbing import addresses
 from tfquiver.plain_text import plain
-from tfquiver.service.node.bodies_sent_between_nodes.peer_body import (
-    BodyIntake,
-    DamagedBodyError,
-    WrongBodyError,
-)
-from tfquiver.service.node.checked_shards_in_memory.ready_shard import ReadyShard
-from tfquiver.service.node.checked_shards_in_memory.sealed_memory import NoMemoryError
+from tfquiver.service.node.bodies_sent_between_nodes.peer_body import BodyIntake, DamagedBodyError, WrongBodyError
 from tfquiver.service.node.connections_between_nodes import data_frames as frames
 from tfquiver.service.node.connections_between_nodes import peer_proof
 from tfquiver.service.node.connections_between_nodes.peer_socket import PeerSocket
 from tfquiver.service.node.disk import entry
+from tfquiver.service.node.sealed_memory_of_checked_shards.ready_shard import ReadyShard
+from tfquiver.service.node.sealed_memory_of_checked_shards.sealed_memory import NoMemoryError
 from tfquiver.service.node.shards_from_disk_other_nodes_or_store.reach import ANYWHERE
 
 ITEM_S = 150.0  # a peer answers sooner than that, if only to say that a shard cannot be had

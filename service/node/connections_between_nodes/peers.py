@@ -15,12 +15,9 @@ from absl import logging
 
 from tfquiver import errors
 from tfquiver.digests.digest import Digest, ShardRef
-from tfquiver.logs import about
+from tfquiver.log_lines.logs import about
 from tfquiver.proto.tfquiver.v1 import types_pb2
 from tfquiver.service.node.bodies_sent_between_nodes.peer_body import DamagedBodyError, WrongBodyError
-from tfquiver.service.node.checked_shards_in_memory.ready_shard import ReadyShard
-from tfquiver.service.node.checked_shards_in_memory.sealed_memory import NoMemoryError
-from tfquiver.service.node.checked_shards_in_memory.verified import VerifiedShard
 from tfquiver.service.node.connections_between_nodes.lanes import Lane, Pools, lane_of
 from tfquiver.service.node.connections_between_nodes.peer_connection import (
     LyingPeerError,
@@ -32,6 +29,9 @@ from tfquiver.service.node.connections_between_nodes.peer_connection import (
 from tfquiver.service.node.connections_between_nodes.peer_standing import DISTRUST_S, UNREACHABLE_S, Standing
 from tfquiver.service.node.coordinator_link.of_members import OfMembers
 from tfquiver.service.node.disk import entry
+from tfquiver.service.node.sealed_memory_of_checked_shards.ready_shard import ReadyShard
+from tfquiver.service.node.sealed_memory_of_checked_shards.sealed_memory import NoMemoryError
+from tfquiver.service.node.sealed_memory_of_checked_shards.verified import VerifiedShard
 from tfquiver.service.node.shards_from_disk_other_nodes_or_store.reach import ANYWHERE, STORE
 
 _CONNECTIONS = 2  # to one peer, that get, of each lane

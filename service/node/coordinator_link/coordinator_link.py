@@ -20,9 +20,9 @@ from tfquiver import errors
 from tfquiver.amounts import many
 from tfquiver.clock import SystemClock
 from tfquiver.grpc_plumbing import rpc
+from tfquiver.log_lines.rare_lines import every_n_seconds
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2 as pb
 from tfquiver.proto.tfquiver.v1 import named_datasets_pb2, types_pb2
-from tfquiver.rare_lines import every_n_seconds
 from tfquiver.service.node.coordinator_link.coordinator_calls import CALL_TIMEOUT_S, CoordinatorCalls
 from tfquiver.service.node.coordinator_link.inventory_reports import InventoryReports
 from tfquiver.service.node.coordinator_link.reader_reports import ReaderReports

@@ -18,10 +18,10 @@ from absl import logging
 from tfquiver import errors
 from tfquiver.clock import Clock, SystemClock
 from tfquiver.digests.digest import Digest
-from tfquiver.logs import about
+from tfquiver.log_lines.logs import about
+from tfquiver.log_lines.rare_lines import every_n_seconds
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2 as pb
 from tfquiver.proto.tfquiver.v1 import types_pb2
-from tfquiver.rare_lines import every_n_seconds
 from tfquiver.service.node.coordinator_orders import dataset_rules
 from tfquiver.service.node.coordinator_orders.chunk_loads import ChunkLoads
 from tfquiver.service.node.coordinator_orders.chunk_map import ChunkMap

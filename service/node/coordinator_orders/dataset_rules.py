@@ -8,8 +8,8 @@ from dataclasses import dataclass
 
 from tfquiver.proto.tfquiver.v1 import types_pb2
 from tfquiver.service.node.coordinator_orders.chunk_map import ChunkMap
-from tfquiver.service.node.quota_and_eviction.accounts import UNSET, AccountTerms
-from tfquiver.service.node.quota_and_eviction.rules import Why
+from tfquiver.service.node.disk_quota_books_and_eviction.accounts import UNSET, AccountTerms
+from tfquiver.service.node.disk_quota_books_and_eviction.rules import Why
 
 # The one that keeps longest comes first where several data sets have the same shard.
 _ORDER = (types_pb2.CACHE_MODE_UNIFORM, types_pb2.CACHE_MODE_COOPERATIVE, types_pb2.CACHE_MODE_LRU)

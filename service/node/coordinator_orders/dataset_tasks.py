@@ -12,9 +12,9 @@ from collections.abc import Awaitable, Callable, Sequence
 from absl import logging
 
 from tfquiver import errors
-from tfquiver.logs import telling
+from tfquiver.log_lines.logs import telling
+from tfquiver.log_lines.rare_lines import every_n_seconds
 from tfquiver.proto.tfquiver.v1 import named_datasets_pb2 as pb
-from tfquiver.rare_lines import every_n_seconds
 
 PROGRESS_S = 0.5
 _TELL_AGAIN_S = 1.0

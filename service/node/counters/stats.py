@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from tfquiver.service.node.checked_shards_in_memory.ready_shard import ReadyShard
+from tfquiver.service.node.sealed_memory_of_checked_shards.ready_shard import ReadyShard
 
 
 @dataclass(slots=True)

@@ -13,7 +13,7 @@ from tfquiver.amounts import apart
 from tfquiver.digests.digest import Digest
 from tfquiver.digests.file_entry import FileEntry
 from tfquiver.listing.listing_terms import ListingTerms
-from tfquiver.logs import about, telling
+from tfquiver.log_lines.logs import about, telling
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2, node_pb2, types_pb2
 from tfquiver.service.node.coordinator_link.coordinator_link import CoordinatorLink
 from tfquiver.service.node.dataset_scans.elsewhere import ScansElsewhere

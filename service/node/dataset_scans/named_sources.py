@@ -9,7 +9,6 @@ from concurrent.futures import ThreadPoolExecutor
 
 from tfquiver import errors
 from tfquiver.amounts import many
-from tfquiver.dataset_arguments.directories import beneath
 from tfquiver.digests import formats
 from tfquiver.digests.digest import Digest
 from tfquiver.digests.file_entry import FileEntry
@@ -22,6 +21,7 @@ from tfquiver.service.node.dataset_scans.first_use import MAX_FILES, DatasetScan
 from tfquiver.service.node.dataset_scans.scan import Scanner, ScanReport
 from tfquiver.service.node.reading_the_object_store.named_access import NamedAccess, Way
 from tfquiver.stores import ObjectStore
+from tfquiver.users_arguments_checked.directories import beneath
 
 Report = Callable[[int, int, str], None]
 _PROGRESS_S = 0.25

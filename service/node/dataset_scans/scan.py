@@ -18,11 +18,11 @@ from tfquiver.scanning import streams
 from tfquiver.scanning.file_cut import cut_file, settled
 from tfquiver.scanning.file_scan import ScannedFile, scanned_of
 from tfquiver.scanning.scan_journal import to_rows
-from tfquiver.service.node.checked_shards_in_memory.verified import VerifiedShard
 from tfquiver.service.node.dataset_scans.fair_queue import FairQueue
 from tfquiver.service.node.dataset_scans.file_tables import FileTables, in_parts
 from tfquiver.service.node.reading_the_object_store.damaged import Damaged
 from tfquiver.service.node.reading_the_object_store.metered_store import Meter, MeteredStore
+from tfquiver.service.node.sealed_memory_of_checked_shards.verified import VerifiedShard
 from tfquiver.stores import ObjectStore
 from tfquiver.stores.attempts import Attempts, on_retry
 from tfquiver.stores.hanging_file_systems import patience

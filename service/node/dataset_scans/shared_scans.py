@@ -19,9 +19,9 @@ from tfquiver.amounts import many
 from tfquiver.digests.digest import Digest
 from tfquiver.digests.file_entry import FileEntry
 from tfquiver.listing.listing_terms import ListingTerms
-from tfquiver.logs import about
+from tfquiver.log_lines.logs import about
+from tfquiver.log_lines.rare_lines import every_n_seconds
 from tfquiver.proto.tfquiver.v1 import types_pb2
-from tfquiver.rare_lines import every_n_seconds
 from tfquiver.scanning.file_scan import ScannedFile
 from tfquiver.service.node.dataset_scans.asking import Asking
 from tfquiver.service.node.dataset_scans.file_pool import FilePool

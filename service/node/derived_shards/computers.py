@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator
 from tfquiver import errors
 from tfquiver.digests.digest import Digest, ShardRef
 from tfquiver.proto.tfquiver.v1 import node_pb2 as pb
-from tfquiver.service.node.checked_shards_in_memory.verified import VerifiedShard
+from tfquiver.service.node.sealed_memory_of_checked_shards.verified import VerifiedShard
 
 MOST_COMPUTERS = 512
 ASKED_AT_ONCE = 4  # of one trainer, which has other work

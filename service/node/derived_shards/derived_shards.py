@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from tfquiver.service.node.checked_shards_in_memory.verified import VerifiedShard
 from tfquiver.service.node.derived_shards.computers import Computers
 from tfquiver.service.node.derived_shards.elsewhere import Elsewhere, Peers
 from tfquiver.service.node.derived_shards.puts import Puts
+from tfquiver.service.node.sealed_memory_of_checked_shards.verified import VerifiedShard
 
 
 class DerivedShards:

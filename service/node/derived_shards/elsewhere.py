@@ -16,9 +16,9 @@ from absl import logging
 
 from tfquiver import errors
 from tfquiver.digests.digest import Digest, ShardRef
-from tfquiver.service.node.checked_shards_in_memory.ready_shard import ReadyShard
-from tfquiver.service.node.checked_shards_in_memory.verified import VerifiedShard
 from tfquiver.service.node.derived_shards.computers import COMPUTE_S
+from tfquiver.service.node.sealed_memory_of_checked_shards.ready_shard import ReadyShard
+from tfquiver.service.node.sealed_memory_of_checked_shards.verified import VerifiedShard
 
 SEARCH_AGAIN_S = 5.0
 _AS_GOOD_AS_NEW_S = 1.0  # many shards are missed at a time, and one search answers for them all

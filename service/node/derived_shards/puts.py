@@ -7,8 +7,8 @@ from collections.abc import AsyncIterator, Callable
 
 from tfquiver import errors
 from tfquiver.proto.tfquiver.v1 import node_pb2 as pb
-from tfquiver.service.node.checked_shards_in_memory.body_memory import BodyMemory
-from tfquiver.service.node.checked_shards_in_memory.verified import VerifiedShard
+from tfquiver.service.node.sealed_memory_of_checked_shards.body_memory import BodyMemory
+from tfquiver.service.node.sealed_memory_of_checked_shards.verified import VerifiedShard
 
 MOST_BYTES = 1 << 30  # of one shard: one record, where it is more than a few MiB
 _ROOM_BYTES = MOST_BYTES + (64 << 20)

@@ -21,8 +21,8 @@ from absl import logging
 from tfquiver import durable, errors
 from tfquiver.amounts import of_bytes
 from tfquiver.digests.digest import Digest
-from tfquiver.logs import about
-from tfquiver.rare_lines import every_n_seconds
+from tfquiver.log_lines.logs import about
+from tfquiver.log_lines.rare_lines import every_n_seconds
 
 T = TypeVar("T")
 MAX_DIGEST_BYTES = 4 << 30

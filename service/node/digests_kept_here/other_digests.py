@@ -14,7 +14,7 @@ from absl import logging
 from tfquiver import errors
 from tfquiver.digests.digest import Digest
 from tfquiver.hash_prefixes_and_sorted_numbers.prefixes import Prefixes, of_rows, strike
-from tfquiver.logs import about
+from tfquiver.log_lines.logs import about
 from tfquiver.service.common_to_servers.repeated import OwnTask
 from tfquiver.service.node.digests_kept_here.named_prefixes import NamedPrefixes
 

@@ -14,17 +14,17 @@ from absl import logging
 from tfquiver import errors
 from tfquiver.amounts import apart, of_bytes
 from tfquiver.clock import Clock, SystemClock
-from tfquiver.service.node.checked_shards_in_memory.sealed_memory import NoMemoryError
-from tfquiver.service.node.checked_shards_in_memory.verified import VerifiedShard
 from tfquiver.service.node.counters.refusals import Refusals
 from tfquiver.service.node.disk import codec, entry, free_room
 from tfquiver.service.node.disk.entries_there import entries_there
 from tfquiver.service.node.disk.entry_file import OpenEntry as OpenEntry
 from tfquiver.service.node.disk.landing import Landing
 from tfquiver.service.node.disk.leaving_entries import LeavingEntries
-from tfquiver.service.node.quota_and_eviction.accounts import UNSET
-from tfquiver.service.node.quota_and_eviction.books import Books, Claim
-from tfquiver.service.node.quota_and_eviction.rules import Rules, Why
+from tfquiver.service.node.disk_quota_books_and_eviction.accounts import UNSET
+from tfquiver.service.node.disk_quota_books_and_eviction.books import Books, Claim
+from tfquiver.service.node.disk_quota_books_and_eviction.rules import Rules, Why
+from tfquiver.service.node.sealed_memory_of_checked_shards.sealed_memory import NoMemoryError
+from tfquiver.service.node.sealed_memory_of_checked_shards.verified import VerifiedShard
 
 _SHRINKS = 16
 _DEFAULT_SHARE = 0.8

@@ -15,7 +15,7 @@ from tfquiver.clock import Clock
 from tfquiver.service.node.disk import entry, entry_file, free_room
 from tfquiver.service.node.disk.layout import Layout
 from tfquiver.service.node.disk.setback import Setback
-from tfquiver.service.node.quota_and_eviction.books import Books, Claim
+from tfquiver.service.node.disk_quota_books_and_eviction.books import Books, Claim
 
 _SURE_S = 1.0  # what the disk writes in less, as it wrote the last one, is not written in pieces
 

@@ -11,12 +11,12 @@ from absl import logging
 
 from tfquiver.amounts import of_bytes
 from tfquiver.clock import Clock
-from tfquiver.logs import about
+from tfquiver.log_lines.logs import about
 from tfquiver.service.node.disk import entry_file
 from tfquiver.service.node.disk.layout import Layout
+from tfquiver.service.node.disk_quota_books_and_eviction.books import Books
+from tfquiver.service.node.disk_quota_books_and_eviction.rules import Why
 from tfquiver.service.node.hanging_disk.hanging import Hanging
-from tfquiver.service.node.quota_and_eviction.books import Books
-from tfquiver.service.node.quota_and_eviction.rules import Why
 
 _BATCH = 64  # entries that are dealt with under the lock at one time
 
@@ -33,7 +33,7 @@ class LeavingEntries:
     """What `DiskCache` has of it. Thread-safe.
 
     Calls that may wait for the disk say so; no other waits for it, not even for one that hangs: the lock guards what
-    is known of the entries (see quota_and_eviction/), and is never held over a call to the file system.
+    is known of the entries (see disk_quota_books_and_eviction/), and is never held over a call to the file system.
     """
 
     def __init__(self, root: Path, books: Books, clock: Clock) -> None:

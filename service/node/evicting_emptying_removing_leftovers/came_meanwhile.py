@@ -18,7 +18,7 @@ from absl import logging
 from tfquiver import errors
 from tfquiver.hash_prefixes_and_sorted_numbers.prefixes import Prefixes, of_hashes
 from tfquiver.hash_prefixes_and_sorted_numbers.sorted_numbers import distinct
-from tfquiver.rare_lines import every_n_seconds
+from tfquiver.log_lines.rare_lines import every_n_seconds
 
 MOST_NOTED = 1 << 16  # beyond it whatever was emptied meanwhile is emptied once more
 

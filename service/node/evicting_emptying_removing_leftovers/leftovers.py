@@ -20,7 +20,7 @@ from absl import logging
 from tfquiver import errors
 from tfquiver.amounts import many
 from tfquiver.hash_prefixes_and_sorted_numbers.prefixes import Prefixes, of_hashes
-from tfquiver.rare_lines import every_n_seconds
+from tfquiver.log_lines.rare_lines import every_n_seconds
 from tfquiver.service.common_to_servers.repeated import OwnTask
 from tfquiver.service.node.evicting_emptying_removing_leftovers.placed_log import PlacedLog
 from tfquiver.service.node.hanging_disk.disk_threads import OnDisk

@@ -21,7 +21,7 @@ from absl import logging
 
 from tfquiver import durable
 from tfquiver.amounts import many
-from tfquiver.rare_lines import every_n_seconds
+from tfquiver.log_lines.rare_lines import every_n_seconds
 
 MAX_NOTED = 1 << 20
 _RECORD_BYTES = 40

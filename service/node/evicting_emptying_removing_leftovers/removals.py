@@ -16,7 +16,7 @@ from absl import logging
 from tfquiver import errors
 from tfquiver.amounts import many
 from tfquiver.digests.digest import Digest
-from tfquiver.logs import about
+from tfquiver.log_lines.logs import about
 from tfquiver.service.common_to_servers.repeated import OwnTask
 from tfquiver.service.node.digests_kept_here.other_digests import OtherDigests
 

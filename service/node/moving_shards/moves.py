@@ -21,11 +21,11 @@ from tfquiver.clock import Clock, SystemClock
 from tfquiver.digests.digest import Digest
 from tfquiver.hash_prefixes_and_sorted_numbers import prefixes
 from tfquiver.hash_prefixes_and_sorted_numbers.prefixes import Prefixes
-from tfquiver.logs import about
+from tfquiver.log_lines.logs import about
+from tfquiver.log_lines.rare_lines import every_n_seconds
 from tfquiver.node_labels_shard_owners_chunks.places import Places
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2 as pb
 from tfquiver.proto.tfquiver.v1 import types_pb2
-from tfquiver.rare_lines import every_n_seconds
 from tfquiver.service.common_to_servers.repeated import OwnTask
 from tfquiver.service.node.coordinator_link.in_turn import InTurn
 from tfquiver.service.node.disk import entry

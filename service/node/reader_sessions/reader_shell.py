@@ -15,7 +15,7 @@ from tfquiver.amounts import many
 from tfquiver.digests import formats
 from tfquiver.digests.digest import Digest
 from tfquiver.formats_of_draws_and_weights.drawn_shards import KEY_MARK, MOST_DRAWS, drawn_shards
-from tfquiver.logs import about
+from tfquiver.log_lines.logs import about
 from tfquiver.messages_on_the_nodes_socket import reader_frames as frames
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2 as pb
 from tfquiver.service.metrics.instruments import STALL

@@ -8,11 +8,11 @@ from collections.abc import Awaitable, Callable
 from absl import logging
 
 from tfquiver import errors
-from tfquiver.logs import telling
-from tfquiver.rare_lines import every_n_seconds
-from tfquiver.service.node.checked_shards_in_memory.ready_shard import ReadyShard
+from tfquiver.log_lines.logs import telling
+from tfquiver.log_lines.rare_lines import every_n_seconds
 from tfquiver.service.node.reader_sessions.instructions import Fetch
 from tfquiver.service.node.reader_sessions.numbered_shards import NumberedShards
+from tfquiver.service.node.sealed_memory_of_checked_shards.ready_shard import ReadyShard
 from tfquiver.service.node.shards_from_disk_other_nodes_or_store.shard_source import ShardSource
 
 BATCH_SHARDS = 16  # the first of a batch waits for the last

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from tfquiver import errors
 from tfquiver.digests.digest import Digest, ShardRef
-from tfquiver.service.node.checked_shards_in_memory.verified import VerifiedShard
+from tfquiver.service.node.sealed_memory_of_checked_shards.verified import VerifiedShard
 from tfquiver.stores import ObjectStore, attempts
 from tfquiver.stores.object_store import Parts
 

@@ -13,14 +13,14 @@ from typing import Any
 
 from tfquiver import errors
 from tfquiver.digests.digest import Digest, ShardRef
-from tfquiver.logs import telling
-from tfquiver.service.node.checked_shards_in_memory.verified import VerifiedShard
+from tfquiver.log_lines.logs import telling
 from tfquiver.service.node.reading_the_object_store.bounded_reads import BoundedReads
 from tfquiver.service.node.reading_the_object_store.hedging import Hedges
 from tfquiver.service.node.reading_the_object_store.one_range import Asked, OneRange
 from tfquiver.service.node.reading_the_object_store.origins import Origins
 from tfquiver.service.node.reading_the_object_store.parallelism import Parallelism
 from tfquiver.service.node.reading_the_object_store.range_plan import RangePlan
+from tfquiver.service.node.sealed_memory_of_checked_shards.verified import VerifiedShard
 from tfquiver.stores import ObjectStore
 
 # What the other shards of a request would meet, too.

@@ -8,7 +8,6 @@ from collections.abc import Awaitable, Callable, Set
 from tfquiver import errors, stores
 from tfquiver.digests.digest import Digest, ShardRef
 from tfquiver.materializing.derived_uris import is_derived
-from tfquiver.service.node.checked_shards_in_memory.verified import VerifiedShard
 from tfquiver.service.node.reading_the_object_store import parallelism
 from tfquiver.service.node.reading_the_object_store.bounded_reads import BoundedReads
 from tfquiver.service.node.reading_the_object_store.damaged import Damaged, patience_s, stale
@@ -16,6 +15,7 @@ from tfquiver.service.node.reading_the_object_store.metered_store import Meter, 
 from tfquiver.service.node.reading_the_object_store.origins import Origins, origin_of_file, origin_of_remote
 from tfquiver.service.node.reading_the_object_store.range_reads import RangeReads
 from tfquiver.service.node.reading_the_object_store.timed_store import Stopwatch, TimedStore
+from tfquiver.service.node.sealed_memory_of_checked_shards.verified import VerifiedShard
 from tfquiver.service.node.shards_from_disk_other_nodes_or_store.file_passes import FilePasses
 from tfquiver.stores import ObjectStore
 from tfquiver.stores.attempts import Attempts

@@ -10,13 +10,13 @@ from dataclasses import dataclass, field
 
 from tfquiver import errors
 from tfquiver.digests.digest import Digest, ShardRef
-from tfquiver.logs import telling
+from tfquiver.log_lines.logs import telling
 from tfquiver.scanning import streams
-from tfquiver.service.node.checked_shards_in_memory.verified import VerifiedShard
 from tfquiver.service.node.reading_the_object_store.bounded_reads import BoundedReads
 from tfquiver.service.node.reading_the_object_store.damaged import Damaged, patience_s, stale
 from tfquiver.service.node.reading_the_object_store.metered_store import MeteredStore
 from tfquiver.service.node.reading_the_object_store.origins import Origins
+from tfquiver.service.node.sealed_memory_of_checked_shards.verified import VerifiedShard
 from tfquiver.stores.attempts import Attempts
 
 _Key = tuple[bytes, int, bool]  # digest id, file, and whether it is read past the cache

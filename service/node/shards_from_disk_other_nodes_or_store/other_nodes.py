@@ -11,13 +11,13 @@ from absl import logging
 
 from tfquiver import errors
 from tfquiver.digests.digest import Digest, ShardRef
-from tfquiver.logs import about
+from tfquiver.log_lines.logs import about
+from tfquiver.log_lines.rare_lines import every_n_seconds
 from tfquiver.materializing.derived_uris import is_derived
-from tfquiver.rare_lines import every_n_seconds
-from tfquiver.service.node.checked_shards_in_memory.ready_shard import ReadyShard
-from tfquiver.service.node.checked_shards_in_memory.verified import VerifiedShard
 from tfquiver.service.node.counters.stats import Stats
 from tfquiver.service.node.reading_the_object_store.hedging import Hedges
+from tfquiver.service.node.sealed_memory_of_checked_shards.ready_shard import ReadyShard
+from tfquiver.service.node.sealed_memory_of_checked_shards.verified import VerifiedShard
 from tfquiver.service.node.shards_from_disk_other_nodes_or_store.first_answer import Ask, first_answer
 from tfquiver.service.node.shards_from_disk_other_nodes_or_store.reach import ANYWHERE, ON_DISK, STORE
 

@@ -12,24 +12,24 @@ from absl import logging
 
 from tfquiver import errors
 from tfquiver.digests.digest import Digest, ShardRef
-from tfquiver.logs import about
+from tfquiver.log_lines.logs import about
+from tfquiver.log_lines.rare_lines import every_n_seconds
 from tfquiver.materializing.derived_uris import depth, is_derived
-from tfquiver.rare_lines import every_n_seconds
 from tfquiver.service.metrics.instruments import FETCH
-from tfquiver.service.node.checked_shards_in_memory.hot import HotSet
-from tfquiver.service.node.checked_shards_in_memory.ready_shard import ReadyShard as ReadyShard
-from tfquiver.service.node.checked_shards_in_memory.sealed_memory import NoMemoryError
-from tfquiver.service.node.checked_shards_in_memory.verified import VerifiedShard
 from tfquiver.service.node.counters.stats import Stats
 from tfquiver.service.node.digests_kept_here.resident import bitmap
 from tfquiver.service.node.disk import entry
 from tfquiver.service.node.disk.disk_cache import DiskCache
-from tfquiver.service.node.disk.disk_reads import DiskReads
 from tfquiver.service.node.disk.leaving_entries import GaveUp
 from tfquiver.service.node.disk.stored_body import StoredBody
 from tfquiver.service.node.evicting_emptying_removing_leftovers.given_up import Getting, GivenUp
 from tfquiver.service.node.evicting_emptying_removing_leftovers.letting_go import LettingGo
 from tfquiver.service.node.hanging_disk.disk_threads import DiskThreads, OnDisk
+from tfquiver.service.node.sealed_memory_of_checked_shards.hot import HotSet
+from tfquiver.service.node.sealed_memory_of_checked_shards.ready_shard import ReadyShard as ReadyShard
+from tfquiver.service.node.sealed_memory_of_checked_shards.sealed_memory import NoMemoryError
+from tfquiver.service.node.sealed_memory_of_checked_shards.verified import VerifiedShard
+from tfquiver.service.node.shards_from_disk_other_nodes_or_store.disk_reads import DiskReads
 from tfquiver.service.node.shards_from_disk_other_nodes_or_store.fetcher import Fetcher
 from tfquiver.service.node.shards_from_disk_other_nodes_or_store.flights import Flights
 from tfquiver.service.node.shards_from_disk_other_nodes_or_store.from_memory_to_disks import FromMemoryToDisks

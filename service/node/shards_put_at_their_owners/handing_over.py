@@ -8,8 +8,8 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Protocol
 
-from tfquiver.service.node.checked_shards_in_memory.verified import VerifiedShard
 from tfquiver.service.node.disk import entry
+from tfquiver.service.node.sealed_memory_of_checked_shards.verified import VerifiedShard
 
 _THREADS = 2
 _MOST = 32  # shards that wait to be handed over; what a reader brings beyond that is fetched again some day

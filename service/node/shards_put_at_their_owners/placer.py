@@ -11,15 +11,15 @@ from absl import logging
 from tfquiver import errors
 from tfquiver.disk_space_of_shards.node_room import room_bytes
 from tfquiver.hash_prefixes_and_sorted_numbers.prefixes import of_hashes
-from tfquiver.logs import about
+from tfquiver.log_lines.logs import about
+from tfquiver.log_lines.rare_lines import every_n_seconds
 from tfquiver.node_labels_shard_owners_chunks.rendezvous import Owners
 from tfquiver.proto.tfquiver.v1 import types_pb2
-from tfquiver.rare_lines import every_n_seconds
-from tfquiver.service.node.checked_shards_in_memory.verified import VerifiedShard
 from tfquiver.service.node.coordinator_link.of_members import Members, OfMembers
 from tfquiver.service.node.disk import codec, entry
 from tfquiver.service.node.disk.disk_cache import DiskCache
-from tfquiver.service.node.quota_and_eviction.rules import Why
+from tfquiver.service.node.disk_quota_books_and_eviction.rules import Why
+from tfquiver.service.node.sealed_memory_of_checked_shards.verified import VerifiedShard
 from tfquiver.service.node.shards_put_at_their_owners.known_places import KnownPlaces
 from tfquiver.service.node.shards_written_in_time.placed_here import PlacedHere
 

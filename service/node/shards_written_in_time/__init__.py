@@ -3,5 +3,5 @@
 reader and no scan. (What other nodes put here: `connections_between_nodes`.)
 
 Called by `shards_from_disk_other_nodes_or_store` and `shards_put_at_their_owners`. Never decides what may stay
-(`quota_and_eviction`), and never waits on the loop.
+(`disk_quota_books_and_eviction`), and never waits on the loop.
 """

@@ -10,9 +10,9 @@ from absl import logging
 
 from tfquiver import errors
 from tfquiver.amounts import of_bytes
-from tfquiver.logs import about
-from tfquiver.rare_lines import every_n_seconds
-from tfquiver.service.node.checked_shards_in_memory.verified import VerifiedShard
+from tfquiver.log_lines.logs import about
+from tfquiver.log_lines.rare_lines import every_n_seconds
+from tfquiver.service.node.sealed_memory_of_checked_shards.verified import VerifiedShard
 
 PATIENCE_S = 2.0
 _THREADS = 4

@@ -9,10 +9,10 @@ from collections.abc import Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 
 from tfquiver import errors
-from tfquiver.service.node.checked_shards_in_memory.verified import VerifiedShard
 from tfquiver.service.node.disk.disk_cache import DiskCache
+from tfquiver.service.node.disk_quota_books_and_eviction.rules import Why
 from tfquiver.service.node.hanging_disk.patient_thread import PATIENCE_S
-from tfquiver.service.node.quota_and_eviction.rules import Why
+from tfquiver.service.node.sealed_memory_of_checked_shards.verified import VerifiedShard
 
 _THREADS = 24  # as many as come with shards at the same time: the threads of scans and of passes
 

@@ -16,10 +16,10 @@ from tfquiver import errors
 from tfquiver.digests.digest import Digest
 from tfquiver.messages_on_the_nodes_socket import mount_frames
 from tfquiver.messages_on_the_nodes_socket import reader_frames as frames
-from tfquiver.service.node.checked_shards_in_memory import sealed_memory
-from tfquiver.service.node.checked_shards_in_memory.ready_shard import ReadyShard
 from tfquiver.service.node.coordinator_link.shown_by_mounts import ShownByMounts
 from tfquiver.service.node.reader_sessions.numbered_shards import shard_name
+from tfquiver.service.node.sealed_memory_of_checked_shards import sealed_memory
+from tfquiver.service.node.sealed_memory_of_checked_shards.ready_shard import ReadyShard
 from tfquiver.service.node.shards_from_disk_other_nodes_or_store.shard_source import ShardSource
 from tfquiver.service.node.unix_socket_clients.shell import Shell
 

@@ -12,7 +12,7 @@ from typing import Any
 from absl import logging
 
 from tfquiver import errors
-from tfquiver.logs import about
+from tfquiver.log_lines.logs import about
 from tfquiver.service.operator.checked_specs import dataset_wish, job_wish
 from tfquiver.service.operator.coordinator_calls import CoordinatorCalls, is_final
 from tfquiver.service.operator.kubernetes_calls import KubernetesCalls

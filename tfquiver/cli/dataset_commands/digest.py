@@ -29,7 +29,6 @@ from tfquiver.cli import calls
 from tfquiver.cluster_address.service_name import coordinator_address
 from tfquiver.data_sources_found_and_registered.listed import listed
 from tfquiver.data_sources_found_and_registered.registration import Registrar
-from tfquiver.dataset_arguments.user_weights import user_weights
 from tfquiver.digests import formats
 from tfquiver.digests.digest import Digest
 from tfquiver.listing.listing_terms import ListingTerms
@@ -39,6 +38,7 @@ from tfquiver.scanning.cutting import CutPolicy
 from tfquiver.scanning.digest_verify import check_content
 from tfquiver.sizes import parse_bytes
 from tfquiver.stores.credentials.resolved import place_of
+from tfquiver.users_arguments_checked.user_weights import user_weights
 
 _MANY = 10
 _MOST_WORKERS = 1024

@@ -13,8 +13,8 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from tfquiver import errors, plain_text, sizes
 from tfquiver.amounts import many
 from tfquiver.cli import calls
-from tfquiver.dataset_arguments.checks import check_integer, check_name
 from tfquiver.packing import pack, sources, targets
+from tfquiver.users_arguments_checked.checks import check_integer, check_name
 
 _ABOUT = """Makes TFRecord files of tf.train.Examples out of image folders (one folder a class), WebDataset tars,
 Parquet files and Hugging Face data sets on a disk. Each tar, Parquet or Arrow file becomes one file; images are put

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from tfquiver import errors
-from tfquiver.dataset_arguments.fixed_length import FixedLength
 from tfquiver.tensorflow_client.parsing.examples import ExampleParsing
 from tfquiver.tensorflow_client.parsing.fixed_length import FixedParsing
 from tfquiver.tensorflow_client.parsing.parsing import Parsing
+from tfquiver.users_arguments_checked.fixed_length import FixedLength
 
 
 def parsing_of(parse: object, batch_size: int) -> Parsing:

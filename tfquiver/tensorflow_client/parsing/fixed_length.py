@@ -10,8 +10,8 @@ import numpy as np
 import tensorflow as tf
 
 from tfquiver import errors
-from tfquiver.dataset_arguments.fixed_length import FixedLength
 from tfquiver.tensorflow_client.parsing.parsing import Parsing
+from tfquiver.users_arguments_checked.fixed_length import FixedLength
 
 _MOST_BYTES = 1 << 32  # as the op takes it (ops/tf/parsing/fixed_fields.cc)
 TYPES = (

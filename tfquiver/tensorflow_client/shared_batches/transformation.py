@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 from tfquiver import errors
 from tfquiver.amounts import many
-from tfquiver.dataset_arguments.checks import check_integer, check_name, size
 from tfquiver.tensorflow_client.tf_errors import raised_as_both
+from tfquiver.users_arguments_checked.checks import check_integer, check_name, size
 
 if TYPE_CHECKING:
     import tensorflow as tf

@@ -14,13 +14,13 @@ from absl import logging
 
 from tfquiver.amounts import of_bytes
 from tfquiver.cluster_address import naming
-from tfquiver.dataset_arguments.checks import absolute, check_integer, check_name
-from tfquiver.dataset_arguments.option_groups import Connection, check_group
 from tfquiver.roles_and_tokens import own_token
 from tfquiver.tensorflow_client.step_times import accelerators as devices
 from tfquiver.tensorflow_client.step_times import step_reports
 from tfquiver.tensorflow_client.step_times.step_counts import MOST_RECORDS, StepTotals
 from tfquiver.tensorflow_client.tf_errors import raised_as_both
+from tfquiver.users_arguments_checked.checks import absolute, check_integer, check_name
+from tfquiver.users_arguments_checked.option_groups import Connection, check_group
 
 _LAST_WORD_S = 4.0  # two heartbeats of a node
 _IN_PROGRESS = ("hit_ratio", "stall_ms")  # scalars that the progress line of `fit` shows, too

@@ -20,8 +20,8 @@ from tfquiver import errors
 from tfquiver.cluster_address.service_name import coordinator_address
 from tfquiver.datasets_being_read import made_datasets
 from tfquiver.grpc_plumbing import rpc
+from tfquiver.log_lines.rare_lines import every_n_seconds
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2, coordinator_pb2_grpc
-from tfquiver.rare_lines import every_n_seconds
 from tfquiver.tensorflow_client.step_times.step_counts import StepCounts, StepTotals
 
 _FIRST_S, _INTERVAL_S = 1.0, 5.0

@@ -6,11 +6,11 @@ import functools
 from contextlib import AbstractContextManager
 from types import TracebackType
 
-from tfquiver.dataset_arguments.checks import check_integer, check_name
 from tfquiver.tensorflow_client.step_times import accelerators as devices
 from tfquiver.tensorflow_client.step_times import step_reports
 from tfquiver.tensorflow_client.step_times.step_counts import MOST_RECORDS
 from tfquiver.tensorflow_client.tf_errors import raised_as_both
+from tfquiver.users_arguments_checked.checks import check_integer, check_name
 
 
 def step(

@@ -9,11 +9,11 @@ from tfquiver import errors
 from tfquiver.proto.tfquiver.v1 import types_pb2
 from tfquiver.service.coordinator.dataset_caching.caching import Caching
 from tfquiver.service.coordinator.dataset_caching.placement import UNIFORM
-from tfquiver.service.coordinator.dataset_registry_sharing_removal.catalogue import Catalogue
-from tfquiver.service.coordinator.dataset_registry_sharing_removal.registry import Registry
 from tfquiver.service.coordinator.long_work.in_parts import InParts
 from tfquiver.service.coordinator.named_dataset_lifecycle.table import NamedTable
 from tfquiver.service.coordinator.nodes_mounts_dispatchers.membership import Membership
+from tfquiver.service.coordinator.registering_sharing_removing_datasets.catalogue import Catalogue
+from tfquiver.service.coordinator.registering_sharing_removing_datasets.registry import Registry
 
 
 class PinnedRoom:

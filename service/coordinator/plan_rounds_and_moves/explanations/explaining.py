@@ -18,8 +18,8 @@ from tfquiver.amounts import many, of_rate
 from tfquiver.clock import Clock
 from tfquiver.plain_text import shortened
 from tfquiver.service.coordinator.dataset_caching.caching import Caching
-from tfquiver.service.coordinator.past import finished_jobs
-from tfquiver.service.coordinator.past.finished_jobs import FinishedJob, FinishedJobs
+from tfquiver.service.coordinator.history_of_the_last_day import finished_jobs
+from tfquiver.service.coordinator.history_of_the_last_day.finished_jobs import FinishedJob, FinishedJobs
 from tfquiver.service.coordinator.plan_rounds_and_moves.cluster_view import ClusterViews, allocation_of
 from tfquiver.service.coordinator.plan_rounds_and_moves.explanations.explain import Explanation, at_last, explain, told
 from tfquiver.service.coordinator.plan_rounds_and_moves.explanations.of_finished import explain_finished

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from tfquiver.amounts import many, of_bytes, of_rate
-from tfquiver.service.coordinator.past.finished_jobs import FinishedJob
+from tfquiver.service.coordinator.history_of_the_last_day.finished_jobs import FinishedJob
 from tfquiver.service.coordinator.plan_rounds_and_moves.explanations.explain import Explanation, Share
 
 _HARDLY = 0.1

@@ -11,12 +11,12 @@ from tfquiver.amounts import many
 from tfquiver.formats_of_draws_and_weights.drawn_shards import KEY_MARK
 from tfquiver.proto.tfquiver.v1 import commit_log_pb2 as log_pb2
 from tfquiver.proto.tfquiver.v1 import types_pb2
+from tfquiver.service.coordinator.samplers_what_a_session_reads_next.block_order import epoch_of
+from tfquiver.service.coordinator.samplers_what_a_session_reads_next.wish import Wish
 from tfquiver.service.coordinator.sessions.decisions import Decisions
 from tfquiver.service.coordinator.sessions.joining_and_leaving.resumptions import Start, check_position
 from tfquiver.service.coordinator.sessions.session import Session
 from tfquiver.service.coordinator.sessions.session_book import Record
-from tfquiver.service.coordinator.what_a_session_reads_next.block_order import epoch_of
-from tfquiver.service.coordinator.what_a_session_reads_next.wish import Wish
 
 _NOTICED_S = 2.0  # from a node's time being over until its readers are gone; in all less than an iterator asks for
 _FORGOTTEN_AT_ONCE = 100  # a hundredth of all

@@ -3293,7 +3293,7 @@ class GetPastReply(_message.Message):
 
     JSON_FIELD_NUMBER: _builtins.int
     json: _builtins.str
-    """now_s, step_s, cluster, jobs, epochs, heat, decisions (service/coordinator/past). Rates in bytes/s."""
+    """now_s, step_s, cluster, jobs, epochs, heat, decisions (service/coordinator/history_of_the_last_day). Rates in bytes/s."""
     def __init__(
         self,
         *,
