@@ -347,6 +347,16 @@ async def test_what_goes_to_the_disk_is_what_was_to_though_its_memory_is_dropped
 
 
 @on_loop
+async def test_a_batch_that_is_too_large_is_refused_with_what_helps(tmp_path: Path) -> None:
+    async with node_in(tmp_path) as node:
+        maker, _ = await node.maker()
+        await maker.publish(0, bytes(WINDOW_BYTES // 4 + 1))
+        while isinstance((said := (await maker.hear())[0]), stream.Room):
+            pass
+        assert isinstance(said, frames.Error) and "window_bytes= must be four times a batch" in said.message
+
+
+@on_loop
 async def test_many_short_passes_are_no_many_passes(tmp_path: Path) -> None:
     async with node_in(tmp_path) as node:
         for pass_ in range(40):

@@ -10,8 +10,9 @@ from hypothesis import strategies as st
 
 from tfquiver import errors
 from tfquiver.service.node.shared_batches import streams
-from tfquiver.service.node.shared_batches.shares import grant, left
+from tfquiver.service.node.shared_batches.shares import grant, left, too_large
 from tfquiver.service.node.shared_batches.spill_files import SpillFiles
+from tfquiver.tensorflow_client.shared_batches.troubles import Troubles
 
 MANY = 500
 
@@ -69,3 +70,15 @@ def test_no_more_than_there_is(total: int, data: st.DataObject) -> None:
     used = data.draw(st.integers(0, total))
     own = data.draw(st.integers(0, used))
     assert 0 <= grant(total, used, own) <= left(total, used, own) <= total - used
+
+
+def test_who_makes_too_large_a_batch_is_told_what_helps() -> None:
+    """A larger window where there is one, and never a smaller one."""
+    said = too_large(100 << 20, 256 << 20, 256 << 20)
+    assert "window_bytes= must be four times a batch" in said
+    less = too_large(384 << 20, 1 << 30, 2 << 30)
+    assert "is all that this node has" in less and "smaller batches" in less and "window_bytes" not in less
+    for one in (said, less):
+        told = str(Troubles("s", "job").of(errors.NeverFitsError(one), 0, 0))
+        assert told == f"stream 's' of job 'job', epoch 0, batch 0: {one}"
+    assert "smaller windows" in str(Troubles("s", "").of(errors.ResourceExhaustedError("64 streams"), 0, 0))

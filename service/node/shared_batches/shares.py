@@ -25,3 +25,14 @@ def refusal(uid: int, streams: int, most_streams: int, used_bytes: int, users: i
         return f"user {uid} has {has} (all users: {every}), and may have no more: room is kept for other users"
     all_of = f"all {many(most_streams, 'stream')}" if streams >= most_streams else "all windows for streams"
     return f"{all_of} of this node are taken, by {many(users, 'user')}: {every} of windows"
+
+
+def too_large(batch_bytes: int, window_bytes: int, asked_bytes: int) -> str:
+    """Why a window has no batch of that size. `asked_bytes`: for the window, by who made the stream."""
+    said = f"a batch of {of_bytes(batch_bytes)} in a window of {of_bytes(window_bytes)}, which takes a quarter of that"
+    if window_bytes >= asked_bytes:
+        return f"{said}: window_bytes= must be four times a batch"
+    return (
+        f"{said}, and is all that this node has for this user of the {of_bytes(asked_bytes)} that were asked for: make "
+        "smaller batches before one_stream, or end other streams"
+    )

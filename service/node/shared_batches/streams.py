@@ -15,7 +15,7 @@ from tfquiver.messages_on_the_nodes_socket import stream_frames
 from tfquiver.service.node.hanging_disk.disk_threads import OnDisk
 from tfquiver.service.node.shared_batches.member import Member
 from tfquiver.service.node.shared_batches.one_pass import Answer, OnePass, Sum
-from tfquiver.service.node.shared_batches.shares import grant, left, refusal
+from tfquiver.service.node.shared_batches.shares import grant, left, refusal, too_large
 from tfquiver.service.node.shared_batches.spill_files import SpillFiles
 from tfquiver.service.node.shared_batches.window import MOST_SEGMENTS, Delete, Forget, InMemory, Spill, Step, Window
 
@@ -40,8 +40,12 @@ class _Pass:
 
 
 class Stream:
-    def __init__(self, streams: Streams, key: tuple[int, str], likeness: bytes, window: Window) -> None:
+    def __init__(
+        self, streams: Streams, key: tuple[int, str], likeness: bytes, window: Window, asked_bytes: int
+    ) -> None:
+        """`asked_bytes`: for the window, which may have been given less."""
         self._streams, self.key, self.likeness, self.window = streams, key, likeness, window
+        self._asked_bytes = asked_bytes
         self.passes: dict[int, _Pass] = {}
         self.segments: dict[int, tuple[int, int]] = {}  # descriptor, bytes
         # Since all began: the pass that each process was in last; who was in one last, last.
@@ -138,10 +142,7 @@ class Stream:
         state = self.passes[number].state
         try:
             if not self.window.fits(sum.length_bytes):
-                batch, window = of_bytes(sum.length_bytes), of_bytes(self.window.memory_bytes)
-                raise errors.NeverFitsError(
-                    f"a batch of {batch} in a window of {window}: window_bytes= must be four times a batch"
-                )
+                raise errors.NeverFitsError(too_large(sum.length_bytes, self.window.memory_bytes, self._asked_bytes))
             if descriptor < 0 and index >= state.head:
                 raise errors.ProtocolError("a new batch without its memory")
             new = state.made(member.number, index, sum)
@@ -356,7 +357,7 @@ class Streams:
         self._memory_bytes += memory_bytes
         self._disk_bytes += disk_bytes
         self._segments += window.most_segments
-        made = self._streams[uid, name] = Stream(self, (uid, name), likeness, window)
+        made = self._streams[uid, name] = Stream(self, (uid, name), likeness, window, window_bytes)
         return made
 
     def forget(self, stream: Stream) -> None:

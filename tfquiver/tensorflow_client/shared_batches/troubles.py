@@ -19,6 +19,7 @@ _DO = {
     "again with first_epoch= and first_batch=",
     errors.ProtocolError: "node and trainer are of two versions of tfquiver: end the node (`tfquiver stop`), the next "
     "trainer starts one of its own version",
+    errors.NeverFitsError: "",  # it says so itself
     errors.ResourceExhaustedError: "give streams smaller windows (window_bytes=), or end trainers that are not needed",
 }
 
