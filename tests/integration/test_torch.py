@@ -86,6 +86,35 @@ def test_four_workers_of_two_ranks_read_each_record_once_an_epoch(paths: list[Pa
     assert orders[0] != orders[1]
 
 
+def test_no_rank_has_all_before_the_others_come(paths: list[Path], cache_dir: Path) -> None:
+    """Of a data set that would fit into the pool of the first."""
+    options = {"pool_bytes": 64 << 20, "readahead_bytes": 32 << 20, "epochs": 3}
+    ranks = Job(paths, cache_dir, 2, 2, [options] * 2).said()
+    for epoch in range(3):
+        mine = [count(said, epoch) for said in ranks]
+        assert sum(mine, Counter()) == EVERYTHING
+        assert all(mine), [one.total() for one in mine]
+
+
+def test_a_reader_has_half_of_its_part_at_most() -> None:
+    options = {
+        "order_log": "", "replay": "", "deterministic": True, "homogeneous": False, "readahead_bytes": 32 << 20,
+        "shuffle_bytes": 64 << 20,
+    }  # fmt: skip
+
+    def bytes_of(*given: Any, **other: Any) -> list[int]:
+        told = participants.within_its_part({**options, **other}, *given)
+        return [told["readahead_bytes"], told["shuffle_bytes"]]
+
+    assert bytes_of(8000, 1) == bytes_of(8 << 30, 8) == [32 << 20, 64 << 20]
+    assert bytes_of(8000, 2) == [1000, 1000]
+    assert bytes_of(8000, 2, shuffle_bytes=0) == [1000, 0]
+    assert bytes_of(1, 2) == [1, 0]
+    assert bytes_of(8000, 2, replay="log") == [32 << 20, 64 << 20], "it is of one pool"
+    assert bytes_of(8000, 2, True) == [1000, 64 << 20], "the order of a stream is not ours alone"
+    assert bytes_of(8000, 2, True, deterministic=False) == [1000, 1000]
+
+
 @pytest.mark.parametrize(
     "options",
     [

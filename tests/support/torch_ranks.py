@@ -45,8 +45,8 @@ def main() -> None:
         torch.distributed.init_process_group("gloo")
     data = QuiverDataset(
         sys.argv[4:], cache_dir=cache_dir, batch_size=options.get("batch_size", 16), decode=number, collate=list,
-        stream=options.get("stream"), order=tfquiver.Shuffled(shuffle_bytes=20_000),
-        reading=tfquiver.Reading(readahead_bytes=10_000),
+        stream=options.get("stream"), order=tfquiver.Shuffled(shuffle_bytes=options.get("pool_bytes", 20_000)),
+        reading=tfquiver.Reading(readahead_bytes=options.get("readahead_bytes", 10_000)),
         first_use=tfquiver.FirstUse(cut=tfquiver.CutPolicy(5_000, 10_000, 20_000)),
     )  # fmt: skip
     context = options.get("context", "fork") if workers else None

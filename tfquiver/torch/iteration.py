@@ -12,7 +12,7 @@ from tfquiver.reader.batch import Batch
 from tfquiver.reader.epoch import Epoch
 from tfquiver.reader.native import Opening
 from tfquiver.reader.records import Records
-from tfquiver.torch import positions
+from tfquiver.torch import participants, positions
 from tfquiver.torch.positions import Position
 from tfquiver.torch.resuming import Resumed
 
@@ -111,7 +111,9 @@ class Iteration(Iterator[Any]):
         opening = replace(self._records.opening(), epoch=self._from.epoch)
         if self._readers == 1 and not self._records.stream:
             return opening
-        return replace(opening, provider_id=f"{self._name}:0", adopts=self._records.stream, in_turn=True)
+        records, of_stream = self._records, self._records.stream
+        told = participants.within_its_part(opening.options, records.num_bytes, self._readers, of_stream)
+        return replace(opening, options=told, provider_id=f"{self._name}:0", adopts=of_stream, in_turn=True)
 
     def _go_on(self, part: Epoch) -> None:
         """That part is over."""

@@ -11,12 +11,15 @@ import os
 import uuid
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import torch.distributed
 import torch.utils.data
 
 from tfquiver import errors
 from tfquiver.torch import processes
+
+_PARTS_OF_ITS_PART = 4  # one is the pool, one what is ahead of it
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,3 +97,21 @@ def worker() -> Worker:
     # DataLoader draws a seed for each iteration. The parent: ranks that seed alike may have a copy of one data set.
     loader = hash((info.seed - info.id, os.getppid(), began.thread))
     return Worker(info.id, info.num_workers, loader, began.number - info.id)
+
+
+def within_its_part(
+    options: Mapping[str, Any], size_bytes: int, readers: int, with_others: bool = False
+) -> Mapping[str, Any]:
+    """The options of one of several readers of a data set of so many bytes: it has at most half of its part in its pool
+    and ahead of that. Else the first one to begin had all of a small data set before the others came.
+
+    Args:
+      with_others: jobs, for whom an order that is made of the pool stays what it is.
+    """
+    if readers == 1 or options["order_log"] or options["replay"]:
+        return options
+    most = size_bytes // (_PARTS_OF_ITS_PART * readers)
+    told = {**options, "readahead_bytes": max(1, min(options["readahead_bytes"], most))}
+    if not with_others or not (options["deterministic"] or options["homogeneous"]):
+        told["shuffle_bytes"] = min(options["shuffle_bytes"], most)
+    return told
