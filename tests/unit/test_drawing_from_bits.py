@@ -40,3 +40,8 @@ def test_all_are_counted(size: int, monkeypatch: pytest.MonkeyPatch) -> None:
     assert sorted(draw(bits, np.random.default_rng(1), most=1000)[0]) == np.flatnonzero(mask).tolist()
     monkeypatch.delattr(slots.np, "bitwise_count", raising=False)
     assert count(bits) == mask.sum()
+
+
+def test_of_many_one_is_found() -> None:
+    bits, rng = np.packbits(np.random.default_rng(1).random(4000) < 0.02, bitorder="little"), np.random.default_rng(1)
+    assert all(len(draw(bits, rng, most=1)[0]) == 1 for _ in range(100))

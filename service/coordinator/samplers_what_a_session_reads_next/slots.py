@@ -111,7 +111,8 @@ def draw(bits: Bits, rng: np.random.Generator, first: int = 0, most: int = MOST_
       most: so many at most; hardly fewer where there are more.
     """
     total = count(bits)
-    numbers = _tried(bits, rng, total, most) if total > _MANY * most else _ranked(bits, rng, total, most)
+    many = total > _MANY * most and most >= _MANY  # of fewer none might be found
+    numbers = _tried(bits, rng, total, most) if many else _ranked(bits, rng, total, most)
     drawn = rng.permutation(numbers)[:most].astype(np.uint32) + np.uint32(first)
     return array("I", drawn.tobytes()), total - len(drawn)
 

@@ -4,5 +4,5 @@ they may not draw, looked at where an epoch is drawn (`drawing`). (Which records
 `record_weighted_draws`.) Pure.
 
 Called by `sampled_epochs_and_users_weights`, and by the simulator (`pacing`). Never knows what is cached: of the draws
-that may come next, `what_a_session_reads_next` takes those that are.
+that may come next, `samplers_what_a_session_reads_next` takes those that are.
 """
