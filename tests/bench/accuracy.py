@@ -20,7 +20,6 @@ one knows that the tasks notice, the plain buffer loses more than half a point o
 
 from __future__ import annotations
 
-import argparse
 import os
 import sys
 import time
@@ -33,7 +32,7 @@ from typing import Any
 
 import numpy as np
 
-from tests.bench.bars import Bar, finish, run_bench
+from tests.bench.bars import Bar, finish, quick_parser, run_bench
 from tests.bench.learning import data, intervals, models, orders, quality
 from tests.bench.learning.cluster import served_by_cluster
 from tests.bench.learning.orders import Order, Shards
@@ -173,8 +172,7 @@ def shuffle_of_larger_buffers(trial: Trial) -> dict[str, Any]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--quick", action="store_true", help="a fifth of the records, 3 seeds, fewer epochs")
+    parser = quick_parser(__doc__, "a fifth of the records, 3 seeds, fewer epochs")
     parser.add_argument("--out", type=Path, default=Path("docs/plots"), help="directory of the plot")
     parser.add_argument("--data", type=Path, default=DEFAULT_CACHE, help="directory of the downloaded packages")
     arguments = parser.parse_args()

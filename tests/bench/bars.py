@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import json
 import math
 import os
@@ -26,6 +27,13 @@ class Bar:
     @property
     def met(self) -> bool:
         return self.figure <= self.bar if self.at_most else self.figure >= self.bar
+
+
+def quick_parser(doc: str | None, quick: str) -> argparse.ArgumentParser:
+    """Of a bench's flags. `quick`: what --quick, which each has, leaves out."""
+    parser = argparse.ArgumentParser(description=doc, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--quick", action="store_true", help=quick)
+    return parser
 
 
 def run_bench(main: Callable[[], object]) -> None:

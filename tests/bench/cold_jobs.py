@@ -11,13 +11,12 @@ Bar: records/s of all jobs together >= 0.85 N x those of one, each in its first 
 
 from __future__ import annotations
 
-import argparse
 import os
 import sys
 import tempfile
 from pathlib import Path
 
-from tests.bench.bars import Bar, finish, run_bench
+from tests.bench.bars import Bar, finish, quick_parser, run_bench
 from tests.bench.experiment.cell import CYCLIC, NOT_CACHED, RELEVANCE, Way
 from tests.bench.experiment.jobs import Jobs, JobSpec
 from tests.bench.experiment.remote import Data, Remote
@@ -45,8 +44,7 @@ def cold_records_per_s(base: Path, remote: Remote, data: Data, way: Way, jobs: i
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--quick", action="store_true", help="four jobs only, less than 60 s")
+    parser = quick_parser(__doc__, "four jobs only, less than 60 s")
     quick = parser.parse_args().quick
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
     os.environ.setdefault("CUDA_VISIBLE_DEVICES", "-1")

@@ -26,7 +26,6 @@ The last line is one JSON object; exit code 1 when a bar is missed.
 
 from __future__ import annotations
 
-import argparse
 import asyncio
 import contextlib
 import math
@@ -42,7 +41,7 @@ from typing import Any
 import grpc
 import psutil
 
-from tests.bench.bars import Bar, finish, run_bench
+from tests.bench.bars import Bar, finish, quick_parser, run_bench
 from tests.bench.coordinator import register
 from tests.bench.thousand.clients import Clients
 from tests.bench.thousand.nodes import percentile
@@ -242,8 +241,7 @@ def bars(figures: dict[str, Any]) -> list[Bar]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--quick", action="store_true", help="a fifth of the nodes and jobs, a tenth of the shards")
+    parser = quick_parser(__doc__, "a fifth of the nodes and jobs, a tenth of the shards")
     parser.add_argument(
         "--patient", action="store_true", help="nodes are given up after a minute: where other work has the machine"
     )

@@ -9,7 +9,6 @@ the files in the node's cache directory.
 
 from __future__ import annotations
 
-import argparse
 import os
 import sys
 import tempfile
@@ -19,7 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from tests.bench.bars import Bar, finish, run_bench
+from tests.bench.bars import Bar, finish, quick_parser, run_bench
 from tests.bench.experiment import plots
 from tests.bench.experiment.cell import CYCLIC, RELEVANCE, Way
 from tests.bench.experiment.jobs import JobRun, Jobs, JobSpec
@@ -154,8 +153,7 @@ def draw(seen: list[Seen], out: Path) -> Path:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--quick", action="store_true", help="shorter epochs, less than 60 s")
+    parser = quick_parser(__doc__, "shorter epochs, less than 60 s")
     parser.add_argument("--out", type=Path, default=plots.DEFAULT_OUT, metavar="DIR", help="where the plot goes")
     arguments = parser.parse_args()
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")

@@ -13,7 +13,6 @@ spends it.
 
 from __future__ import annotations
 
-import argparse
 import cProfile
 import glob
 import json
@@ -30,7 +29,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from tests.bench.bars import Bar, finish, run_bench
+from tests.bench.bars import Bar, finish, quick_parser, run_bench
 from tests.support.daemons import end_daemons
 
 RUNNING_BAR_S, STOPPED_BAR_S = 0.050, 1.5
@@ -126,8 +125,7 @@ def measure(base: Path, files: int, rounds: int, profile: bool) -> dict[str, flo
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--quick", action="store_true", help="fewer files, less than 60 s")
+    parser = quick_parser(__doc__, "fewer files, less than 60 s")
     parser.add_argument("--profile", action="store_true", help="where the client's time goes, daemon running")
     arguments = parser.parse_args()
     sys.dont_write_bytecode = False  # as users' Pythons do

@@ -12,7 +12,6 @@ Stalled on I/O is the time in which there was no step and a mini-batch was being
 
 from __future__ import annotations
 
-import argparse
 import os
 import tempfile
 import time
@@ -22,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tests.bench.bars import Bar, finish, run_bench
+from tests.bench.bars import Bar, finish, quick_parser, run_bench
 from tests.bench.experiment import plots
 from tests.bench.experiment.jobs import JobSpec
 from tests.bench.experiment.paper import JOBS, RESNET50
@@ -137,8 +136,7 @@ def draw(timelines: dict[str, Timeline], out: Path) -> Path:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--quick", action="store_true", help="no more mini-batches than are shown")
+    parser = quick_parser(__doc__, "no more mini-batches than are shown")
     parser.add_argument("--out", type=Path, default=plots.DEFAULT_OUT, help="directory of the plot")
     arguments = parser.parse_args()
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")

@@ -18,7 +18,6 @@ settings; each byte leaves the store once, for all jobs and epochs; every job se
 
 from __future__ import annotations
 
-import argparse
 import os
 import sys
 import tempfile
@@ -29,7 +28,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tests.bench.bars import Bar, finish, run_bench
+from tests.bench.bars import Bar, finish, quick_parser, run_bench
 from tests.bench.experiment import plots, straight
 from tests.bench.experiment.jobs import JobRun, Jobs, JobSpec
 from tests.bench.experiment.remote import Remote
@@ -219,8 +218,7 @@ def table_3(four: Setting) -> dict[str, Any]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--quick", action="store_true", help="a smaller data set and fewer settings, less than 60 s")
+    parser = quick_parser(__doc__, "a smaller data set and fewer settings, less than 60 s")
     parser.add_argument("--out", type=Path, default=plots.DEFAULT_OUT, help="directory of the plot")
     arguments = parser.parse_args()
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")

@@ -19,7 +19,6 @@ As root, with iproute2.
 
 from __future__ import annotations
 
-import argparse
 import random
 import sys
 import tempfile
@@ -30,7 +29,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
-from tests.bench.bars import Bar, finish, run_bench
+from tests.bench.bars import Bar, finish, quick_parser, run_bench
 from tests.support import node_calls, records
 from tests.support.cluster import Server, wait_until
 from tests.support.hosts import Hosts, HostsError
@@ -251,8 +250,7 @@ def _has_come(world: World) -> bool:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--quick", action="store_true", help="a smaller data set")
+    parser = quick_parser(__doc__, "a smaller data set")
     quick = parser.parse_args().quick
     made = 600 if quick else 4000
     try:

@@ -16,14 +16,13 @@ A pure program: both take some seconds.
 
 from __future__ import annotations
 
-import argparse
 import random
 import sys
 from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from tests.bench.bars import Bar, finish, run_bench
+from tests.bench.bars import Bar, finish, quick_parser, run_bench
 from tfquiver.hash_prefixes_and_sorted_numbers.prefixes import Prefixes
 from tfquiver.node_labels_shard_owners_chunks.labels import RACK
 from tfquiver.node_labels_shard_owners_chunks.places import Places, chosen
@@ -109,8 +108,7 @@ def _shards(rng: random.Random) -> Prefixes:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--quick", action="store_true", help="fewer drawings")
+    parser = quick_parser(__doc__, "fewer drawings")
     quick = parser.parse_args().quick
     center, rng = Center(), random.Random(SEED)
     print(f"seed {SEED}", file=sys.stderr)

@@ -17,7 +17,6 @@ simulator shows. Every job counts its records: each exactly once an epoch, in ev
 
 from __future__ import annotations
 
-import argparse
 import os
 import random
 import sys
@@ -28,7 +27,7 @@ from math import ceil
 from pathlib import Path
 from typing import Any
 
-from tests.bench.bars import Bar, finish, run_bench
+from tests.bench.bars import Bar, finish, quick_parser, run_bench
 from tests.bench.experiment import cell, plots
 from tests.bench.experiment.cell import ALL_CACHED, CYCLIC, LRU, RELEVANCE, Crowd, Outcome, Way
 from tests.bench.experiment.remote import Remote
@@ -277,8 +276,7 @@ def figures(results: Results) -> dict[str, Any]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--quick", action="store_true", help="three runs with short epochs, less than 60 s")
+    parser = quick_parser(__doc__, "three runs with short epochs, less than 60 s")
     parser.add_argument("--out", type=Path, default=plots.DEFAULT_OUT, metavar="DIR", help="where the plot goes")
     parser.add_argument("--only", default="", metavar="TEXT", help="only points whose label has this part; no bars")
     arguments = parser.parse_args()

@@ -31,7 +31,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tests.bench.bars import Bar, finish, run_bench
+from tests.bench.bars import Bar, finish, quick_parser, run_bench
 from tests.support.cluster import Server, die_with_parent, tensorflow_env
 
 if TYPE_CHECKING:
@@ -195,8 +195,7 @@ def measure(base: Path, quick: bool) -> tuple[dict[str, Any], list[Bar]]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--quick", action="store_true", help="fewer images, less than 60 s")
+    parser = quick_parser(__doc__, "fewer images, less than 60 s")
     parser.add_argument("--job", nargs=4, help=argparse.SUPPRESS)
     given = parser.parse_args()
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")

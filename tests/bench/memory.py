@@ -19,7 +19,6 @@ a bar is missed.
 
 from __future__ import annotations
 
-import argparse
 import os
 import random
 import subprocess
@@ -31,7 +30,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from tests.bench.bars import Bar, finish, run_bench
+from tests.bench.bars import Bar, finish, quick_parser, run_bench
 from tests.support.cluster import Server
 from tests.support.records import stream
 
@@ -188,8 +187,7 @@ def _expect(trainer: subprocess.Popen[str], word: str) -> None:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--quick", action="store_true", help="smaller data sets, less than 60 s")
+    parser = quick_parser(__doc__, "smaller data sets, less than 60 s")
     quick = parser.parse_args().quick
     size_bytes = QUICK_BYTES if quick else FULL_BYTES
     configured = {"node": (HOT + LEASE_AHEAD) / MIB, "trainer": (SHUFFLE + READAHEAD) / MIB}

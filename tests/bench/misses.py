@@ -12,7 +12,6 @@ it; requests for each shard of 2 MiB, of the reader and of warming.
 
 from __future__ import annotations
 
-import argparse
 import contextlib
 import json
 import os
@@ -25,7 +24,7 @@ from typing import Any
 
 import psutil
 
-from tests.bench.bars import Bar, finish, run_bench
+from tests.bench.bars import Bar, finish, quick_parser, run_bench
 from tests.support import node_calls
 from tests.support.cluster import Server, wait_until
 from tests.support.reader_client import ReaderClient
@@ -154,8 +153,7 @@ def filled(bytes_per_s: float, size_bytes: int) -> Iterator[tuple[Path, StoreCli
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--quick", action="store_true", help="a smaller data set, less than 60 s")
+    parser = quick_parser(__doc__, "a smaller data set, less than 60 s")
     quick = parser.parse_args().quick
     with filled(BYTES_PER_S, QUICK_BYTES if quick else FULL_BYTES) as (base, store, digest):
         rounds = []

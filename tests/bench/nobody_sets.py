@@ -15,7 +15,6 @@ Bars: the default policy's throughput is at least 0.95 of the best hand-made set
 
 from __future__ import annotations
 
-import argparse
 import os
 import sys
 import tempfile
@@ -25,7 +24,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tests.bench.bars import Bar, finish, run_bench
+from tests.bench.bars import Bar, finish, quick_parser, run_bench
 from tests.bench.experiment.jobs import Jobs, JobSpec
 from tests.bench.experiment.remote import Data, Remote
 from tests.bench.experiment.world import World
@@ -221,8 +220,7 @@ def say(text: str) -> None:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--quick", action="store_true", help="four short runs, less than 60 s: before anything moves")
+    parser = quick_parser(__doc__, "four short runs, less than 60 s: before anything moves")
     parser.add_argument("--only", default="", metavar="TEXT", help="only runs with this in their name; no bars")
     arguments = parser.parse_args()
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")

@@ -9,7 +9,6 @@ go on with what the other two hold, while these fetch the lost third again in th
 
 from __future__ import annotations
 
-import argparse
 import os
 import shutil
 import sys
@@ -21,7 +20,7 @@ from pathlib import Path
 
 import numpy as np
 
-from tests.bench.bars import Bar, finish, run_bench
+from tests.bench.bars import Bar, finish, quick_parser, run_bench
 from tests.bench.experiment import plots
 from tests.bench.experiment.jobs import JobRun, Jobs, JobSpec
 from tests.bench.experiment.remote import Data, Remote
@@ -216,8 +215,7 @@ def draw(seen: Seen, scale: Scale, out: Path) -> Path:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--quick", action="store_true", help="a smaller data set, less than 60 s")
+    parser = quick_parser(__doc__, "a smaller data set, less than 60 s")
     parser.add_argument("--out", type=Path, default=plots.DEFAULT_OUT, metavar="DIR", help="where the plot goes")
     arguments = parser.parse_args()
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")

@@ -24,7 +24,7 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from tests.bench.bars import Bar, finish, run_bench
+from tests.bench.bars import Bar, finish, quick_parser, run_bench
 from tests.support.cluster import Server, die_with_parent, tensorflow_env
 
 IN_SEQUENCE, AT_ONCE, FILES = 35, 9, 4
@@ -138,8 +138,7 @@ def measure(base: Path, quick: bool) -> tuple[dict[str, Any], list[Bar]]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--quick", action="store_true", help="35 jobs in one process, less than 60 s")
+    parser = quick_parser(__doc__, "35 jobs in one process, less than 60 s")
     parser.add_argument("--job", nargs=3, type=Path, help=argparse.SUPPRESS)
     given = parser.parse_args()
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")

@@ -14,7 +14,6 @@ The last line is one JSON object; exit code 1 when a bar is missed.
 
 from __future__ import annotations
 
-import argparse
 import gc
 import math
 import os
@@ -27,7 +26,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tests.bench.bars import Bar, finish, run_bench
+from tests.bench.bars import Bar, finish, quick_parser, run_bench
 from tests.support.cluster import Server
 from tests.support.records import stream
 
@@ -184,8 +183,7 @@ def measure(base: Path, of: Callable[[Path, Path, bool], Made], quick: bool) -> 
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--quick", action="store_true", help="a smaller data set, less than 60 s")
+    parser = quick_parser(__doc__, "a smaller data set, less than 60 s")
     quick = parser.parse_args().quick
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
     os.environ.setdefault("CUDA_VISIBLE_DEVICES", "-1")

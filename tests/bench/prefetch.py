@@ -11,7 +11,6 @@ whole call, from asking until it is ready.
 
 from __future__ import annotations
 
-import argparse
 import contextlib
 import json
 import random
@@ -21,7 +20,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
-from tests.bench.bars import Bar, finish, run_bench
+from tests.bench.bars import Bar, finish, quick_parser, run_bench
 from tests.support.named_place import Place, name
 from tfquiver import stores
 from tfquiver.proto.tfquiver.v1 import named_datasets_pb2 as pb
@@ -70,8 +69,7 @@ def plain(store: EmulatedStore) -> float:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--quick", action="store_true", help="a smaller data set, less than 60 s")
+    parser = quick_parser(__doc__, "a smaller data set, less than 60 s")
     quick = parser.parse_args().quick
     wanted_bytes, rate = (QUICK_BYTES, QUICK_RATE) if quick else (FULL_BYTES, FULL_RATE)
     records, rng = wanted_bytes // FILES // RECORD_BYTES, random.Random(1)

@@ -23,7 +23,6 @@ ended, its room is given to another within a minute; every job sees every record
 
 from __future__ import annotations
 
-import argparse
 import os
 import sys
 import tempfile
@@ -36,7 +35,7 @@ from typing import Any
 
 import grpc
 
-from tests.bench.bars import Bar, finish, run_bench
+from tests.bench.bars import Bar, finish, quick_parser, run_bench
 from tests.bench.experiment.jobs import JobRun, Jobs, JobSpec
 from tests.bench.experiment.remote import Data, Remote
 from tests.bench.experiment.world import Calls, Embedded, Served, World
@@ -303,8 +302,7 @@ def table(benefits: Sequence[Benefit], decision: Decision | None) -> None:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--quick", action="store_true", help="one job alone, less than 60 s")
+    parser = quick_parser(__doc__, "one job alone, less than 60 s")
     parser.add_argument("--service", action="store_true", help="through tf.data service")
     arguments = parser.parse_args()
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")

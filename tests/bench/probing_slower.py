@@ -17,7 +17,6 @@ than before; its data set has the cache; every job sees every record once an epo
 
 from __future__ import annotations
 
-import argparse
 import os
 import tempfile
 import time
@@ -25,7 +24,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
-from tests.bench.bars import Bar, finish, run_bench
+from tests.bench.bars import Bar, finish, quick_parser, run_bench
 from tests.bench.experiment.jobs import Jobs
 from tests.bench.experiment.remote import Data, Remote
 from tests.bench.experiment.world import Embedded
@@ -124,8 +123,7 @@ def run(base: Path, quick: bool) -> tuple[dict[str, Any], list[Bar]]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--quick", action="store_true", help="only that the slower store is measured, less than 60 s")
+    parser = quick_parser(__doc__, "only that the slower store is measured, less than 60 s")
     arguments = parser.parse_args()
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
     os.environ.setdefault("CUDA_VISIBLE_DEVICES", "-1")

@@ -15,10 +15,9 @@ A pure program: both take less than a second.
 
 from __future__ import annotations
 
-import argparse
 import sys
 
-from tests.bench.bars import Bar, finish, run_bench
+from tests.bench.bars import Bar, finish, quick_parser, run_bench
 from tests.bench.experiment.paper import DEEPSPEECH, INCEPTION, RESNET50
 from tfquiver.service.coordinator.policies import registry
 from tfquiver.service.coordinator.policies.views_and_plans.check import check_plan, check_view
@@ -60,8 +59,7 @@ def decisions(view: ClusterView) -> dict[str, str]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--quick", action="store_true", help="the same")
+    parser = quick_parser(__doc__, "the same")
     arguments = parser.parse_args()
     names = [name for name, _, _ in DATASETS]
     print(f"| cache | {' | '.join(names)} | the paper |\n|--:|---|---|---|---|", file=sys.stderr)

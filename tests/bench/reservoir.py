@@ -13,7 +13,6 @@ late request that is sent twice counts twice; and that each part was the shards 
 
 from __future__ import annotations
 
-import argparse
 import json
 import os
 import time
@@ -22,7 +21,7 @@ from typing import Any
 
 import numpy as np
 
-from tests.bench.bars import Bar, finish, run_bench
+from tests.bench.bars import Bar, finish, quick_parser, run_bench
 from tests.bench.misses import filled, plain
 from tests.support import node_calls
 from tests.support.cluster import Server
@@ -98,8 +97,7 @@ def sampled(base: Path, store: EmulatedStore, digest: Digest, part: float) -> di
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--quick", action="store_true", help="a smaller data set, less than 60 s")
+    parser = quick_parser(__doc__, "a smaller data set, less than 60 s")
     quick = parser.parse_args().quick
     with filled(BYTES_PER_S, QUICK_BYTES if quick else FULL_BYTES) as (base, store, digest):
         rounds, parts = list[dict[str, Any]](), QUICK_PARTS if quick else PARTS

@@ -9,7 +9,6 @@ the same command) is compared with that of the window behind it, of the same len
 
 from __future__ import annotations
 
-import argparse
 import os
 import sys
 import tempfile
@@ -20,7 +19,7 @@ from pathlib import Path
 
 import numpy as np
 
-from tests.bench.bars import Bar, finish, run_bench
+from tests.bench.bars import Bar, finish, quick_parser, run_bench
 from tests.support import numbered
 from tests.support.cluster import Server, wait_until
 
@@ -149,8 +148,7 @@ def measure(base: Path, between_s: float) -> tuple[list[Trainer], list[float], d
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--quick", action="store_true", help="less time between restarts, less than 60 s")
+    parser = quick_parser(__doc__, "less time between restarts, less than 60 s")
     arguments = parser.parse_args()
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
     os.environ.setdefault("CUDA_VISIBLE_DEVICES", "-1")

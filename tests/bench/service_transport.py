@@ -27,7 +27,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from tests.bench.bars import Bar, finish, run_bench
+from tests.bench.bars import Bar, finish, quick_parser, run_bench
 from tests.bench.warm_read import LARGE, SMALL, Kind, write_files
 from tests.support import element_world
 from tests.support.cluster import Cluster, die_with_parent, tensorflow_env
@@ -148,8 +148,7 @@ def two_machines(kind: Kind, quick: bool) -> dict[str, dict[str, float]]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--quick", action="store_true", help="smaller data sets, less than 60 s")
+    parser = quick_parser(__doc__, "smaller data sets, less than 60 s")
     parser.add_argument("--row", nargs="+", help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.row:

@@ -16,7 +16,6 @@ more than 60 s of one core.
 
 from __future__ import annotations
 
-import argparse
 import sys
 import time
 from collections.abc import Mapping
@@ -24,7 +23,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from tests.bench.bars import Bar, finish, run_bench
+from tests.bench.bars import Bar, finish, quick_parser, run_bench
 from tests.bench.experiment import plots
 from tfquiver.service.coordinator.job_schedulers import registry as schedulers
 from tfquiver.service.coordinator.job_schedulers.fifo import Fifo
@@ -259,8 +258,7 @@ def say(text: str) -> None:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--quick", action="store_true", help="48 GPUs, half a week, Figures 12, 13 and 16 only")
+    parser = quick_parser(__doc__, "48 GPUs, half a week, Figures 12, 13 and 16 only")
     parser.add_argument("--out", type=Path, default=plots.DEFAULT_OUT, metavar="DIR", help="where the plot goes")
     parser.add_argument("--seed", type=int, default=1, metavar="N", help="of the trace; default: 1")
     arguments = parser.parse_args()

@@ -15,7 +15,6 @@ Bars: who is ahead of whom, as in the paper; every figure, and every ratio to Si
 
 from __future__ import annotations
 
-import argparse
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -23,7 +22,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-from tests.bench.bars import Bar, finish, run_bench
+from tests.bench.bars import Bar, finish, quick_parser, run_bench
 from tests.bench.experiment import plots
 from tfquiver.service.coordinator.job_schedulers.fifo import Fifo
 from tfquiver.service.coordinator.policies import registry
@@ -179,8 +178,7 @@ def say(text: str) -> None:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--quick", action="store_true", help="no plot, and one reading of the paper's sizes")
+    parser = quick_parser(__doc__, "no plot, and one reading of the paper's sizes")
     parser.add_argument("--out", type=Path, default=plots.DEFAULT_OUT, metavar="DIR", help="where the plot goes")
     arguments = parser.parse_args()
     results = outcomes()

@@ -21,7 +21,6 @@ ends some seconds later or sooner is a tenth of a job.
 
 from __future__ import annotations
 
-import argparse
 import json
 import os
 import signal
@@ -37,7 +36,7 @@ from typing import Any
 
 import numpy as np
 
-from tests.bench.bars import Bar, finish, run_bench
+from tests.bench.bars import Bar, finish, quick_parser, run_bench
 from tests.bench.experiment.jobs import JobRun, Jobs, JobSpec
 from tests.bench.experiment.remote import Data, Remote
 from tests.bench.experiment.world import LEASE_AHEAD, World
@@ -286,8 +285,7 @@ def say(text: str) -> None:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--quick", action="store_true", help="short jobs, less than 60 s")
+    parser = quick_parser(__doc__, "short jobs, less than 60 s")
     arguments = parser.parse_args()
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
     os.environ.setdefault("CUDA_VISIBLE_DEVICES", "-1")

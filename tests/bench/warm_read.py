@@ -16,7 +16,6 @@ The last line is one JSON object; exit code 1 when a bar is missed.
 
 from __future__ import annotations
 
-import argparse
 import gc
 import importlib.util
 import os
@@ -30,7 +29,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tests.bench.bars import Bar, finish, run_bench
+from tests.bench.bars import Bar, finish, quick_parser, run_bench
 from tests.support.cluster import Server
 from tests.support.records import stream
 
@@ -226,8 +225,7 @@ def bars_of(kind: Kind, rates: dict[str, float], cpu: dict[str, float]) -> list[
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--quick", action="store_true", help="smaller data sets, less than 60 s")
+    parser = quick_parser(__doc__, "smaller data sets, less than 60 s")
     quick = parser.parse_args().quick
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
     os.environ.setdefault("CUDA_VISIBLE_DEVICES", "-1")

@@ -17,7 +17,6 @@ The last line is one JSON object; exit code 1 when a bar is missed.
 
 from __future__ import annotations
 
-import argparse
 import http.client
 import os
 import re
@@ -35,7 +34,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-from tests.bench.bars import Bar, finish, run_bench
+from tests.bench.bars import Bar, finish, quick_parser, run_bench
 from tests.bench.warm_read import SMALL, cpu_s, epoch_s, write_files
 from tests.support.cluster import Server, die_with_parent
 
@@ -213,8 +212,7 @@ def measure(base: Path, quick: bool, stack: ExitStack) -> tuple[dict[str, Any], 
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--quick", action="store_true", help="fewer windows, three minutes")
+    parser = quick_parser(__doc__, "fewer windows, three minutes")
     quick = parser.parse_args().quick
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
     os.environ.setdefault("CUDA_VISIBLE_DEVICES", "-1")
