@@ -89,6 +89,19 @@ def test_a_daemon_killed_in_an_epoch_loses_nothing(cache_dir: Path, paths: list[
     assert duplicates <= 200
 
 
+def test_a_data_set_whose_cache_dir_was_deleted_says_how_it_is_made_known_again(
+    cache_dir: Path, paths: list[Path]
+) -> None:
+    read = tfquiver.dataset(paths, cache_dir=cache_dir, first_use=SMALL_SHARDS)
+    numbered.assert_each_once(numbered.read(read), TOTAL)
+    cache_dir.rename(cache_dir.with_name("gone"))  # at once, under the node, which leaves when it sees that
+    says = r"is registered; where .* tfquiver\.dataset\(\.\.\.\) makes it known"
+    with pytest.raises(tf.errors.NotFoundError, match=says):
+        numbered.read(read)
+    again = tfquiver.dataset(paths, cache_dir=cache_dir, first_use=SMALL_SHARDS)
+    numbered.assert_each_once(numbered.read(again), TOTAL)
+
+
 def test_a_kept_daemon_stays_and_a_released_one_leaves(cache_dir: Path) -> None:
     def locate() -> local.NodeEndpoint:
         return local.find_or_start(cache_dir, 1 << 20, idle_exit_s=1)

@@ -80,7 +80,7 @@ def test_files_that_are_no_tfrecords_fail_with_what_to_do(
 ) -> None:
     create = ["dataset", "create", "images", "--source", str(data), "--service", place.coordinator.address]
     assert main([*create, "--wait"]) == 1
-    assert "is it a TFRecord file? files of any kind are for --format=bytes" in capsys.readouterr().out
+    assert "is it a TFRecord file? `tfquiver pack` makes such files" in capsys.readouterr().out
 
 
 @needs_fuse

@@ -13,6 +13,7 @@ from tests.unit.test_which_cluster import holding
 from tfquiver import durable, errors
 from tfquiver.cli.main import main
 from tfquiver.cluster_address import running, running_nodes
+from tfquiver.listing.nothing_found import what_is_there
 from tfquiver.node_daemon_and_cache_directory import daemon
 from tfquiver.notes_in_cache_and_work_directories import server_file, up_file, whose_files
 
@@ -101,11 +102,40 @@ def test_a_file_in_the_place_of_a_directory_is_named_with_what_to_do(
             ["digest", "build", "x", "-o", "o", "--format=bytes", "--min_shard=1"],
             "tfquiver: --min_shard=1: for --format=bytes it is ",
         ),
+        (["up", "d", "--quota=50"], "argument --quota: 50 is 50 bytes: write 50GB or 50MB"),
+        (["demo", "--data=file"], "--data=file: a file is there, and no directory"),
         (["digest", "build", "x", "-o", "o", "--max_shard=big"], "tfquiver: --max_shard: not a size: 'big'"),
     ],
 )
 def test_what_was_meant_is_said(arguments: list[str], words: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert words in said(capsys, *arguments)
+
+
+def test_who_names_a_directory_of_files_for_a_cache_is_warned(here: Path) -> None:
+    """A pattern `data/*` then meant the cache's files, too, and the data set was called damaged."""
+    assert whose_files.beside(here / "data").startswith("files are in it ('train-0', for one): what is cached is kept")
+    (here / "empty" / "lost+found").mkdir()
+    (here / "empty" / "log").mkdir()
+    for name in ("cache", "empty", "file", "not there"):
+        assert whose_files.beside(here / name) == ""
+
+
+@pytest.mark.parametrize(
+    ("pattern", "words"),
+    [
+        ("dat/train-*", ": there is no directory 'dat' in {here}"),
+        ("{here}/no/such/train-*", ": there is no directory 'no' in {here}"),
+        ("data/trian-*", ": in {here}/data there are 'train-"),
+        ("data/train-.*", ": it is a glob, as a shell has them, in which * alone stands for any characters"),
+        ("empty/train-*", ": {here}/empty is empty"),
+        ("d*/train-9", ""),
+        ("gs://bucket/train-*", ""),
+        ("data/train-9/", ""),
+    ],
+)
+def test_what_may_have_been_mistyped_in_a_pattern(here: Path, pattern: str, words: str) -> None:
+    found = what_is_there(pattern.format(here=here))
+    assert found.startswith(words.format(here=here)) and bool(found) == bool(words or "d*" in pattern)
 
 
 def test_it_is_said_which_up_has_a_port(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -17,12 +17,15 @@ def write(directory: Path) -> list[Path]:
     """Files `train-00000-of-00004` and so on, the same ones each time; those that are there are written anew. Records
     are Examples with `label`, and `x`, 16 floats, the one of that number larger. Raises the typed error of the file
     system, which names the file."""
+    try:
+        directory.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise errors.InvalidArgumentError(f"--data={directory}: {durable.why_not_made(directory, error)}") from error
     made = [directory / f"train-{number:05}-of-{FILES:05}" for number in range(FILES)]
     noise = random.Random(0)
     for path in made:
         records = [_record(noise.randrange(LABELS), noise) for _ in range(RECORDS)]
         try:
-            path.parent.mkdir(parents=True, exist_ok=True)
             durable.write(path, [tfrecord.frame(record) for record in records], 0o644)
         except OSError as error:
             raise errors.from_os_error(error, str(path)) from error

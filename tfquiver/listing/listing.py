@@ -10,6 +10,7 @@ from tfquiver import errors, stores
 from tfquiver.digests.file_entry import FileEntry
 from tfquiver.listing.listed_files import ListedFiles
 from tfquiver.listing.listing_terms import listing_key as listing_key
+from tfquiver.listing.nothing_found import what_is_there
 from tfquiver.stores.local import LocalStore
 
 _MOST_SAID = 256
@@ -50,7 +51,7 @@ def expand(
         if of_records and not pattern.endswith(PACK_NOTE):
             matches = [info for info in matches if not info.uri.endswith(PACK_NOTE)]
         if not matches:
-            raise errors.NotFoundError(f"no match for {pattern}")
+            raise errors.NotFoundError(f"no match for {pattern}{what_is_there(pattern)}")
         for info in matches:
             if in_order and found and info.uri <= (last := next(reversed(found))):
                 raise errors.InvalidArgumentError(

@@ -12,7 +12,7 @@ from pathlib import Path
 from tfquiver import durable, errors
 from tfquiver.local_cluster import plan, stopping
 from tfquiver.node_daemon_and_cache_directory import daemon
-from tfquiver.notes_in_cache_and_work_directories import up_file
+from tfquiver.notes_in_cache_and_work_directories import up_file, whose_files
 
 _LOCK_S = 0.3  # somebody may just be looking whether it is held
 _PREDECESSOR_S = 12.0  # the servers of an `up` that was killed take a few seconds to leave
@@ -33,6 +33,8 @@ def held(directory: Path, say: Callable[[str], None]) -> Iterator[Callable[[], b
       ResourceExhaustedError, or another typed error of a failed write: there is no room for its lock's few bytes.
       AlreadyRunningError: another `up` has it, or a node that is to stay; names its pid and what to do.
     """
+    if warning := whose_files.beside(directory):
+        say(f"{directory}: {warning}")
     try:
         directory.mkdir(mode=0o700, parents=True, exist_ok=True)
         durable.private_directory(directory / "log")

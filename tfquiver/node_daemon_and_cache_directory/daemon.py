@@ -20,7 +20,7 @@ from tfquiver import closed_streams, durable, errors
 from tfquiver.background_logs import log_file
 from tfquiver.messages_on_the_nodes_socket import greeting_frames as frames
 from tfquiver.node_daemon_and_cache_directory.starting import LOG, POLL_S, start
-from tfquiver.notes_in_cache_and_work_directories import cluster_file, up_file
+from tfquiver.notes_in_cache_and_work_directories import cluster_file, up_file, whose_files
 from tfquiver.notes_in_cache_and_work_directories.node_endpoint import NodeEndpoint, read_endpoint
 from tfquiver.server_reachability import unreached
 from tfquiver.server_reachability.greeting import greeted
@@ -74,6 +74,8 @@ def find_or_start(
             _make(directory)
             with only_one_starts(directory, give_up_at):
                 if find(directory) is None and not _whose_node(directory):
+                    if warning := whose_files.beside(directory):
+                        logging.warning("cache_dir %s: %s", directory, warning)
                     _make(directory)  # it may have been deleted while this process waited for its turn
                     start(directory, quota_bytes, idle_exit_s, give_up_at)
         if time.monotonic() > give_up_at:

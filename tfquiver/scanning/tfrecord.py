@@ -157,8 +157,14 @@ class RecordScanner:
         return errors.DataLossError(f"{self._name}: damaged {what} of the record at offset {offset}{_hint(offset)}")
 
 
+_NO_TFRECORD = (
+    "; is it a TFRecord file? `tfquiver pack` makes such files of images, tars and Parquet; files of any kind are read "
+    "as files, through `tfquiver mount`, for which commands take --format=bytes"
+)
+
+
 def _hint(offset: int) -> str:
-    return "" if offset else "; is it a TFRecord file? files of any kind are for --format=bytes"
+    return "" if offset else _NO_TFRECORD
 
 
 def scan(chunks: Iterable[bytes], *, name: str, stream_bytes: int | None = None, start: int = 0) -> Iterator[Block]:

@@ -35,6 +35,10 @@ CALL_TIMEOUT_S = 10.0
 # Less than who asks waits (ops/tf/tickets/ticket_provider.cc): it would take this node for one that hangs, and not ask
 # it for two seconds, when it is the coordinator that is away.
 TICKET_DEADLINE_S, _LEAST_TICKET_S = 0.5, 0.1
+_MADE_AGAIN = (
+    "; where the data set, or the directory of its coordinator, has been deleted since this program made it known, "
+    "tfquiver.dataset(...) makes it known again"
+)
 _MISSING_DEADLINE_S = 2.0
 _CLAIMS_S = 60.0  # the coordinator may have to read every digest
 PART_BYTES = 1 << 20
@@ -192,7 +196,10 @@ class CoordinatorCalls:
             async for reply in self._stub.GetDigest(request, timeout=self._lost_s, metadata=self._metadata):
                 yield reply.part
         except grpc.RpcError as error:
-            raise rpc.from_rpc_error(error, f"digest {digest_id.hex()} from {self.address}") from error
+            typed = rpc.from_rpc_error(error, f"digest {digest_id.hex()} from {self.address}")
+            if isinstance(typed, errors.NotFoundError):
+                typed = errors.NotFoundError(f"{typed}{_MADE_AGAIN}")
+            raise typed from error
 
     async def _call(
         self, method: Callable[..., Any], request: Any, timeout_s: float = CALL_TIMEOUT_S, patience_s: float = 0.0

@@ -92,7 +92,7 @@ def _descriptors() -> Finding:
         do = "raise the hard limit (ulimit -Hn, LimitNOFILE=): a node needs one for each shard that readers hold"
         return warn(what, f"at most {hard} a process", do)
     most = "any number" if hard == resource.RLIM_INFINITY else hard
-    return ok(what, f"a process may have {soft}, and raise that to {most} by itself")
+    return ok(what, f"a process may have {soft}" + f", and give itself up to {most}" * (soft != hard))
 
 
 def _memory(groups: Path, own: Path) -> Finding:

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from tfquiver import errors, plain_text, sizes
+from tfquiver.amounts import many
 from tfquiver.cli.up_stop_logs_clear import whole_cluster
 from tfquiver.cli.up_stop_logs_clear.last_time import Asked
 from tfquiver.cluster_address import service_name
@@ -18,6 +19,8 @@ What is cached, registered and served stays in the directory, and so do the port
 goes on where the last one was stopped or killed, and says what it takes from it. Flags of servers (--..._flag) are to
 be given each time; `up` names those that it had last time and has not now. A server that ends by itself is started
 again; one that starts no more ends them all."""
+
+_LEAST_QUOTA_BYTES = 1 << 16  # of fewer not one shard is kept
 
 
 def add_parser(subparsers: Any) -> None:
@@ -60,6 +63,8 @@ def _port(text: str) -> int:
 def _size(text: str) -> str:
     if text and not sizes.is_size(text):
         raise argparse.ArgumentTypeError(f"{plain_text.shortened(text)} is not a size: write 500MB or 50GiB")
+    if text.strip().isdecimal() and 0 < int(text) < _LEAST_QUOTA_BYTES:  # a unit was forgotten
+        raise argparse.ArgumentTypeError(f"{text} is {many(int(text), 'byte')}: write {text}GB or {text}MB")
     return text
 
 
