@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import asyncio
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from tests.support.aio import on_loop
 from tests.support.coordinator_client import CoordinatorClient, new_coordinator
 from tests.support.digests import numbered_digest
+from tests.unit.test_which_cluster import holding, node
 from tfquiver.cli.status_asked_watched_explained import lookout as lookout_module
 from tfquiver.cli.status_asked_watched_explained import status
 from tfquiver.cli.status_asked_watched_explained.lookout import Lookout
 from tfquiver.grpc_plumbing.kept_channels import KeptChannels
+from tfquiver.notes_in_cache_and_work_directories import up_file
+from tfquiver.notes_in_cache_and_work_directories.up_file import Ports
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2 as pb
 from tfquiver.service.coordinator.server import CoordinatorServer
 
@@ -55,6 +59,34 @@ async def test_it_is_looked_again_when_something_changes_and_when_the_coordinato
         async with CoordinatorServer() as server:
             await server.start(tmp_path / "work", address)
             assert await changed() == ["data"], "of another one everything is asked"
+
+
+@on_loop
+async def test_that_a_server_of_up_is_away_is_seen_at_once(tmp_path: Path) -> None:
+    """The coordinator misses a node only when it has been silent for a while, and until then nothing has changed."""
+    address, directory = f"unix:{tmp_path}/socket", node(tmp_path / "cache", f"unix:{tmp_path}/socket")
+    with holding(directory / up_file.LOCK_FILE), KeptChannels() as kept:
+        up_file.write(directory, Ports(1, 2))
+        with Lookout(str(directory), "", kept) as lookout:
+
+            async def look() -> dict[str, Any] | None:
+                return await asyncio.to_thread(lookout.look, lambda: status.collect(str(directory), kept=kept))
+
+            async def settled() -> None:
+                async with asyncio.timeout(30):
+                    while await look() is not None:
+                        await asyncio.sleep(0.01)
+
+            async with CoordinatorServer() as server:
+                await server.start(tmp_path / "work", address)
+                await settled()
+                for away in ({"node": "SIGKILL"}, {}):
+                    up_file.write(directory, Ports(1, 2), away=away)
+                    told = await look()
+                    assert told is not None
+                    assert told["up"]["away"] == [{"name": name, "ended": how} for name, how in away.items()]
+                    assert bool(away) == any("ended (SIGKILL)" in problem for problem in told["problems"])
+                    await settled()
 
 
 @on_loop

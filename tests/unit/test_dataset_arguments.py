@@ -174,6 +174,13 @@ def test_the_same_arguments_are_the_same_options() -> None:
         ({"service": "h:1", "quota": "1GiB"}, "quota="),
         ({"cache_dir": "c", "quota": "0"}, "quota"),
         ({"cache_dir": "c", "quota": "some"}, "quota"),
+        ({"cache_dir": "c", "quota": "50"}, "quota='50': 50 bytes, in which nothing fits: a unit is missing, as in"),
+        (
+            {"cache_dir": "gs://bucket/cache"},
+            "cache_dir='gs://bucket/cache': must be a directory on a fast disk of this machine",
+        ),
+        ({"cache_dir": "head:5040"}, "cache_dir='head:5040': an address: a coordinator is given as service='head:50"),
+        ({"service": "~/nope"}, "service='~/nope': must be host:port, unix:/path, or a cache directory that is there"),
         ({"cache_dir": "c", "first_use": {"name": "n"}}, "first_use="),
         ({"cache_dir": "c", "connection": tfquiver.Connection(auth_token_file="/nowhere/token")}, "auth_token_file"),
         ({"cache_dir": "c", "batch_size": 0}, "batch_size"),
@@ -220,6 +227,13 @@ def test_numpys_numbers_are_numbers() -> None:
 def test_a_source_must_be_paths(source: Any, tmp_path: Path) -> None:
     with pytest.raises(errors.InvalidArgumentError):
         tfquiver.dataset(source, cache_dir=tmp_path)
+
+
+def test_a_source_that_is_nearly_one_is_told_what_to_do(tmp_path: Path) -> None:
+    """Of a dict the keys were taken for names of data sets."""
+    for source, what in (({"train": "x"}, "give its values"), (b"train-0", "give it as text")):
+        with pytest.raises(errors.InvalidArgumentError, match=what):
+            tfquiver.dataset(source, cache_dir=tmp_path)  # type: ignore[arg-type]
 
 
 def test_nothing_to_read_is_said_by_name(tmp_path: Path) -> None:

@@ -13,6 +13,8 @@ from tfquiver.cli import calls
 from tfquiver.cli.main import main
 from tfquiver.cli.status_asked_watched_explained import status as status_command
 from tfquiver.cli.status_tables_and_warnings import status_view, words
+from tfquiver.notes_in_cache_and_work_directories import up_file
+from tfquiver.notes_in_cache_and_work_directories.up_file import Ports
 
 NAMES = ["run[/1]", "[bold red]x", "\x1b[2J\x1b[31m", "a\nb", "\u202egnp.exe", "\udcff", ":smile:", "[", "x" * 300]
 
@@ -211,4 +213,7 @@ def test_a_directory_where_no_node_runs(tmp_path: Path, capsys: pytest.CaptureFi
     assert f"no node runs in {tmp_path}; it holds 1 shard, 4.1 kB on the disk" in printed
     assert "what was read is not known: its node ended, or was killed" in printed, "a node counts before it writes"
     assert main(["status", "--service", str(tmp_path), "--json"]) == 0
-    assert '"running": false, "entries": 1, "used_bytes": 4096' in capsys.readouterr().out
+    assert '"running": false, "up_ran": false, "entries": 1, "used_bytes": 4096' in capsys.readouterr().out
+    up_file.write(tmp_path, Ports(5040))
+    assert main(["status", str(tmp_path)]) == 0
+    assert f"\n`tfquiver up {tmp_path}` goes on with the cluster that ran there\n" in capsys.readouterr().out

@@ -102,6 +102,8 @@ def test_a_file_in_the_place_of_a_directory_is_named_with_what_to_do(
             ["digest", "build", "x", "-o", "o", "--format=bytes", "--min_shard=1"],
             "tfquiver: --min_shard=1: for --format=bytes it is ",
         ),
+        (["up", "gs://bucket/cache"], "'gs://bucket/cache' is neither host:port nor a directory of this machine"),
+        (["warm", "data/train-0", "--service=gs://b/c"], "'gs://b/c' is neither host:port nor a directory of this"),
         (["up", "d", "--quota=50"], "argument --quota: 50 is 50 bytes: write 50GB or 50MB"),
         (["demo", "--data=file"], "--data=file: a file is there, and no directory"),
         (["digest", "build", "x", "-o", "o", "--max_shard=big"], "tfquiver: --max_shard: not a size: 'big'"),

@@ -31,6 +31,8 @@ def cluster(
                 f"{service_name.VARIABLE}"
             )
         return (None, named) if addresses.is_address(named) else (named, None)
+    if cache_dir is not None:
+        _check_of_this_machine(cache_dir)
     if service is None or (isinstance(service, str) and addresses.is_address(service)):
         return cache_dir, service
     if cache_dir is None and isinstance(service, str | os.PathLike) and _is_directory(service):
@@ -41,7 +43,9 @@ def cluster(
             f"service={service!r} names a cache directory, and so does cache_dir={os.fspath(cache_dir)!r}: give one "
             "of them; beside cache_dir= service= is a coordinator's host:port"
         )
-    raise errors.InvalidArgumentError(f"service={service!r}: must be host:port, unix:/path, or a cache directory")
+    raise errors.InvalidArgumentError(
+        f"service={service!r}: must be host:port, unix:/path, or a cache directory that is there"
+    )
 
 
 def dispatcher(given: object) -> str:
@@ -97,6 +101,22 @@ def program(started_as: str) -> str:
     if stem in _NOTEBOOKS:
         return "notebook"
     return re.sub(r"[^A-Za-z0-9._-]+", "_", stem)[:_MOST_OF_PROGRAM].strip("_.-") or "python"
+
+
+def _check_of_this_machine(cache_dir: object) -> None:
+    """What would be made as a directory in the working directory, and is meant as something else. Raises
+    InvalidArgumentError."""
+    if not isinstance(cache_dir, str):
+        return
+    if "://" in cache_dir:
+        raise errors.InvalidArgumentError(
+            f"cache_dir={cache_dir!r}: must be a directory on a fast disk of this machine; stores stand in the source, "
+            'as in tfquiver.dataset("gs://bucket/train-*")'
+        )
+    if addresses.is_address(cache_dir) and not _is_directory(cache_dir):
+        raise errors.InvalidArgumentError(
+            f"cache_dir={cache_dir!r}: an address: a coordinator is given as service={cache_dir!r}"
+        )
 
 
 def _is_directory(path: str | os.PathLike[str]) -> bool:

@@ -26,9 +26,11 @@ def chosen(given: str | os.PathLike[str] | None, environment: Mapping[str, str] 
 
 def directory_of(where: str) -> Path | None:
     """The cache directory that is meant, there or not yet; None: an address is. Raises InvalidArgumentError: nobody has
-    that home."""
+    that home, or it is a URI."""
     if addresses.is_address(where):
         return None
+    if "://" in where:  # else a directory `gs:` would be made
+        raise errors.InvalidArgumentError(f"{shortened(where)} is neither host:port nor a directory of this machine")
     try:
         return Path(where).expanduser()
     except RuntimeError as error:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -96,6 +96,9 @@ def _settled(source: Source) -> Source:
     """As a list: several look at names that may be such as can be gone through once (`Path.glob`), or have no order."""
     if isinstance(source, str | os.PathLike) or _is_tensor(source):
         return source
+    if isinstance(source, bytes | Mapping):
+        do = "give its values" if isinstance(source, Mapping) else "give it as text (os.fsdecode)"
+        raise errors.InvalidArgumentError(f"source={source!r}: must be a path or a sequence of paths: {do}")
     try:
         return list(source)
     except TypeError as error:

@@ -23,7 +23,8 @@ from tfquiver.reader import native
 from tfquiver.reader.batch import Batch
 from tfquiver.reader.epoch import Epoch
 from tfquiver.roles_and_tokens import own_token
-from tfquiver.users_arguments_checked.checks import directory, size
+from tfquiver.users_arguments_checked import checks
+from tfquiver.users_arguments_checked.checks import directory
 from tfquiver.users_arguments_checked.dataset_options import SourceOptions, checked_options
 from tfquiver.users_arguments_checked.option_groups import Connection, FirstUse, Reading, check_group
 from tfquiver.users_arguments_checked.orders import Order, Shuffled
@@ -159,7 +160,7 @@ def records(
         raise errors.InvalidArgumentError("cache_dir=: the directory of this machine's node is needed to read here")
     if quota is not None and service is not None:
         raise errors.InvalidArgumentError("quota= is for the daemon of cache_dir=; a cluster's nodes have a --quota")
-    quota_bytes = None if quota is None else size("quota", quota, 1)
+    quota_bytes = checks.quota(quota)
     token = own_token.of_user(connection.auth_token_file)
     where = Where(directory("cache_dir", cache_dir), service, quota_bytes)
     native.library()

@@ -16,7 +16,8 @@ from tfquiver.roles_and_tokens import own_token
 from tfquiver.tensorflow_client import element_transport
 from tfquiver.tensorflow_client.opening import Opening, Way, opened
 from tfquiver.tensorflow_client.tf_errors import raised_as_both
-from tfquiver.users_arguments_checked.checks import check_flag, directory, size
+from tfquiver.users_arguments_checked import checks
+from tfquiver.users_arguments_checked.checks import check_flag, directory
 from tfquiver.users_arguments_checked.dataset_options import checked_options
 from tfquiver.users_arguments_checked.option_groups import Connection, FirstUse, Progress, Reading, check_group
 from tfquiver.users_arguments_checked.orders import Order, Shuffled
@@ -87,7 +88,7 @@ def dataset(
     cache_dir, service = naming.cluster(cache_dir, service)
     if quota is not None and service is not None:
         raise errors.InvalidArgumentError("quota= is for the daemon of cache_dir=; a cluster's nodes have a --quota")
-    quota_bytes = None if quota is None else size("quota", quota, 1)
+    quota_bytes = checks.quota(quota)
     check_flag("resume", resume)
     if resume and (options.order_log or options.replay):
         raise errors.InvalidArgumentError("resume=True: not with log_dir= or Replay(), which are of whole epochs")

@@ -65,6 +65,8 @@ def collect(where: str) -> dict[str, Any]:
     except OSError as error:
         raise errors.PermissionError_(f"{root}: {error.strerror}") from error
     held = {"entries": entries, "used_bytes": used_bytes, "digests": digests}
+    ran = up_file.read(root).coordinator > 0
     return {
-        "cache_dir": str(root), "running": False, **held, "saved": saved([asdict(totals_file.read(root))])
+        "cache_dir": str(root), "running": False, "up_ran": ran, **held,
+        "saved": saved([asdict(totals_file.read(root))]),
     }  # fmt: skip

@@ -13,6 +13,7 @@ from typing import Any, Self
 import grpc
 
 from tfquiver import errors
+from tfquiver.cli.status_asked_watched_explained import up_away
 from tfquiver.cluster_address.service_name import coordinator_address
 from tfquiver.grpc_plumbing import rpc
 from tfquiver.grpc_plumbing.kept_channels import KeptChannels
@@ -32,6 +33,7 @@ class Lookout:
         self._where, self._metadata, self._kept = where, rpc.metadata(token), kept
         self._asked: Any = None  # the call that waits
         self._version = 0
+        self._up = up_away.collect(where)
         self._looked_s = float("-inf")
 
     def __enter__(self) -> Self:
@@ -53,6 +55,9 @@ class Lookout:
 
     def _changed(self) -> bool:
         """Never waits."""
+        if (up := up_away.collect(self._where)) != self._up:  # the coordinator misses a node only later
+            self._up = up
+            return True
         if time.monotonic() >= self._looked_s + AT_LEAST_S or self._asked is None:
             return True
         if not self._asked.done():
