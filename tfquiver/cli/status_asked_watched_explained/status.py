@@ -169,9 +169,9 @@ def collect(
 
     Raises UnavailableError when the coordinator does not answer. A node that does not is listed with `error`.
     """
-    up = up_away.collect(where)
+    up, address = up_away.collect(where), coordinator_address(where)
     try:
-        found = _asked(coordinator_address(where), token, sessions, thorough, kept, unfollowed)
+        found = _asked(address, token, sessions, thorough, kept, unfollowed)
     except errors.UnavailableError as error:
         if not (why := up_away.silent(up)):
             raise
