@@ -118,11 +118,10 @@ def listening_on(port: int) -> str:
 
 
 def found() -> list[str]:
-    """The cache directories of this machine in which nodes of this user run, or `tfquiver up` whose node is just away,
-    one for each cluster: one that people know, not the one that a dispatcher has for itself, where there is another."""
+    """The cache directories of this machine in which nodes of this user run, one for each cluster: one that people
+    know, not the one that a dispatcher has for itself, where there is another."""
     by_coordinator: dict[str, str] = {}
-    of_up = [one.parent for one in running_nodes.work_dirs() if up_file.is_up(one.parent)]
-    for directory in _known_first(dict.fromkeys([*running_nodes.directories(), *of_up])):
+    for directory in _known_first(running_nodes.directories()):
         try:
             by_coordinator.setdefault(service_name.coordinator_address(str(directory)), str(directory))
         except errors.TfquiverError:  # it is just starting or leaving
@@ -130,7 +129,7 @@ def found() -> list[str]:
     return sorted(by_coordinator.values())
 
 
-def _known_first(directories: Iterable[Path]) -> list[Path]:
+def _known_first(directories: Sequence[Path]) -> list[Path]:
     return sorted(directories, key=lambda one: (one.with_name("dispatcher.lock").exists(), one))
 
 

@@ -10,7 +10,7 @@ import os
 from pathlib import Path
 
 from tfquiver import durable
-from tfquiver.notes_in_cache_and_work_directories import server_file
+from tfquiver.notes_in_cache_and_work_directories import server_file, up_file
 
 _PROC = Path("/proc")
 _MOST_BYTES = 1 << 16  # of a command line
@@ -18,9 +18,11 @@ _NODE_LOCK = "node.lock"
 
 
 def directories(proc: Path = _PROC) -> list[Path]:
-    """Of nodes, in the order of their names. None where there is no /proc, and of nodes that this user may not look
-    into."""
-    return _of("node", _NODE_LOCK, proc)
+    """Of nodes, in the order of their names; also of one that `tfquiver up` is just starting again. None where there is
+    no /proc, and of nodes that this user may not look into."""
+    coordinators = _of("coordinator", server_file.LOCKS["coordinator"], proc)
+    of_up = [one.parent for one in coordinators if up_file.is_up(one.parent)]
+    return sorted({*_of("node", _NODE_LOCK, proc), *of_up})
 
 
 def work_dirs(proc: Path = _PROC) -> list[Path]:
