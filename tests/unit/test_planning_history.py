@@ -30,6 +30,7 @@ decisions = st.builds(
     st.text(max_size=5),
     st.text(max_size=5),
     st.text(max_size=5),
+    st.none() | st.integers(0, (1 << 63) - 1),
 )
 
 
@@ -59,6 +60,8 @@ def test_what_a_later_version_adds_is_passed_over_and_what_an_older_lacks_is_emp
         ("was", {"was": {"mode": "best", "cache_bytes": 1}}),
         ("becomes", {"becomes": {"mode": "lru", "cache_bytes": "1"}}),
         ("becomes", {"becomes": True}),
+        ("evicted_bytes", {"evicted_bytes": -1}),
+        ("evicted_bytes", {"evicted_bytes": True}),
     ],
 )
 def test_a_damaged_record_is_told_by_its_field(field: str, wrong: dict[str, Any]) -> None:

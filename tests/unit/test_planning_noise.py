@@ -81,6 +81,20 @@ def test_a_restart_does_not_let_another_cache_move() -> None:
     assert later.plan.allocations != planner.plan.allocations
 
 
+def test_what_had_not_come_yet_when_it_was_given_up_counts_for_nothing_after_a_restart() -> None:
+    """Plans that moved nothing spent all of the budget, and the next two hours nothing moved."""
+    patience, rates = Patience(confirmations=0), [(1e8, 9e8), (9e8, 1e8)]
+    view = one_job_each([100, 100], [1e8, 9e7], 100, None, full=False)
+    planner = Planner(patience=patience)
+    for at in range(6):
+        planner.replan(with_rates(view, *rates[at % 2]), float(at))
+    assert not planner.refused and len(planner.history) >= 6
+    again = Planner(patience=patience)
+    again.restore(planner.plan, list(planner.history))
+    again.replan(with_rates(settled(again, view), *rates[0]), 10.0)
+    assert again.plan.allocations != planner.plan.allocations
+
+
 def test_a_budget_refills_by_the_hour() -> None:
     budget = MoveBudget(0.5)
     assert budget.take(100, 100, 0.0)

@@ -134,10 +134,12 @@ class Hysteresis:
 
 
 def _moved(decisions: Iterable[Decision]) -> Iterator[tuple[float, int]]:
-    """When, and how many bytes at most: not all of what a data set might have was there."""
+    """When, and how many bytes; of decisions of earlier versions at most so many: not all of what a data set might have
+    was there."""
     for one in decisions:
         if one.rule in (_NEWS, _PAYS) and isinstance(one.was, Allocation) and isinstance(one.becomes, Allocation):
-            yield one.at_s, max(0, one.was.cache_bytes - one.becomes.cache_bytes)
+            given_up_bytes = max(0, one.was.cache_bytes - one.becomes.cache_bytes)
+            yield one.at_s, given_up_bytes if one.evicted_bytes is None else one.evicted_bytes
 
 
 def _percent(part: float, of: float) -> str:

@@ -21,18 +21,28 @@ class Move:
 
 
 def move(view: ClusterView, old: Mapping[str, Allocation], new: Mapping[str, Allocation]) -> Move:
-    read = {job.dataset for job in view.jobs}
-    evicted_bytes = loaded_bytes = 0
+    read, loaded_bytes = {job.dataset for job in view.jobs}, 0
     stays: dict[str, Allocation] = {}
     for dataset in view.datasets:
         had, gets = old.get(dataset.name, Allocation()), new.get(dataset.name, Allocation())
         there_bytes = min(dataset.resident_bytes, had.cache_bytes)
         if dataset.name in read:
-            evicted_bytes += max(0, there_bytes - gets.cache_bytes)
             loaded_bytes += max(0, gets.cache_bytes - there_bytes)
         if gets.cache_bytes:
             stays[dataset.name] = Allocation(gets.mode, min(had.cache_bytes, gets.cache_bytes))
-    return Move(evicted_bytes, loaded_bytes, stays)
+    return Move(sum(evicted(view, old, new).values()), loaded_bytes, stays)
+
+
+def evicted(view: ClusterView, old: Mapping[str, Allocation], new: Mapping[str, Allocation]) -> dict[str, int]:
+    """Bytes that go of what jobs read now, by data set; none of those of which nothing does."""
+    read, found = {job.dataset for job in view.jobs}, dict[str, int]()
+    for dataset in view.datasets:
+        if dataset.name in read:
+            had, gets = old.get(dataset.name, Allocation()), new.get(dataset.name, Allocation())
+            goes_bytes = min(dataset.resident_bytes, had.cache_bytes) - gets.cache_bytes
+            if goes_bytes > 0:
+                found[dataset.name] = goes_bytes
+    return found
 
 
 def carried(view: ClusterView, old: Mapping[str, Allocation]) -> dict[str, Allocation]:

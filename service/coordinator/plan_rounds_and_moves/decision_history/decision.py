@@ -19,7 +19,8 @@ Value = Allocation | float | str | None
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """`measurement` is the policy's reason, `rule` the planner's; `refused` says what was not done instead."""
+    """`measurement` is the policy's reason, `rule` the planner's; `refused` says what was not done instead.
+    `evicted_bytes`: of a data set, what goes of what jobs read; None: of no data set, or an earlier version said it."""
 
     at_s: float
     kind: Kind
@@ -29,8 +30,10 @@ class Decision:
     measurement: str = ""
     rule: str = ""
     refused: str = ""
+    evicted_bytes: int | None = None
 
     def to_record(self) -> dict[str, Any]:
+        goes = {} if self.evicted_bytes is None else {"evicted_bytes": self.evicted_bytes}
         return {
             "at_s": self.at_s,
             "kind": self.kind,
@@ -40,6 +43,7 @@ class Decision:
             "measurement": self.measurement,
             "rule": self.rule,
             "refused": self.refused,
+            **goes,
         }
 
     @staticmethod
@@ -56,8 +60,17 @@ class Decision:
             if not isinstance(text, str):
                 raise errors.DataLossError(f"decision.{key}: {text!r} is no text")
         values = {key: _decoded(f"decision.{key}", record.get(key)) for key in ("was", "becomes")}
+        evicted_bytes = record.get("evicted_bytes")
+        if evicted_bytes is not None and not _is_size(evicted_bytes):
+            raise errors.DataLossError(f"decision.evicted_bytes: {evicted_bytes!r} are no bytes")
         name = texts.pop("name")
-        return Decision(float(at_s), kind, name, values["was"], values["becomes"], **texts)
+        return Decision(
+            float(at_s), kind, name, values["was"], values["becomes"], **texts, evicted_bytes=evicted_bytes
+        )  # fmt: skip
+
+
+def _is_size(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 1 << 63
 
 
 def _encoded(value: Value) -> Any:
