@@ -21,6 +21,17 @@ def test_an_outage_is_told_with_what_to_do_and_so_is_its_end() -> None:
     assert outage.seen("", 36.0) == ""
 
 
+def test_who_waits_is_told_how_long_it_may_take_until_tensorflow_asks_again() -> None:
+    """Of a dispatcher that was away for 50 s nothing was read for 17 s more."""
+    for away_s, within_s in ((50.0, 60), (3600.0, 154)):
+        outage = Outage("the dispatcher at h:1", "start it again", "TensorFlow")
+        outage.seen("gone", 0.0), outage.seen("gone", 4.0)
+        told = (
+            f"the dispatcher at h:1 answers again, after {away_s:.0f} s; TensorFlow asks it again within {within_s} s"
+        )
+        assert outage.seen("", away_s) == told
+
+
 def test_a_restart_within_moments_is_nobodys_business() -> None:
     outage = Outage("it", "wait")
     assert [outage.seen(trouble, at) for at, trouble in enumerate(["gone", "gone", "", "gone", ""])] == [""] * 5

@@ -36,12 +36,13 @@ _END_S = 2 * _ANSWER_S
 @dataclass(frozen=True, slots=True)
 class Watched:
     """`kind`: of server, for people. `then`: what happens without it and what to do. `meanwhile`: called every some
-    seconds for as long as it is watched, whether it answers or not; may raise OSError."""
+    seconds for as long as it is watched, whether it answers or not; may raise OSError. `asks`: as Outage's."""
 
     address: str
     kind: str
     then: str
     meanwhile: Callable[[], None] = field(default=lambda: None, compare=False)
+    asks: str = ""
 
 
 @dataclass(slots=True)
@@ -96,7 +97,7 @@ def _is_needed(server: Watched, stop: threading.Event) -> bool:
 
 
 def _look(server: Watched, stop: threading.Event) -> None:
-    outage = Outage(f"the {server.kind} at {server.address}", server.then)
+    outage = Outage(f"the {server.kind} at {server.address}", server.then, server.asks)
     due_s = 0.0
     while _waited(server, stop, _LOOK_AGAIN_S if outage.is_on else _LOOK_S):
         trouble = grpc_answers.trouble(server.address, _ANSWER_S)

@@ -150,7 +150,8 @@ def distribute(
         takeover_s = takeover_timeout_s if guarantee == EXACTLY_ONCE else None
         made._tfquiver_distributed = dataset  # who can compute what of it is missing stays as long as this is used
         then, connections = _without_dispatcher(takeover_s), WorkerConnections(address)
-        watched_servers.watch(Watched(address, "tf.data service dispatcher", then, connections.look), made)
+        watched = Watched(address, "tf.data service dispatcher", then, connections.look, "TensorFlow")
+        watched_servers.watch(watched, made)
         return made
 
     apply.autograph_info__ = {}  # type: ignore[attr-defined]  # see tfquiver.dataset
