@@ -107,6 +107,12 @@ class _PassesOn(pyfuse3.Operations):
         with _told():
             return os.pwrite(fh, buf, off)
 
+    async def statfs(self, ctx: Any) -> Any:
+        told, found = pyfuse3.StatvfsData(), os.statvfs(self._paths[pyfuse3.ROOT_INODE])
+        for name in ("bsize", "frsize", "blocks", "bfree", "bavail", "files", "ffree", "favail"):
+            setattr(told, f"f_{name}", getattr(found, f"f_{name}"))
+        return told
+
     async def fsync(self, fh: Any, datasync: bool) -> None:
         pass
 
