@@ -100,9 +100,9 @@ def test_of_two_at_once_neither_undoes_what_the_other_has_named(
     world, dataset = racked
     answered = []
 
-    def ask(method: Callable[..., Any], request: Any) -> Any:
+    def ask(method: Callable[..., Any], request: Any, timeout_s: float = 20.0) -> Any:
         try:
-            reply = method(request, timeout=20.0)
+            reply = method(request, timeout=timeout_s)
         except grpc.RpcError as error:
             raise rpc.from_rpc_error(error, "the coordinator") from error
         if not answered:  # between looking and setting

@@ -26,7 +26,7 @@ from tfquiver.proto.tfquiver.v1 import named_datasets_pb2_grpc, types_pb2
 from tfquiver.stores.local import path_of, whole_path
 
 NOT_ALL = 3
-_CHANGE_S = 60.0  # a pin of millions of shards takes a while
+_CHANGE_S = 60.0  # a pin of millions of shards takes a while, and so do nodes that come back after a restart
 _UPLOAD_S = 600.0
 _WORD = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 _CREATE = """Makes a data set that has a name: nodes read its source once and cache it on the way; jobs name it in place
@@ -149,7 +149,7 @@ def _create(arguments: argparse.Namespace) -> int:
                 spec.digest_id = registrar.digest(Path(arguments.digest).expanduser()).digest_id
         stub = named_datasets_pb2_grpc.NamedDatasetsStub(stack.enter_context(calls.channel(address)))
         whom = f"coordinator {address}"
-        named, said = calls.ask(stub.Create, spec, token, whom), ""
+        named, said = calls.ask(stub.Create, spec, token, whom, _CHANGE_S), ""
         if named.spec.format != spec.format:
             raise errors.InvalidArgumentError(
                 f"--format: {whom} is of an older version, and takes {arguments.name} for TFRecord files: delete it "
@@ -195,7 +195,7 @@ def _prefetch(arguments: argparse.Namespace) -> int:
         arguments.name = names.called(ask, stub, arguments.name)
         if not arguments.check:
             with names.without_name(arguments):
-                named = ask(stub.Prefetch, pb2.NamedDatasetRequest(name=arguments.name))
+                named = ask(stub.Prefetch, pb2.NamedDatasetRequest(name=arguments.name), _CHANGE_S)
         if arguments.wait:
             named, said = until_done(arguments.name)
         if not (arguments.check or arguments.wait):

@@ -27,6 +27,7 @@ several with commas between; of labels that nodes were started with
 (tfquiver-node --labels=rack=r1,disk=nvme)."""
 _SUGGEST = """Says how much of a data set a job would find on each machine, in its rack, elsewhere; the best first. A
 candidate is a node's id, its `host` label, or the host of its address; all nodes when none is named."""
+_SET_S = 30.0  # after a coordinator's restart the nodes that come back are waited for
 _SCORES_LEGEND = (
     "node: none: no node runs there. score: 1: all of it is on the node itself; 0: all of it has to come from the "
     "store. rack: on other nodes of its rack. elsewhere: on nodes outside of it. missing: on no node. planned: of the "
@@ -106,7 +107,7 @@ def change(
         if before.HasField("rule"):
             request.expected.rule.CopyFrom(before.rule)
         try:
-            reply: coordinator_pb2.PlacementReply = ask(stub.SetPlacement, request)
+            reply: coordinator_pb2.PlacementReply = ask(stub.SetPlacement, request, _SET_S)
         except errors.TfquiverError:
             now: coordinator_pb2.PlacementReply = ask(stub.GetPlacement, there)
             if (now.HasField("rule"), now.rule) == (before.HasField("rule"), before.rule):
