@@ -24,5 +24,5 @@ def test_and_that_there_is_none() -> None:
     (found,) = as_status_says.of(status)
     assert (found.verdict, found.why) == (Verdict.OK, "no further problem"), "of the silent node the other looks tell"
     (found,) = as_status_says.of(status | {"nodes": status["nodes"][:1]})
-    assert (found.verdict, found.why) == (Verdict.OK, "no problem")
+    assert (found.verdict, found.why) == (Verdict.OK, "no problem (`tfquiver status` has the figures)")
     assert not list(as_status_says.of(status | {"nodes": []})), "that is told already"

@@ -126,7 +126,7 @@ def _nodes(told: coordinator_pb2.ListNodesReply, token: str) -> Iterator[Finding
     if not storing:
         yield fail("nodes", f"{len(nodes)}, none of which stores anything", "start tfquiver-node with a --quota")
         return
-    yield ok("nodes", f"{many(len(nodes), 'node')}, of which {many(len(storing), 'keeps', 'keep')} shards")
+    yield ok("nodes", f"{many(len(nodes), 'node')}, of which {many(len(storing), 'keeps', 'keep')} data")
     yield _advertised(nodes)
     before_ms = time.time() * 1000
     replies = _ask_all(nodes, "Status", node_pb2.StatusRequest(), token)
