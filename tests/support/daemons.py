@@ -9,8 +9,6 @@ from typing import Any
 import psutil
 import pytest
 
-from tfquiver.node_daemon_and_cache_directory import endpoints
-
 
 def daemons(directory: Path) -> list[psutil.Process]:
     """The nodes that keep it: one, or none."""
@@ -34,6 +32,8 @@ def end_daemons(directory: Path) -> None:
 def cache_dir_fixture(stopped: bool = False) -> Any:
     """`cache_dir = cache_dir_fixture()`: a directory, without the node that a test has started there when that is over.
     `stopped`: the node may be (SIGSTOP)."""
+
+    from tfquiver.node_daemon_and_cache_directory import endpoints  # who ends daemons only has nothing of ours imported
 
     @pytest.fixture(name="cache_dir")
     def cache_dir(tmp_path: Path) -> Iterator[Path]:
