@@ -121,7 +121,7 @@ bool Matches(std::string_view name, std::string_view pattern) {
   return pattern.find_first_not_of('*', in_pattern) == std::string_view::npos;
 }
 
-void Put(std::string_view text, std::string* to) {
+void AddWithLength(std::string_view text, std::string* to) {
   const uint64_t size = text.size();
   for (int shift = 0; shift < 64; shift += 8) to->push_back(static_cast<char>(size >> shift));
   to->append(text);
@@ -280,9 +280,9 @@ std::string FilesUnder::Listing(std::string_view prefix) const {
     const std::string size = std::to_string(file.size_bytes);
     generation.assign(std::to_string(file.modified_ns)).append("-").append(size).append("-");
     generation.append(std::to_string(file.inode));
-    Put(uri, &listing);
-    Put(size, &listing);
-    Put(generation, &listing);
+    AddWithLength(uri, &listing);
+    AddWithLength(size, &listing);
+    AddWithLength(generation, &listing);
   }
   return listing;
 }

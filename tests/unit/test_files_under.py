@@ -122,3 +122,12 @@ def test_without_a_library_that_has_it_python_looks(tree: Path, monkeypatch: pyt
     files = listing.expand(f"{tree}/a*/*")
     assert isinstance(files, list) and files == expected and expected == files
     assert listing.listing_key(files, CutPolicy()) == listing.listing_key(expected, CutPolicy())
+
+
+def test_a_listing_is_what_keys_are_made_of(tmp_path: Path) -> None:
+    (tmp_path / "x").write_bytes(b"123")
+    found = LocalStore().list_at_once(f"{tmp_path}/*", "")
+    assert found is not None
+    [file] = in_python(f"{tmp_path}/*")
+    texts = [text.encode() for text in (file.uri, "3", file.generation)]
+    assert found.listing == b"".join(len(text).to_bytes(8, "little") + text for text in texts)
