@@ -81,10 +81,11 @@ def why_not_made(path: Path, error: OSError | ValueError) -> str:
     return f"{said}: name a directory that this user may write in" if may_not else said
 
 
-def remove_left_overs(directory: Path) -> None:
-    """Deletes what a `write` left there whose process was killed. Only while nobody else writes. Raises OSError."""
+def remove_left_overs(directory: Path, but: str = "") -> None:
+    """Deletes what a `write` left there whose process was killed. Only while nobody else writes, except the file `but`.
+    Raises OSError."""
     for path in directory.iterdir():
-        if _LEFT_OVER.fullmatch(path.name):
+        if _LEFT_OVER.fullmatch(path.name) and not (but and path.name.startswith(f".{but}.")):
             path.unlink(missing_ok=True)
 
 

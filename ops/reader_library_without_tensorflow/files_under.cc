@@ -60,6 +60,9 @@ bool ForEach(size_t parts, const std::function<bool(size_t)>& is_sound) {
   return !ended;
 }
 
+// Of a time in nanoseconds that 64 bits hold: in 2262. Python's numbers hold more.
+constexpr int64_t kLastSecond = 9'223'372'035;
+
 bool IsMagic(std::string_view part) { return part.find_first_of("*?") != std::string_view::npos; }
 
 bool IsAbsent(int error) {
@@ -237,6 +240,7 @@ bool FilesUnder::Take(int directory, const std::string& above, const Name* first
       continue;
     }
     if (!S_ISREG(status.st_mode)) continue;
+    if (status.st_mtim.tv_sec > kLastSecond || status.st_mtim.tv_sec < -kLastSecond) return false;
     found->names.append(above).append(name->text).push_back('\0');
     found->numbers.push_back(
         {static_cast<uint64_t>(status.st_size),

@@ -163,10 +163,10 @@ async def _serve() -> None:
         serving.announce("coordinator", port=server.bound_port, work_dir=_WORK_DIR.value, metrics=where)
         server.coordinator.caretaker.on_replaced = stop.set
         await stop.wait()
+        last_resort.within(_STOP_S)
         if replaced := server.coordinator.caretaker.replaced:
             raise errors.AlreadyRunningError(replaced)
         logging.info("stopping")
-        last_resort.within(_STOP_S)
     serving.leave()
 
 

@@ -14,7 +14,8 @@ class CoordinatorOptions:
     policy: str = "benefit"  # decides what nobody has set; "off": nobody does
     store_bytes_per_s: int = 0  # what a person says that the store gives all together; 0: nobody has said
     replan_s: float = 10.0  # between two plans when nothing else asks for one
-    when_full: str = "partial"  # what is prefetched and does not fit: named_dataset_lifecycle/room.py
+    # What is prefetched and does not fit: named_dataset_lifecycle/room_for_pins_and_when_full/room.py.
+    when_full: str = "partial"
     max_sessions: int = 20_000
     max_digest_bytes: int = 1 << 30
 

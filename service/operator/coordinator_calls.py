@@ -16,7 +16,7 @@ from tfquiver.service.operator.checked_specs.dataset_wish import DatasetWish, Ru
 from tfquiver.service.operator.reconciling.dataset_plan import Action, Observed
 from tfquiver.service.operator.reconciling.job_manifest import NodeScore
 
-_CALL_S = 10.0
+_CALL_S = 30.0  # after its restart a coordinator waits for the nodes that come back, as long as twelve
 _FORMAT = "DATASET_FORMAT_"
 
 

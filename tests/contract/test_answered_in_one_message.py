@@ -85,3 +85,13 @@ async def test_what_is_given_up_is_waited_for_no_longer(tmp_path: Path, monkeypa
         await coordinator.asked.wait()
         await stream.write(pb.NodeCallsRequest(given_up=[3]))
         assert await numbers(stream) == [1, 2]
+
+
+@on_loop
+async def test_what_is_given_up_before_it_has_begun_is_not_waited_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(answered_together, "WITHIN_S", 60.0)
+    async with raw(tmp_path, Syncing()) as stream:
+        await stream.write(pb.NodeCallsRequest(calls=[HEARTBEAT, ACK], given_up=[3]))
+        assert await asyncio.wait_for(numbers(stream), 30) == [1]

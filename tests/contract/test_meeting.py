@@ -15,6 +15,7 @@ from tests.support.coordinator_here import DIGEST, beat, parts, started
 from tests.support.named_here import OTHER, of, until_done
 from tfquiver import errors
 from tfquiver.clock import ManualClock
+from tfquiver.proto.tfquiver.v1 import coordinator_pb2 as pb
 from tfquiver.proto.tfquiver.v1 import named_datasets_pb2, types_pb2
 from tfquiver.roles_and_tokens.identity import EVERYBODY
 from tfquiver.service.coordinator.coordinator import Coordinator
@@ -144,3 +145,17 @@ async def test_what_nodes_that_come_back_have_room_for_is_neither_refused_nor_ev
         prefetching = coordinator.named.prefetch(EVERYBODY, "wanted")
         await _waits_for_nodes(prefetching, clock, coordinator)
         assert coordinator.named.find(EVERYBODY, "other").state == named_datasets_pb2.NamedDataset.STATE_READY
+
+
+@on_loop
+async def test_who_joins_later_and_is_still_telling_what_it_holds_is_not_waited_for(tmp_path: Path) -> None:
+    """Of millions of entries a node tells for minutes: a prefetch waited twelve seconds for each that had just come."""
+    clock = ManualClock(100.0)
+    async with again(tmp_path, clock) as coordinator:
+        clock.advance(2 * LONGEST_MEETING_S + 1)
+        beat(coordinator, "old")
+        joining = pb.HeartbeatRequest(incarnation="1", inventory=pb.Inventory(full=True, version=1, more=True))
+        joining.node.node_id, joining.node.quota_bytes = "new", 1 << 40
+        coordinator.heartbeats.take(joining)
+        assert coordinator.caching.met and not coordinator.membership.all_told
+        await asyncio.wait_for(coordinator.catalogue.nodes_met(are_told=True), 5)

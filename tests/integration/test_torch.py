@@ -98,7 +98,7 @@ def test_no_rank_has_all_before_the_others_come(paths: list[Path], cache_dir: Pa
 
 def test_a_reader_has_half_of_its_part_at_most() -> None:
     options = {
-        "order_log": "", "replay": "", "deterministic": True, "homogeneous": False, "readahead_bytes": 32 << 20,
+        "order_log": "", "replay": "", "deterministic": False, "homogeneous": False, "readahead_bytes": 32 << 20,
         "shuffle_bytes": 64 << 20,
     }  # fmt: skip
 
@@ -109,10 +109,11 @@ def test_a_reader_has_half_of_its_part_at_most() -> None:
     assert bytes_of(8000, 1) == bytes_of(8 << 30, 8) == [32 << 20, 64 << 20]
     assert bytes_of(8000, 2) == [1000, 1000]
     assert bytes_of(8000, 2, shuffle_bytes=0) == [1000, 0]
-    assert bytes_of(1, 2) == [1, 0]
+    assert bytes_of(1, 2) == [1, 1]
     assert bytes_of(8000, 2, replay="log") == [32 << 20, 64 << 20], "it is of one pool"
-    assert bytes_of(8000, 2, True) == [1000, 64 << 20], "the order of a stream is not ours alone"
-    assert bytes_of(8000, 2, True, deterministic=False) == [1000, 1000]
+    assert bytes_of(8000, 2, deterministic=True) == [1000, 64 << 20], "one order for any number of readers"
+    assert bytes_of(8000, 2, homogeneous=True) == bytes_of(8000, 2, True) == [1000, 1000]
+    assert bytes_of(8000, 2, True, homogeneous=True) == [1000, 64 << 20], "the order of a stream is not ours alone"
 
 
 @pytest.mark.parametrize(

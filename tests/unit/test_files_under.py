@@ -106,6 +106,14 @@ def test_a_rewritten_file_makes_another_key(tmp_path: Path) -> None:
     assert len(keys) == 3
 
 
+def test_a_time_that_64_bits_of_nanoseconds_do_not_hold_is_left_to_python(tmp_path: Path) -> None:
+    path = tmp_path / "a.rec"
+    path.write_bytes(b"x")
+    os.utime(path, ns=(0, 10_413_792_000 * 10**9))  # in 2300
+    assert path.stat().st_mtime_ns == 10_413_792_000 * 10**9, "this file system holds it"
+    assert list(listing.expand(str(tmp_path / "*"))) == in_python(str(tmp_path / "*"))
+
+
 def test_every_file_and_no_link(tree: Path) -> None:
     found = files_under(str(tree), "*/*", every=True)
     assert found is not None and not found.listing

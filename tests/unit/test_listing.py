@@ -39,6 +39,14 @@ def test_a_path_that_no_file_system_takes(tmp_path: Path) -> None:
         assert not isinstance(refused.value, errors.UnavailableError), "nobody is to try that again"
 
 
+def test_a_pattern_in_a_directory_that_was_deleted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "gone").mkdir()
+    monkeypatch.chdir(tmp_path / "gone")
+    (tmp_path / "gone").rmdir()
+    with pytest.raises(errors.NotFoundError):
+        listing.expand("*.rec")
+
+
 def test_a_scheme_without_a_store_says_what_to_install() -> None:
     with pytest.raises(errors.InvalidArgumentError, match=r"no store for quux://.*install '\.\[fsspec\]' in a clone"):
         stores.for_uri("quux://bucket/file")

@@ -62,6 +62,7 @@ def test_a_directory_of_data_is_no_cache(command: list[str], words: str, capsys:
 
 def test_what_was_a_cache_or_may_become_one_is_not_called_none(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert whose_files.others(here / "data").endswith(", ...")
+    (here / "empty" / "lost+found").mkdir()  # as on a new disk
     for name in ("cache", "empty", "file", "not there"):
         assert whose_files.others(here / name) == ""
     for name in ("cache", "empty"):

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 
 _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+_TICK_S = 0.5
 
 
 @contextmanager
@@ -31,6 +32,14 @@ def told(stop: Callable[[], None]) -> Iterator[None]:
         with suppress(RuntimeError):  # the loop is closed
             loop.call_soon_threadsafe(once)
 
+    ticking: asyncio.TimerHandle
+
+    def tick() -> None:
+        """A signal that comes just before the loop sleeps wakes nobody: it is heard when the loop does something."""
+        nonlocal ticking
+        ticking = loop.call_later(_TICK_S, tick)
+
+    ticking = loop.call_later(_TICK_S, tick)
     before = {number: signal.getsignal(number) for number in _SIGNALS}
     heard = [number for number in _SIGNALS if before[number] not in (signal.SIG_IGN, None)]  # None: no Python's handler
     for number in heard:
@@ -38,5 +47,6 @@ def told(stop: Callable[[], None]) -> Iterator[None]:
     try:
         yield
     finally:
+        ticking.cancel()
         for number in heard:
             signal.signal(number, signal.SIG_IGN if is_told else before[number])

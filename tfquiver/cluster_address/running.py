@@ -112,7 +112,7 @@ def listening_on(port: int) -> str:
             return (
                 f"the {server.called} in {plain(directory)}"
                 if pid is None
-                else (f"`tfquiver up` (pid {pid}) in {plain(up)}")
+                else (f"`tfquiver up` (pid {pid or 'unknown'}) in {plain(up)}")
             )
     return ""
 

@@ -74,7 +74,10 @@ def _at_once(pattern: str, store_for: Callable[[str], stores.ObjectStore], of_re
     store = store_for(pattern)
     if not isinstance(store, LocalStore):
         return None
-    found = store.list_at_once(pattern, PACK_NOTE if of_records and not pattern.endswith(PACK_NOTE) else "")
+    try:
+        found = store.list_at_once(pattern, PACK_NOTE if of_records and not pattern.endswith(PACK_NOTE) else "")
+    except OSError:  # which `list` has, too, and says
+        return None
     return ListedFiles(found.listing, len(found)) if found else None
 
 

@@ -22,7 +22,7 @@ from typing import Any
 from absl import logging
 
 from tfquiver import durable, errors
-from tfquiver.notes_in_cache_and_work_directories import logged_to
+from tfquiver.notes_in_cache_and_work_directories import logged_to, up_file
 
 NODE_FILE = "node.json"
 NODE_FILE_VERSION = 1
@@ -127,7 +127,7 @@ class CacheDirectory:
             os.pwrite(lock, f"{os.getpid()}\n".encode(), 0)
             # A node that was killed left these; nobody may find it any more.
             (self.path / NODE_FILE).unlink(missing_ok=True)
-            durable.remove_left_overs(self.path)
+            durable.remove_left_overs(self.path, but=up_file.UP_FILE)  # which `up` may be writing
             logged_to.write(self.path)
         except BaseException:
             os.close(lock)

@@ -13,7 +13,7 @@ _MARKS = (
     "node.lock", "node.json", "node_id", "objects", "run", up_file.LOCK_FILE, up_file.UP_FILE, server_file.FILE,
     cluster_file.FILE, quota_file.FILE, *server_file.LOCKS.values(),
 )  # fmt: skip
-_FIRST = ("log", "start.lock")  # made there by who is about to start one
+_FIRST = ("log", "start.lock", "lost+found")  # made there by who is about to start one, and by mkfs
 _MOST_NAMED, _MOST_LOOKED_AT = 2, 1000
 
 

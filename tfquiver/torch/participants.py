@@ -103,15 +103,16 @@ def within_its_part(
     options: Mapping[str, Any], size_bytes: int, readers: int, with_others: bool = False
 ) -> Mapping[str, Any]:
     """The options of one of several readers of a data set of so many bytes: it has at most half of its part in its pool
-    and ahead of that. Else the first one to begin had all of a small data set before the others came.
+    and ahead of that. Else the first one to begin had all of a small data set before the others came. A deterministic
+    order is made of the pool, for however many readers: there the pool stays what it is.
 
     Args:
-      with_others: jobs, for whom an order that is made of the pool stays what it is.
+      with_others: jobs, for whom any order that is made of the pool stays what it is.
     """
     if readers == 1 or options["order_log"] or options["replay"]:
         return options
     most = size_bytes // (_PARTS_OF_ITS_PART * readers)
     told = {**options, "readahead_bytes": max(1, min(options["readahead_bytes"], most))}
-    if not with_others or not (options["deterministic"] or options["homogeneous"]):
-        told["shuffle_bytes"] = min(options["shuffle_bytes"], most)
+    if not options["deterministic"] and not (with_others and options["homogeneous"]):
+        told["shuffle_bytes"] = min(options["shuffle_bytes"], max(1, most))  # 0 would be the order of the files
     return told

@@ -112,6 +112,8 @@ class _Stream:
             for number in message.given_up:  # after the calls, which may be among them
                 if given_up := self._running.pop(number, None):
                     given_up.cancel()
+                    self._together.over(number)  # it may not have begun, and then says nothing itself
+                    self._send_soon()
 
     @property
     def _has_room(self) -> bool:

@@ -74,7 +74,10 @@ class NamedRequests(NamedKeeping):
         lifecycle.prefetch(life)  # whether it can be at all
         if life.digest_id and self._when_full != PARTIAL:
             await self._catalogue.nodes_met(are_told=True)
-            await self._make_room(who, life)
+            life = await self._owned(who, name)  # it may have been deleted meanwhile, or be another version
+            lifecycle.prefetch(life)
+            if life.digest_id:
+                await self._make_room(who, life)
         return await self._put(lifecycle.prefetch(await self._owned(who, name)))
 
     async def _make_room(self, who: Identity, life: Life) -> None:

@@ -133,11 +133,13 @@ class Catalogue:
 
     async def nodes_met(self, are_told: bool = False) -> None:
         """Those that there were before a restart have said what is read there without a session, or will not.
-        `are_told`: and each all that it holds. Raises UnavailableError: the coordinator stops."""
+        `are_told`: and each of them all that it holds: not one that joins later on. Raises UnavailableError: the
+        coordinator stops."""
         loop = asyncio.get_running_loop()
         until_s = loop.time() + LONGEST_MEETING_S
         while loop.time() < until_s:
-            if self._caching.met and not (are_told and not self._membership.all_told):
+            lately = self._membership.up_ms() < 2000 * LONGEST_MEETING_S
+            if self._caching.met and not (are_told and lately and not self._membership.all_told):
                 return
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(_MET_LOOK_S):
@@ -224,7 +226,9 @@ class Catalogue:
     ) -> types_pb2.CacheSetting:
         """`keep_chunks`: where only the bytes change, rather than those that suit them best."""
         if asked.mode != NONE and not self._caching.met:
-            if asked.allocation_bytes:  # it may have room at the nodes that are back
+            rule = self._caching.placed.rules.find(digest_id)
+            counted = rule is not None and (rule.rack_local or rule.replicas > 1)  # copies, by the nodes that live
+            if asked.allocation_bytes and not counted:  # it may have room at the nodes that are back
                 with contextlib.suppress(errors.ResourceExhaustedError):
                     return await self._set_cache(digest_id, asked, keep_chunks, check)
             await self.nodes_met()

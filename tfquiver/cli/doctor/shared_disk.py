@@ -41,15 +41,22 @@ def finding(directory: Path, token: str) -> Finding | None:
     """None: no other node of this user has its cache on that disk."""
     try:
         device = directory.stat().st_dev
-        of_disk = [one for one in running_nodes.directories() if one.stat().st_dev == device]
+        of_disk = [one for one in running_nodes.directories() if _is_on(device, one)]
         found = os.statvfs(directory)
-    except OSError:  # one has just gone
+    except OSError:  # it has just gone
         return None
     if not of_disk[1:] or directory.resolve() not in {one.resolve() for one in of_disk}:
         return None
     return judge(
         [claim for claim in _claims(of_disk[:_MOST], token) if claim.quota_bytes], found.f_bavail * found.f_frsize
     )
+
+
+def _is_on(device: int, directory: Path) -> bool:
+    try:
+        return directory.stat().st_dev == device
+    except OSError:  # it has just gone
+        return False
 
 
 def judge(claims: Sequence[Claim], free_bytes: int) -> Finding | None:

@@ -5,7 +5,7 @@ import { clock, many, percent } from "../words";
 
 const ROW = 18;
 const MOST_ROWS = 60;
-const LONGEST_NAME = 200; // of those in the past: the coordinator keeps no more of each (past/epochs.py)
+const LONGEST_NAME = 200; // of those in the past: the coordinator keeps no more of each (history_of_the_last_day/epochs.py)
 
 interface Props {
   epochs: Epoch[];

@@ -1,5 +1,5 @@
 """The calls on data sets: registered, shared, derived, those that have names, and where they are kept.
 
 Called by nodes, clients and the command line, through the servicer. What somebody may not read is not there for them
-(`dataset_registry_sharing_removal.visible`, which other calls ask, too); never decides anything.
+(`registering_sharing_removing_datasets.visible`, which other calls ask, too); never decides anything.
 """
