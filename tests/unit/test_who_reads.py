@@ -89,7 +89,7 @@ async def test_one_trainer_that_has_left_is_not_all_of_a_job() -> None:
 @on_loop
 async def test_of_thousands_nobody_is_held_up_for_long_and_nobody_is_seen_by_halves() -> None:
     clock = ManualClock()
-    many = [session(f"key {number}", f"job {number}") for number in range(4000)]
+    many = [session(f"key {number}", f"job {number}") for number in range(20_000)]
     made, seen = views(clock, many, set()), set[int]()
 
     async def look() -> None:
@@ -102,4 +102,4 @@ async def test_of_thousands_nobody_is_held_up_for_long_and_nobody_is_seen_by_hal
     turns = asyncio.create_task(asyncio.sleep(0))
     await turns
     looking.cancel()
-    assert seen == {0, 4000}
+    assert seen == {0, 20_000}
