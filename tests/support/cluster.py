@@ -21,6 +21,9 @@ from typing import Any
 
 import psutil
 
+from tests.support import fixed_ports
+from tfquiver.grpc_plumbing import addresses
+
 READY_S = 60.0
 STOP_S = 5.0
 _IDLE, _MOST_IDLE_S = 6.0, 0.3  # between two looks, of what a look takes
@@ -75,7 +78,9 @@ class Server:
         """`prefix`: a command that becomes the one that follows it, as `ip netns exec` does."""
         self.module = module
         self._prefix = list(prefix)
-        self.arguments = list(arguments)
+        # One that the kernel gives to nobody who connects while this server is away: it comes back with it.
+        kept = f"--port={fixed_ports.free_port(addresses.to_bind('localhost'))}"
+        self.arguments = [kept if one == "--port=0" and not prefix else one for one in arguments]
         self.log = log
         self.ready: dict[str, Any] = {}
         self._env = {**tensorflow_env(), **(env or {})}
