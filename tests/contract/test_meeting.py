@@ -93,13 +93,15 @@ async def test_a_coordinator_that_stops_deletes_nothing_that_it_does_not_know_to
         assert DIGEST.digest_id in coordinator.registry
 
 
-async def _waits_for_nodes(call: Coroutine[Any, Any, T], clock: ManualClock, coordinator: Coordinator) -> T:
+async def _waits_for_nodes(
+    call: Coroutine[Any, Any, T], clock: ManualClock, coordinator: Coordinator, quota_bytes: int = _QUOTA_BYTES
+) -> T:
     """Until the second of two nodes is back, and no more are to come. The first one holds OTHER."""
-    beat(coordinator, "n", quota_bytes=_QUOTA_BYTES, holds=OTHER)
+    beat(coordinator, "n", quota_bytes=quota_bytes, holds=OTHER)
     waiting = asyncio.create_task(call)
     await asyncio.wait([waiting], timeout=0.1)
     assert not waiting.done()
-    beat(coordinator, "m", quota_bytes=_QUOTA_BYTES)
+    beat(coordinator, "m", quota_bytes=quota_bytes)
     clock.advance(MEETING_S)
     async with asyncio.timeout(LONGEST_MEETING_S / 2):
         return await waiting
@@ -130,6 +132,20 @@ async def test_what_room_there_is_is_that_of_the_nodes_that_come_back(tmp_path: 
             fixed = await _waits_for_nodes(setting, clock, coordinator)
             assert fixed.allocation_bytes > _QUOTA_BYTES
             await coordinator.catalogue.unset_cache(DIGEST.digest_id)
+
+
+@on_loop
+async def test_what_copies_take_is_counted_with_the_nodes_that_come_back(tmp_path: Path) -> None:
+    """The first one alone has room for the size that is asked for, and would be all the copies there are."""
+    clock = ManualClock(100.0)
+    async with started(tmp_path) as coordinator:
+        for node in ("n", "m"):
+            beat(coordinator, node)
+        await coordinator.catalogue.set_placement(DIGEST.digest_id, types_pb2.PlacementRule(replicas=2))
+    async with again(tmp_path, clock) as coordinator:
+        setting = coordinator.catalogue.set_cache(DIGEST.digest_id, FULL)
+        await _waits_for_nodes(setting, clock, coordinator, quota_bytes=1 << 40)
+        assert coordinator.caching.placed.copies(DIGEST.digest_id) == 2
 
 
 @on_loop

@@ -9,7 +9,7 @@ from pathlib import Path
 from tfquiver import errors, sizes
 
 _MAX_BYTES = 1 << 50
-_LEAST_QUOTA_BYTES = 1 << 16  # in fewer not one shard fits
+LEAST_QUOTA_BYTES = 1 << 16  # in fewer not one shard fits
 _MAX_NAME_BYTES = 256
 _MAX_PATH_BYTES = 4096
 _MAX_WAIT_S = 24 * 3600
@@ -73,7 +73,7 @@ def _whole(name: str, path: str | os.PathLike[str]) -> Path:
 
 def quota(value: object) -> int | None:
     """Of `quota=`, in bytes; None: none is given."""
-    if isinstance(value, str) and value.strip().isdecimal() and 0 < int(value) < _LEAST_QUOTA_BYTES:
+    if isinstance(value, str) and value.strip().isdecimal() and 0 < int(value) < LEAST_QUOTA_BYTES:
         raise errors.InvalidArgumentError(
             f'quota={value!r}: {value} bytes, in which nothing fits: a unit is missing, as in "{value}GB"'
         )

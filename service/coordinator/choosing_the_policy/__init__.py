@@ -2,6 +2,5 @@
 another package's may never come to an end (`making`, `asking`); and who decides until the one that was chosen has made
 a plan (`choosing`).
 
-Called by the planner's rounds and by the coordinator at its start. Never asks a policy for anything but its first
-plan.
+Called by the planner's rounds and by the coordinator at its start. Never asks a policy for anything but its first plan.
 """

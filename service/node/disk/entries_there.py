@@ -43,6 +43,5 @@ def _entries(found: FilesUnder) -> dict[bytes, int] | None:
     if data.hex() != text:  # capital letters
         return None
     numbers = np.frombuffer(found.numbers, "=u8").reshape(-1, NUMBERS_BYTES // 8)
-    pages = -(-np.maximum(numbers[:, 0].astype(np.int64), 1) // entry.HEADER_BYTES)
-    sizes = (pages * entry.HEADER_BYTES).tolist()
+    sizes = entry.disk_bytes(np.maximum(numbers[:, 0].astype(np.int64), 1)).tolist()
     return dict(zip((data[at : at + _HASH_BYTES] for at in range(0, len(data), _HASH_BYTES)), sizes, strict=True))

@@ -21,11 +21,16 @@ from __future__ import annotations
 
 import struct
 from dataclasses import dataclass
+from typing import TypeVar
 
 import google_crc32c
+import numpy as np
+import numpy.typing as npt
 
 from tfquiver import errors
 from tfquiver.disk_space_of_shards.entry_size import PAGE_BYTES
+
+Bytes = TypeVar("Bytes", int, npt.NDArray[np.int64])
 
 HEADER_BYTES = PAGE_BYTES
 VERSION = 1
@@ -58,7 +63,8 @@ class Header:
         return disk_bytes(self.file_bytes)
 
 
-def disk_bytes(file_bytes: int) -> int:
+def disk_bytes(file_bytes: Bytes) -> Bytes:
+    """Of one file, or of each of many."""
     return -(-file_bytes // HEADER_BYTES) * HEADER_BYTES
 
 

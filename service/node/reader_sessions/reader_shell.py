@@ -20,7 +20,7 @@ from tfquiver.messages_on_the_nodes_socket import reader_frames as frames
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2 as pb
 from tfquiver.service.metrics.instruments import STALL
 from tfquiver.service.node.reader_sessions import instructions
-from tfquiver.service.node.reader_sessions.acks_waiting import AcksWaiting
+from tfquiver.service.node.reader_sessions.ack_timer import AckTimer
 from tfquiver.service.node.reader_sessions.held_shards import HeldShards
 from tfquiver.service.node.reader_sessions.numbered_shards import NumberedShards
 from tfquiver.service.node.reader_sessions.reader_calls import Coordinator, ReaderCalls
@@ -73,14 +73,14 @@ class ReaderShell:
         self._reopening: asyncio.Task[None] | None = None
         self._closing: asyncio.Task[None] | None = None
         loop = asyncio.get_running_loop()
-        self._acks_waiting = AcksWaiting(self._flush_acks, self._now, lambda s, call: loop.call_later(s, call).cancel)
+        self._ack_timer = AckTimer(self._flush_acks, self._now, lambda s, call: loop.call_later(s, call).cancel)
         self._ack_done = asyncio.Event()
         self._ack_error: errors.TfquiverError | None = None
         self._answered = False  # its first PING
         self._leaving = False  # acknowledgements are presumptions from here on
 
     def heartbeat_goes(self, next_s: float) -> None:
-        self._acks_waiting.heartbeat_goes(next_s)
+        self._ack_timer.heartbeat_goes(next_s)
 
     # From the socket.
 
@@ -196,7 +196,7 @@ class ReaderShell:
             await calls.open_again(given)
 
     async def _settle_acks(self, session: ReaderSession) -> None:
-        self._acks_waiting.end()
+        self._ack_timer.end()
         while session.acks_unsettled():
             self._ack_done.clear()
             await self._ack_done.wait()
@@ -350,7 +350,7 @@ class ReaderShell:
         if self._closing:
             self._flush_acks()
         elif self._calls:
-            self._acks_waiting.begin(self._calls.ack_within_s)
+            self._ack_timer.begin(self._calls.ack_within_s)
 
     def _flush_acks(self) -> None:
         if self._session:

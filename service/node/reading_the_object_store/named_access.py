@@ -16,7 +16,7 @@ from tfquiver.proto.tfquiver.v1 import named_datasets_pb2 as pb
 from tfquiver.stores import ObjectInfo, ObjectStore
 from tfquiver.stores.credentials import references, resolved
 from tfquiver.stores.credentials.resolved import Access
-from tfquiver.stores.object_store import Parts
+from tfquiver.stores.object_store import AroundStore, Parts
 
 T = TypeVar("T")
 LOOK_AGAIN_S = 30.0
@@ -118,15 +118,12 @@ class _References:
             return found
 
 
-class _Saying:
+class _Saying(AroundStore):
     """A store whose refusals say whose credentials they are of."""
 
     def __init__(self, store: ObjectStore, way: Way) -> None:
-        self._store, self._way = store, way
-
-    @property
-    def remote(self) -> bool:
-        return self._store.remote
+        super().__init__(store)
+        self._way = way
 
     def list(self, pattern: str) -> list[ObjectInfo]:
         return self._way.explained(lambda: self._store.list(pattern))
@@ -139,6 +136,3 @@ class _Saying:
 
     def read_parts(self, parts: Parts, deadline_s: float, take: Callable[[bytes], None]) -> None:
         self._way.explained(lambda: self._store.read_parts(parts, deadline_s, take))
-
-    def close(self) -> None:
-        """It is everybody's."""

@@ -79,7 +79,7 @@ class Job:
         await asyncio.sleep(max(0.0, left_s))
 
     def heartbeat_goes(self, next_s: float) -> None:
-        """As service/node/reader_sessions/acks_waiting.py has it."""
+        """As service/node/reader_sessions/ack_timer.py has it."""
         if time.monotonic() + next_s > self._acks_at:
             self._goes_along.set()
 

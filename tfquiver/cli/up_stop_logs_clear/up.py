@@ -13,14 +13,13 @@ from tfquiver.cli.up_stop_logs_clear.last_time import Asked
 from tfquiver.cluster_address import service_name
 from tfquiver.local_cluster import plan, ports
 from tfquiver.notes_in_cache_and_work_directories.up_file import MOST_WORKERS
+from tfquiver.users_arguments_checked import checks
 
 _ABOUT = """A whole cluster on this machine: coordinator, node, dispatcher and workers, until Ctrl-C or SIGTERM.
 What is cached, registered and served stays in the directory, and so do the ports, --workers and --quota: `up` again
 goes on where the last one was stopped or killed, and says what it takes from it. Flags of servers (--..._flag) are to
 be given each time; `up` names those that it had last time and has not now. A server that ends by itself is started
 again; one that starts no more ends them all."""
-
-_LEAST_QUOTA_BYTES = 1 << 16  # of fewer not one shard is kept
 
 
 def add_parser(subparsers: Any) -> None:
@@ -63,7 +62,7 @@ def _port(text: str) -> int:
 def _size(text: str) -> str:
     if text and not sizes.is_size(text):
         raise argparse.ArgumentTypeError(f"{plain_text.shortened(text)} is not a size: write 500MB or 50GiB")
-    if text.strip().isdecimal() and 0 < int(text) < _LEAST_QUOTA_BYTES:  # a unit was forgotten
+    if text.strip().isdecimal() and 0 < int(text) < checks.LEAST_QUOTA_BYTES:  # a unit was forgotten
         raise argparse.ArgumentTypeError(f"{text} is {many(int(text), 'byte')}: write {text}GB or {text}MB")
     return text
 

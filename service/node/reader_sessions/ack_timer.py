@@ -10,7 +10,7 @@ from collections.abc import Callable
 Later = Callable[[float, Callable[[], None]], Callable[[], None]]  # calls after so many seconds; returns what undoes it
 
 
-class AcksWaiting:
+class AckTimer:
     def __init__(self, flush: Callable[[], None], now: Callable[[], float], later: Later) -> None:
         self._flush, self._now, self._later = flush, now, later
         self._undo: Callable[[], None] | None = None

@@ -5,14 +5,14 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 
-from tfquiver.service.node.reader_sessions.acks_waiting import AcksWaiting
+from tfquiver.service.node.reader_sessions.ack_timer import AckTimer
 
 
 class Bench:
     def __init__(self) -> None:
         self.now_s, self.flushed = 0.0, list[float]()
         self.timers = list[tuple[float, Callable[[], None]]]()
-        self.waiting = AcksWaiting(lambda: self.flushed.append(self.now_s), lambda: self.now_s, self.later)
+        self.waiting = AckTimer(lambda: self.flushed.append(self.now_s), lambda: self.now_s, self.later)
 
     def later(self, wait_s: float, call: Callable[[], None]) -> Callable[[], None]:
         timer = self.now_s + wait_s, call
