@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import json
 import multiprocessing
-import os
 import pickle
 import signal
 import subprocess
 import sys
 import threading
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -20,8 +19,9 @@ import psutil
 import pytest
 
 import tfquiver
-from tests.support import fixed_ports, numbered
+from tests.support import numbered
 from tests.support.daemons import cache_dir_fixture
+from tests.support.torch_jobs import Job, count
 from tfquiver import errors
 
 torch = pytest.importorskip("torch", reason="PyTorch is not installed: pip install '.[torch]'")
@@ -38,41 +38,6 @@ ROOT = Path(__file__).resolve().parents[2]
 SMALL_SHARDS = tfquiver.FirstUse(cut=tfquiver.CutPolicy(5_000, 10_000, 20_000))  # as in torch_ranks
 paths = numbered.fixture(FILES, RECORDS, RECORD_BYTES)
 cache_dir = cache_dir_fixture()
-
-
-class Job:
-    """Some ranks, each a process with DataLoader workers."""
-
-    def __init__(
-        self, paths: Sequence[Path], cache_dir: Path, ranks: int, workers: int, options: Sequence[dict[str, Any]]
-    ) -> None:
-        environment = {
-            "WORLD_SIZE": str(ranks),
-            "MASTER_ADDR": "localhost",
-            "MASTER_PORT": str(fixed_ports.free_port()),
-        }
-        self.ranks = [
-            subprocess.Popen(
-                [sys.executable, "-m", "tests.support.torch_ranks", str(cache_dir), str(workers),
-                 json.dumps(options[rank]), *map(str, paths)],
-                env={**os.environ, **environment, "RANK": str(rank)}, cwd=ROOT, text=True, stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-            )
-            for rank in range(ranks)
-        ]  # fmt: skip
-
-    def said(self) -> list[list[dict[str, Any]]]:
-        """All of each rank. Raises AssertionError when one fails."""
-        all_said = []
-        for rank in self.ranks:
-            out, err = rank.communicate(timeout=240)
-            assert rank.returncode == 0, err[-3000:]
-            all_said.append([json.loads(line) for line in out.splitlines()])
-        return all_said
-
-
-def count(said: Sequence[dict[str, Any]], epoch: int = 0) -> Counter[int]:
-    return Counter(number for line in said if line["epoch"] == epoch for number in line.get("numbers", ()))
 
 
 def test_four_workers_of_two_ranks_read_each_record_once_an_epoch(paths: list[Path], cache_dir: Path) -> None:

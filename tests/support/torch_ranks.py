@@ -17,6 +17,8 @@ from typing import Any
 
 import torch
 import torch.distributed
+import torch.distributed.algorithms.join
+import torch.nn
 import torch.utils.data
 from torchdata.stateful_dataloader import StatefulDataLoader
 
@@ -26,6 +28,22 @@ from tfquiver.torch import QuiverDataset
 
 def number(record: memoryview) -> int:
     return int.from_bytes(record[:8], "little")
+
+
+def order_of(options: dict[str, Any]) -> tfquiver.Shuffled | tfquiver.Deterministic:
+    pool_bytes = options.get("pool_bytes", 20_000)
+    if "deterministic" in options:
+        return tfquiver.Deterministic(options["deterministic"], shuffle_bytes=pool_bytes)
+    return tfquiver.Shuffled(shuffle_bytes=pool_bytes)
+
+
+def training(loader: Iterable[list[int]]) -> Iterator[list[int]]:
+    """A step of DistributedDataParallel for each batch: a rank waits in it for the others."""
+    model = torch.nn.parallel.DistributedDataParallel(torch.nn.Linear(1, 1))
+    with torch.distributed.algorithms.join.Join([model]):
+        for numbers in loader:
+            model(torch.tensor(numbers, dtype=torch.float32)[:, None]).sum().backward()
+            yield numbers
 
 
 def in_step(loader: Iterable[list[int]]) -> Iterator[list[int]]:
@@ -45,9 +63,9 @@ def main() -> None:
         torch.distributed.init_process_group("gloo")
     data = QuiverDataset(
         sys.argv[4:], cache_dir=cache_dir, batch_size=options.get("batch_size", 16), decode=number, collate=list,
-        stream=options.get("stream"), order=tfquiver.Shuffled(shuffle_bytes=options.get("pool_bytes", 20_000)),
+        stream=options.get("stream"), order=order_of(options),
         reading=tfquiver.Reading(readahead_bytes=options.get("readahead_bytes", 10_000)),
-        first_use=tfquiver.FirstUse(cut=tfquiver.CutPolicy(5_000, 10_000, 20_000)),
+        first_use=tfquiver.FirstUse(cut=tfquiver.CutPolicy(*options.get("cut", (5_000, 10_000, 20_000)))),
     )  # fmt: skip
     context = options.get("context", "fork") if workers else None
 
@@ -68,7 +86,8 @@ def main() -> None:
             loader = loader_of(copy.deepcopy(data))
         if "seed" in options:
             torch.manual_seed(options["seed"])
-        for batch, numbers in enumerate(in_step(loader)):
+        batches = training(loader) if options.get("trains") else in_step(loader)
+        for batch, numbers in enumerate(batches):
             print(json.dumps({"epoch": epoch, "numbers": numbers, "pid": os.getpid()}), flush=True)
             if batch + 1 == options.get("stop_after"):
                 if state:

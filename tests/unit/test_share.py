@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tfquiver import errors
-from tfquiver.grain.share import Share, beginning, order_seed
+from tfquiver.reader.share import Share, beginning, order_seed
 from tfquiver.service.coordinator.samplers_what_a_session_reads_next import block_order
 
 

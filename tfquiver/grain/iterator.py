@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import secrets
 import sys
 from collections.abc import Callable
 from dataclasses import replace
@@ -13,11 +12,11 @@ import grain
 from tfquiver import errors
 from tfquiver.amounts import many
 from tfquiver.grain import state
-from tfquiver.grain.share import Share, beginning
 from tfquiver.reader.batch import Batch
 from tfquiver.reader.epoch import Epoch
 from tfquiver.reader.native import Opening
 from tfquiver.reader.records import Records
+from tfquiver.reader.share import Share
 
 _MOST_EMPTY = 1000  # epochs in a row: who repeats for ever would wait for ever for an element, and say nothing
 
@@ -124,11 +123,7 @@ class QuiverIterator(grain.DatasetIterator[Any]):
         opening = replace(self._records.opening(), epoch=self._from.epoch)
         position = self._from.position()
         if position is None and self._share.readers > 1:
-            options = self._records.options
-            position = beginning(
-                self._share, self._records.digest_id, self._records.num_shards,
-                options.seed or secrets.randbits(63), self._from.epoch, options.shuffle_bytes > 0,
-            )  # fmt: skip
+            position = self._records.beginning(self._share, self._from.epoch)
         return replace(opening, position=position)
 
     def _leave(self) -> None:

@@ -11,10 +11,10 @@ import grain
 from tfquiver import errors
 from tfquiver.amounts import many
 from tfquiver.grain.iterator import QuiverIterator
-from tfquiver.grain.share import Share
 from tfquiver.listing.listing import Source
 from tfquiver.reader.batch import Batch
 from tfquiver.reader.records import records
+from tfquiver.reader.share import Share
 from tfquiver.users_arguments_checked.option_groups import Connection, FirstUse, Reading
 from tfquiver.users_arguments_checked.orders import Order, Replay, Shuffled
 

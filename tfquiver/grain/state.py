@@ -6,7 +6,7 @@ import base64
 from dataclasses import asdict, dataclass
 
 from tfquiver import errors
-from tfquiver.grain.share import Share
+from tfquiver.reader.share import Share
 
 _VERSION = 1
 

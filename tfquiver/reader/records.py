@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import os
+import secrets
 import weakref
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
@@ -22,6 +23,7 @@ from tfquiver.notes_in_cache_and_work_directories.node_endpoint import NodeEndpo
 from tfquiver.reader import native
 from tfquiver.reader.batch import Batch
 from tfquiver.reader.epoch import Epoch
+from tfquiver.reader.share import Share, beginning
 from tfquiver.roles_and_tokens import own_token
 from tfquiver.users_arguments_checked import checks
 from tfquiver.users_arguments_checked.checks import directory
@@ -102,6 +104,12 @@ class Records:
         self._use()
         options = self.options.for_op(self.where.endpoint_name)
         return native.Opening(options, self.digest_id, self.session_key)
+
+    def beginning(self, share: Share, epoch: int) -> bytes:
+        """The position before the first record of a share of an epoch, as `Epoch.state` gives those behind one."""
+        seed = self.options.seed or secrets.randbits(63)  # without one the order need not come again
+        shuffled = self.options.shuffle_bytes > 0
+        return beginning(share, self.digest_id, self.num_shards, seed, epoch, shuffled)
 
     def _use(self) -> None:
         """Keeps this process's way to the node open as long as this object is in use in it."""

@@ -10,8 +10,9 @@ import numpy as np
 
 from tfquiver import errors
 from tfquiver.amounts import many
+from tfquiver.reader.share import Share
 
-_VERSION = 1
+_SHARED, _SETTLED = 1, 2  # versions: of readers that share a session, or read alone; of those with a settled share
 _MOST_EPOCHS = (1 << 63) - 1  # the next one's number is a whole number of 64 bits, too
 _MOST_BITMAP_BYTES = 32 << 20
 
@@ -28,6 +29,7 @@ class Position:
       here: of the current part (`Epoch.state`); empty: nothing has been read.
       left: the current part is what an earlier iterator had begun.
       ended: nothing is left for this reader.
+      part, parts: its share was settled beforehand (tfquiver.reader.share); 0 parts: it was not.
     """
 
     reader: int
@@ -38,18 +40,30 @@ class Position:
     here: bytes = b""
     left: bool = False
     ended: bool = False
+    part: int = 0
+    parts: int = 0
+
+    @property
+    def share(self) -> Share | None:
+        return Share(self.part, self.parts) if self.parts else None
 
     def state_dict(self) -> dict[str, Any]:
-        return {"version": _VERSION, **asdict(self)}
+        if self.parts:
+            return {"version": _SETTLED, **asdict(self)}
+        held = asdict(self)
+        del held["part"], held["parts"]
+        return {"version": _SHARED, **held}
 
 
 def read(state: object) -> Position:
     """Raises InvalidArgumentError: it is none of ours, or of a later tfquiver."""
     if not isinstance(state, dict) or "version" not in state:
         raise errors.InvalidArgumentError("this is not the state_dict of a tfquiver.torch.QuiverDataset")
-    if state["version"] != _VERSION:
-        raise errors.InvalidArgumentError(f"the state_dict has version {state['version']!r}; this reads {_VERSION}")
-    kinds = {
+    if state["version"] not in (_SHARED, _SETTLED):
+        raise errors.InvalidArgumentError(
+            f"the state_dict has version {state['version']!r}; this reads {_SHARED} and {_SETTLED}"
+        )
+    kinds: dict[str, type] = {
         "reader": int,
         "readers": int,
         "digest": str,
@@ -59,6 +73,8 @@ def read(state: object) -> Position:
         "left": bool,
         "ended": bool,
     }
+    if state["version"] == _SETTLED:
+        kinds |= {"part": int, "parts": int}
     if state.keys() != {"version", *kinds} or not all(isinstance(state[name], kind) for name, kind in kinds.items()):
         raise errors.InvalidArgumentError(f"the state_dict is damaged: it has {sorted(map(str, state))}")
     return Position(**{name: state[name] for name in kinds})
@@ -80,6 +96,10 @@ def check(position: Position, reader: int, readers: int, digest: str, shards: in
         )
     if not 0 <= position.epoch < _MOST_EPOCHS:
         raise errors.InvalidArgumentError(f"the state_dict is damaged: it is of epoch {position.epoch}")
+    if position.parts < 0 or position.part not in range(max(1, position.parts)):
+        raise errors.InvalidArgumentError(
+            f"the state_dict is damaged: it is of share {position.part} of {position.parts}"
+        )
     bits = np.frombuffer(bitmap(position.before), np.uint8)
     whole, rest = divmod(shards, 8)
     if bits[whole + 1 :].any() or (bits[whole : whole + 1].any() and bits[whole] >> rest):

@@ -14,7 +14,7 @@ from tfquiver.cluster_address import naming
 from tfquiver.listing.listing import Source
 from tfquiver.reader.batch import Batch
 from tfquiver.reader.records import records
-from tfquiver.torch import participants
+from tfquiver.torch import participants, shares
 from tfquiver.torch.elements import Elements
 from tfquiver.torch.epochs import Iterations
 from tfquiver.torch.iteration import Iteration
@@ -29,9 +29,10 @@ class QuiverDataset(torch.utils.data.IterableDataset[Any]):
     """The records of TFRecord files, each exactly once an epoch, for `DataLoader(dataset, batch_size=None)`.
 
     All workers of a DataLoader, and all ranks of `torch.distributed`, share one epoch: each record goes to one of them,
-    to whichever asks first. So ranks get about as many batches each, not exactly: with DistributedDataParallel train
-    within `torch.distributed.algorithms.join.Join`, or for a number of steps. All ranks have to make the data set, and
-    to iterate over it, in step. The first use of files scans them once, and caches them on the way.
+    to whichever asks first; of a data set that is small for its ranks each has a share of its own, so that each has a
+    batch. Ranks get about as many batches each, not exactly: with DistributedDataParallel train within
+    `torch.distributed.algorithms.join.Join`, or for a number of steps. All ranks have to make the data set, and to
+    iterate over it, in step. The first use of files scans them once, and caches them on the way.
 
     Iterators have `state_dict` and `load_state_dict`; torchdata's StatefulDataLoader goes on exactly where it was, with
     as many ranks and workers as it had.
@@ -84,6 +85,14 @@ class QuiverDataset(torch.utils.data.IterableDataset[Any]):
             drop_remainder=drop_remainder, order=order, job=job, stream=stream, reading=reading, first_use=first_use,
             connection=connection, _session_key=key,
         )  # fmt: skip
+        self._amounts = shares.Amounts(
+            self._records.num_shards, self._records.num_records, self._records.num_bytes, batch_size or 1,
+            drop_remainder,
+        )  # fmt: skip
+        told = self._records.options
+        self._may_settle = not (self._records.stream or told.order_log or told.replay)
+        if self._may_settle:
+            shares.check(self._amounts, self._ranks.world)
         self._iterations = Iterations()
         self._begun = 0
 
@@ -104,10 +113,15 @@ class QuiverDataset(torch.utils.data.IterableDataset[Any]):
         number, epoch = self._iterations.begin(worker, self._begun)
         self._begun += 1
         copy = self._iterations.copy if self._ranks.world == 1 else ""  # ranks may have been given one copy each
+        rank, world = self._ranks.rank, self._ranks.world
+        share = None
+        if self._may_settle:
+            share = shares.settled(self._amounts, rank, world, worker.number, worker.workers)
         return Iteration(
             self._records,
-            self._ranks.rank * worker.workers + worker.number,
-            self._ranks.world * worker.workers,
+            rank * worker.workers + worker.number,
+            world * worker.workers,
+            share,
             f"{self._ranks.run}{copy}-{number}",
             epoch,
             lambda gone_on: self._iterations.set_epoch(gone_on + 1),
