@@ -183,6 +183,18 @@ def test_a_row_of_a_list_view_that_is_too_large_is_named(tmp_path: Path, monkeyp
         list(rows)
 
 
+@pytest.mark.parametrize("kind", [pa.binary(), pa.large_string(), pa.string_view(), pa.list_(pa.binary())], ids=str)
+def test_what_stands_between_lists_of_a_view_is_not_theirs(kind: Any) -> None:
+    """The values of a batch's lists in any order: the whole batch was counted for any two of its rows, so that all of
+    it was gone through for each."""
+    of_ten = [["x" * 10], ["y" * 10]] if pa.types.is_list(kind) else ["x" * 10, "y" * 10]
+    values = pa.array(of_ten * 50, kind)
+    column = pa.ListViewArray.from_arrays([99, 3, 50, 0, 20, 4], [1, 1, 2, 0, 3, 1], values)
+    assert expanded_bytes(column) == 80
+    assert [expanded_bytes(column.slice(at, 2)) for at in range(5)] == [20, 30, 20, 30, 40]
+    assert expanded_bytes(pa.ListViewArray.from_arrays([0, 3], [2, 1], values.slice(90))) == 30
+
+
 @pytest.mark.parametrize(
     "kind",
     [pa.string_view(), pa.binary_view(), pa.list_view(pa.string()), pa.large_list_view(pa.string_view())],

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -10,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tfquiver import errors
-from tfquiver.packing.parquet_pages import page_header
+from tfquiver.packing.parquet_pages import Page, most_bytes, page_header
 
 LIST_OF_ONE_LIST = b"\x19"
 
@@ -62,3 +63,53 @@ def test_a_field_of_another_kind_is_passed_over_as_readers_do(kind: int, content
 def test_numbers_that_readers_would_cut_are_damage(data: bytes) -> None:
     with pytest.raises(errors.DataLossError, match="damaged at byte 0"):
         page_header("x.parquet", io.BytesIO(data), 0)
+
+
+class Counted(list[Page]):
+    """How often a page is looked at."""
+
+    looks = 0
+
+    def __getitem__(self, at: Any) -> Any:
+        self.looks += 1
+        return super().__getitem__(at)
+
+    def __iter__(self) -> Iterator[Page]:
+        for page in super().__iter__():
+            self.looks += 1
+            yield page
+
+
+def page(values: int, each_bytes: int, share: int = 256) -> Page:
+    """Of which so many 256ths are of values at most."""
+    every = max(each_bytes, values * each_bytes * share // 256)
+    return Page(values, every, each_bytes, every, False)
+
+
+def one_by_one(pages: list[Page], rows: int) -> int:
+    """A window that begins with the last value of each page in turn."""
+    most = 0
+    for first in range(len(pages)):
+        total, left = 0, rows
+        for at in range(first, len(pages)):
+            total += min(pages[at].all_bytes, left * pages[at].each_bytes)
+            left -= pages[at].values if at > first else 1
+            if left <= 0:
+                break
+        most = max(most, total)
+    return most
+
+
+@given(
+    st.lists(st.builds(page, st.integers(1, 300), st.integers(0, 1 << 32), st.integers(1, 256)), max_size=30),
+    st.integers(1, 256),
+)
+def test_the_largest_rows_are_found_wherever_they_begin(pages: list[Page], rows: int) -> None:
+    assert most_bytes(pages, rows) == one_by_one(pages, rows)
+
+
+def test_pages_of_one_value_are_looked_at_once_each() -> None:
+    """Of the 65,536 pages that a column may have each was looked at 256 times, for seconds."""
+    pages = Counted(page(1, 100) for _ in range(10_000))
+    assert most_bytes(pages, 256) == 25_600
+    assert pages.looks <= 4 * len(pages)

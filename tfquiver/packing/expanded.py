@@ -6,6 +6,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 _OTHERWISE_BYTES = 8
 _VIEW_WORDS = 4  # of 32 bits; the first is the value's length
@@ -63,16 +64,29 @@ def _of_dictionary(array: Any) -> int:
 
 
 def _of_list_views(array: Any) -> int:
+    """Lists may stand anywhere among the values: what is between them is not theirs."""
     valid = np.asarray(array.is_valid())
     begins, sizes = (np.asarray(of, np.int64)[valid] for of in (array.offsets, array.sizes))
-    if not sizes.any():
+    begins, sizes, values = begins[sizes > 0], sizes[sizes > 0], array.values
+    if not len(sizes):
         return 0
-    begins, sizes = begins[sizes > 0], sizes[sizes > 0]
-    ends, order = begins + sizes, np.argsort(begins)
-    values = array.values.slice(begins.min(), ends.max() - begins.min())
-    if (ends[order][:-1] <= begins[order][1:]).all():  # each value is in one list, at most
-        return expanded_bytes(values)
-    return int(sizes.sum()) * _at_most_each(values)
+    if _is_text(values.type):
+        offsets = _offsets(values)
+        return int((offsets[begins + sizes] - offsets[begins]).sum(dtype=np.int64))
+    order = np.argsort(begins)
+    begins, ends = begins[order], (begins + sizes)[order]
+    if (ends[:-1] > begins[1:]).any():  # values are in several lists
+        return int(sizes.sum()) * _at_most_each(values.slice(begins[0], ends.max() - begins[0]))
+    apart = np.flatnonzero(ends[:-1] < begins[1:])
+    runs = zip(begins[np.append(0, apart + 1)], ends[np.append(apart, len(ends) - 1)], strict=True)
+    return sum(expanded_bytes(values.slice(begin, end - begin)) for begin, end in runs)
+
+
+def _offsets(array: Any) -> npt.NDArray[np.signedinteger[Any]]:
+    from pyarrow import types
+
+    large = types.is_large_string(array.type) or types.is_large_binary(array.type)
+    return np.frombuffer(array.buffers()[1], np.int64 if large else np.int32)[array.offset :]
 
 
 def _view_lengths(array: Any) -> Any:

@@ -11,6 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO
 
+import numpy as np
+
 from tfquiver import errors
 
 MOST_UNPACKED_BYTES = 4 << 30
@@ -69,7 +71,7 @@ def to_be_read(
         else:
             each_row_bytes += sum(page.all_bytes for page in pages) // max(1, its.num_rows)
     rows, most_bytes = most_rows, max(most_bytes, at_once_bytes)  # of large pages there is as much in any case
-    while rows > 1 and rows * each_row_bytes + sum(_most_bytes(pages, rows) for pages in flat) > most_bytes:
+    while rows > 1 and rows * each_row_bytes + sum(most_bytes(pages, rows) for pages in flat) > most_bytes:
         rows //= 2
     return rows, left_as_they_are
 
@@ -79,17 +81,19 @@ def _width_bytes(leaf: Any) -> int:
     return int(leaf.length) if leaf.physical_type == "FIXED_LEN_BYTE_ARRAY" else _WIDTHS.get(leaf.physical_type, 0)
 
 
-def _most_bytes(pages: Sequence[Page], rows: int) -> int:
-    """Of so many rows that follow one another, wherever they begin."""
-    most = 0
-    for first in range(len(pages)):
-        total, left, at = 0, rows, first
-        while left > 0 and at < len(pages):
-            total += min(pages[at].all_bytes, left * pages[at].each_bytes)
-            left -= pages[at].values if at > first else 1
-            at += 1
-        most = max(most, total)
-    return most
+def most_bytes(pages: Sequence[Page], rows: int) -> int:
+    """Of so many rows that follow one another, wherever they begin. A page may be of one value, and rows are hundreds:
+    pages between the first and the last are summed up once for all."""
+    if not pages:
+        return 0
+    each = np.array([page.each_bytes for page in pages], np.int64)
+    every = np.array([min(page.all_bytes, rows * page.each_bytes) for page in pages], np.int64)
+    values, whole = (np.concatenate([[0], np.cumsum(of)]) for of in ([page.values for page in pages], every))
+    second = np.arange(1, len(pages) + 1)  # they begin with the last value of the page before it
+    until = values[second] + rows - 1
+    last = np.searchsorted(values, until, "right") - 1
+    more = np.minimum(np.append(every, 0)[last], (until - values[last]) * np.append(each, 0)[last])
+    return int((every + whole[last] - whole[second] + more).max())
 
 
 def _pages(what: str, file: BinaryIO, column: Any, width_bytes: int) -> tuple[int, list[Page]]:
