@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import multiprocessing
+import os
 import pickle
 import signal
 import subprocess
@@ -236,10 +237,25 @@ class TestIterations:
         assert len({one.copy for one in (iterations, *copies)}) == 3
         assert [one.begin(self.worker(0, 11), 0) for one in copies] == [(0, 0)] * 2
 
+    def test_a_worker_that_was_killed_with_the_lock_is_not_waited_for(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(epochs, "_LOCKED_S", 0.05)
+        iterations = epochs.Iterations()
+        killed = multiprocessing.get_context("fork").Process(target=_is_killed_with, args=(iterations,))
+        killed.start()
+        killed.join(60)
+        for call in (lambda: iterations.begin(self.worker(0, 11), 0), lambda: iterations.set_epoch(1)):
+            with pytest.raises(errors.UnavailableError, match="a worker was killed while it began an iteration"):
+                call()
+
     def test_persistent_workers_begin_the_next_one_together(self) -> None:
         iterations = epochs.Iterations()
         begun = [iterations.begin(self.worker(number, 10 + number), again) for again in range(2) for number in range(3)]
         assert begun == [(0, 0)] * 3 + [(1, 1)] * 3
+
+
+def _is_killed_with(iterations: Any) -> None:
+    with iterations._locked():
+        os.kill(os.getpid(), signal.SIGKILL)
 
 
 def _says(iterations: Any, also: Any, told: Any, of: int) -> None:

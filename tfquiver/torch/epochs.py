@@ -6,15 +6,19 @@ this is; with `persistent_workers` the copies live on. So the count is in memory
 
 from __future__ import annotations
 
+import contextlib
 import multiprocessing
 import uuid
+from collections.abc import Iterator
 from multiprocessing import context
 from typing import Any
 
+from tfquiver import errors
 from tfquiver.torch import processes
 from tfquiver.torch.participants import Worker
 
 _KNOWN = 256  # of the last iterations: their workers may come in between one another
+_LOCKED_S = 30.0  # what is done under the lock takes microseconds
 _NEXT_EPOCH, _BEGUN, _FIRST = 0, 1, 2  # places in the memory; then, of each known iteration:
 _WHO, _WORKER_0, _NUMBER, _EPOCH, _PLACES = 0, 1, 2, 3, 4
 
@@ -37,8 +41,7 @@ class Iterations:
         Args:
           again: how many iterations this copy of the data set has begun before (persistent workers).
         """
-        with self._shared.get_lock():
-            shared = self._shared.get_obj()
+        with self._locked() as shared:
             who = 0 if worker.loader is None else hash((worker.loader, again)) & (1 << 62) - 1 | 1
             known = range(_FIRST, len(shared), _PLACES)
             for at in known if who else ():
@@ -52,14 +55,27 @@ class Iterations:
 
     def set_epoch(self, epoch: int) -> None:
         """The next iteration reads this epoch, and those after it the next ones."""
-        with self._shared.get_lock():
-            self._shared.get_obj()[_NEXT_EPOCH] = epoch
+        with self._locked() as shared:
+            shared[_NEXT_EPOCH] = epoch
+
+    @contextlib.contextmanager
+    def _locked(self) -> Iterator[Any]:
+        lock = self._shared.get_lock()
+        if not lock.acquire(timeout=_LOCKED_S):
+            raise errors.UnavailableError(
+                "a worker was killed while it began an iteration, and nobody can count them any more: make the data "
+                "set again"
+            )
+        try:
+            yield self._shared.get_obj()
+        finally:
+            lock.release()
 
     def __getstate__(self) -> dict[str, Any]:
         if context.get_spawning_popen() is not None:
             return {"copy": self.copy, "_shared": self._shared, "begun": processes.spawned()}
-        with self._shared.get_lock():
-            return {"numbers": list(self._shared.get_obj())}
+        with self._locked() as shared:
+            return {"numbers": list(shared)}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         if "begun" in state:
