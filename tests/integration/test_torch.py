@@ -42,7 +42,7 @@ cache_dir = cache_dir_fixture()
 
 
 def test_four_workers_of_two_ranks_read_each_record_once_an_epoch(paths: list[Path], cache_dir: Path) -> None:
-    options = {"epochs": 3, "set_epoch": True}
+    options = {"epochs": 3, "set_epoch": True, "batch_size": 8}
     ranks = Job(paths, cache_dir, 2, 4, [options] * 2).said()
     for epoch in range(3):
         shares = [count(said, epoch) for said in ranks]

@@ -55,8 +55,8 @@ def test_every_shard_is_somebodys_and_every_rank_has_one(shards: int, ranks: int
 def test_of_much_data_readers_read_what_they_ask_for() -> None:
     assert shares.settled(amounts(32, 1 << 40), 0, 2, 0, 2) is None
     assert shares.settled(amounts(31, 1 << 40), 0, 2, 0, 2) is not None
-    assert shares.settled(amounts(32, 32 * 256, 256), 0, 2, 0, 2) is None
-    assert shares.settled(amounts(32, 32 * 256 - 1, 256), 0, 2, 0, 2) is not None, "a worker fetches some batches ahead"
+    assert shares.settled(amounts(32, 128 * 256, 256), 0, 2, 0, 2) is None
+    assert shares.settled(amounts(32, 128 * 256 - 1, 256), 0, 2, 0, 2) is not None, "DataLoader fetches batches ahead"
     assert shares.settled(amounts(1, 1), 0, 1, 0, 8) is None, "nobody waits for a rank"
 
 

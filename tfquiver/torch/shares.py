@@ -12,7 +12,7 @@ from tfquiver import errors
 from tfquiver.amounts import many
 from tfquiver.reader.share import Share
 
-_LEAST_SHARDS, _LEAST_BATCHES = 8, 8  # of each reader, where it is left to them which of them reads what
+_LEAST_SHARDS, _LEAST_BATCHES = 8, 32  # of each reader, where it is left to them which of them reads what
 _SUGGESTED_SHARDS = 16  # of each rank
 _LEAST_CUT_BYTES = 1024
 
