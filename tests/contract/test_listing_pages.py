@@ -73,6 +73,18 @@ async def test_of_one_key_and_up_to_a_limit(tmp_path: Path) -> None:
 
 
 @on_loop
+async def test_they_are_counted_without_a_list(tmp_path: Path) -> None:
+    """Readers of an epoch that is gone on with ask until all have come: each was told of each, again and again."""
+    async with coordinator(tmp_path) as client:
+        for number in range(6):
+            await begin(client, number, key="other" if number == 2 else "key")
+        for limit, count in ((0, 5), (4, 4), (5, 5), (6, 5)):
+            request = pb.ListSessionsRequest(session_key="key", limit=limit, count_only=True)
+            reply = await client.call("ListSessions", request)
+            assert (reply.count, len(reply.sessions)) == (count, 0)
+
+
+@on_loop
 async def test_no_page_is_larger_than_the_coordinator_likes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(listing_calls, "MOST_PAGE_BYTES", 2000)
     async with coordinator(tmp_path) as client:

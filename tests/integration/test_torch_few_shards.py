@@ -91,6 +91,7 @@ def test_a_state_of_a_share_that_there_cannot_be_is_refused(change: dict[str, An
         positions.check(positions.read({**state, **change}), 1, 2, "d", 21)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("ranks", "workers"), [(3, 2), (4, 0)])
 def test_each_rank_has_batches_of_as_few_shards(paths: list[Path], cache_dir: Path, ranks: int, workers: int) -> None:
     """The first one to come had them all: DistributedDataParallel then waited for the others for ever."""
@@ -101,6 +102,7 @@ def test_each_rank_has_batches_of_as_few_shards(paths: list[Path], cache_dir: Pa
         assert sorted(one.total() for one in each) == [RECORDS] * (2 * ranks - FILES) + [2 * RECORDS] * (FILES - ranks)
 
 
+@pytest.mark.slow
 def test_a_job_goes_on_in_its_shares(paths: list[Path], cache_dir: Path, tmp_path: Path) -> None:
     """Where a worker has none, one has ended, and one has not begun, too; Deterministic orders come again."""
     orders = []
@@ -116,6 +118,7 @@ def test_a_job_goes_on_in_its_shares(paths: list[Path], cache_dir: Path, tmp_pat
     assert orders[0] == orders[1] == orders[2]
 
 
+@pytest.mark.slow
 def test_ranks_train_together_whatever_batches_they_have(paths: list[Path], cache_dir: Path) -> None:
     said = Job(paths, cache_dir, 3, 2, [{"cut": A_FILE, "trains": True}] * 3).said()
     assert sum((count(one) for one in said), Counter()) == EVERYTHING
@@ -136,4 +139,4 @@ def test_more_ranks_than_shards_are_an_error_and_what_it_advises_helps(paths: li
             asked(A_FILE)
         advised = str(found.value).partition("CutPolicy(")[2].partition(")")[0]
         data = asked([int(part.partition("=")[2]) for part in advised.split(", ")])
-        assert 0 < len(list(data)) < TOTAL
+        assert data._records.num_shards >= 8 * 5

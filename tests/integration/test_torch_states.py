@@ -46,3 +46,13 @@ def test_whole_bytes_of_shards() -> None:
     positions.check(position, 0, 1, "d", 16)
     with pytest.raises(errors.InvalidArgumentError, match="beyond the 15"):
         positions.check(position, 0, 1, "d", 15)
+
+
+@pytest.mark.parametrize(
+    ("known", "own", "has"),
+    [(b"", b"", True), (b"", b"\0\0", True), (b"", b"\1", False), (b"\7", b"\5", True), (b"\5", b"\7", False),
+     (b"\5\1", b"\4", True), (b"\4", b"\4\0", True), (b"\4", b"\4\1", False)],
+)  # fmt: skip
+def test_what_is_known_has_what_is_ones_own(known: bytes, own: bytes, has: bool) -> None:
+    compressed = (zlib.compress(known) if known else b"", zlib.compress(own) if own else b"")
+    assert positions.has_all(*compressed) is has

@@ -263,14 +263,14 @@ class Registrar:
         except errors.NotFoundError:
             return None
 
-    def sessions(self, session_key: str, most: int) -> Sequence[coordinator_pb2.SessionInfo]:
-        """The newest of this key, at most so many."""
-        request = coordinator_pb2.ListSessionsRequest(session_key=session_key, limit=most)
+    def sessions(self, session_key: str, most: int) -> int:
+        """How many there are of this key, up to `most`."""
+        request = coordinator_pb2.ListSessionsRequest(session_key=session_key, limit=most, count_only=True)
         reply = self._retry(
             lambda: self._coordinator.ListSessions.future(request, metadata=self._metadata, timeout=CALL_S),
             f"asking the coordinator at {self._address}",
         )
-        return reply.sessions
+        return reply.count or len(reply.sessions)
 
     def _nodes(self) -> Sequence[types_pb2.NodeInfo]:
         reply = self._retry(

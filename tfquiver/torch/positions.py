@@ -129,6 +129,13 @@ def shards_of(before: bytes) -> list[int]:
     ]
 
 
+def has_all(known: bytes, own: bytes) -> bool:
+    """Whether the shards of one compressed bitmap are among those of the other: of millions without a list of them."""
+    found, wanted = (np.frombuffer(bitmap(of), np.uint8) for of in (known, own))
+    both = min(len(found), len(wanted))
+    return not (wanted[:both] & ~found[:both]).any() and not wanted[both:].any()
+
+
 def bitmap(compressed: bytes) -> bytes:
     """Raises InvalidArgumentError."""
     if not compressed:

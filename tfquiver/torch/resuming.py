@@ -27,6 +27,7 @@ _SAID_S = 60.0  # until what was said is known at the coordinator
 _ALL_S = 600.0  # until all have come: ranks may start minutes apart
 _CALL_S = 10.0
 _PAUSE_S, _LONG_PAUSE_S = 0.02, 0.5
+_MOST_ASKED_PER_S = 200  # by all readers together
 _PROVIDER = "all:0"
 
 
@@ -45,6 +46,10 @@ class Resumed:
     @property
     def _left_key(self) -> str:
         return f"{self.records.session_key}:left-{self.name}"
+
+    @property
+    def _longest_pause_s(self) -> float:
+        return max(_LONG_PAUSE_S, self.readers / _MOST_ASKED_PER_S)
 
     def shared(self, opening: Opening) -> Opening:
         """What is left for all."""
@@ -69,14 +74,14 @@ class Resumed:
         with self._connected(frames.ROLE_DELIVERIES) as send:
             for at in range(0, len(shards), frames.MAX_INDEXES):
                 send(frames.Delivered(session_id, tuple(shards[at : at + frames.MAX_INDEXES])))
-            self._await_known(set(shards))
+            self._await_known(own)
 
     def await_all(self) -> None:
         """Returns when every reader has said what was its own. Raises UnavailableError: some did not come."""
         give_up_at, pause_s, seen = time.monotonic() + _ALL_S, _PAUSE_S, 0
         with self._registrar() as registrar:
             while True:
-                seen = len(registrar.sessions(self._left_key, self.readers))
+                seen = registrar.sessions(self._left_key, self.readers)
                 if seen >= self.readers:
                     return
                 if time.monotonic() > give_up_at:
@@ -86,21 +91,22 @@ class Resumed:
                         "with as many ranks and workers as there were, each with its own state"
                     )
                 time.sleep(pause_s)
-                pause_s = min(2 * pause_s, _LONG_PAUSE_S)
+                pause_s = min(2 * pause_s, self._longest_pause_s)
 
-    def _await_known(self, shards: set[int]) -> None:
-        give_up_at = time.monotonic() + _SAID_S
+    def _await_known(self, own: bytes) -> None:
+        give_up_at, pause_s = time.monotonic() + _SAID_S, _PAUSE_S
         with self._registrar() as registrar:
             while True:
                 reply = registrar.position(self._key) or coordinator_pb2.GetPositionReply()
-                if shards <= set(positions.shards_of(reply.position.done_bitmap)):
+                if positions.has_all(reply.position.done_bitmap, own):
                     return
                 if time.monotonic() > give_up_at:
                     raise errors.UnavailableError(
                         f"the coordinator at {self.records.coordinator} has not taken within {_SAID_S:.0f} s what has "
                         "been read of the epoch"
                     )
-                time.sleep(_PAUSE_S)
+                time.sleep(pause_s)
+                pause_s = min(2 * pause_s, self._longest_pause_s)
 
     def _ticket(self, opening: Opening) -> str:
         job = str(opening.options.get("job", ""))

@@ -42,11 +42,13 @@ class ListingCalls(Callers):
                 and (not request.within_ms or _used_within(session, sessions, request.within_ms / 1000))
                 and (not self._named or ownership.has_claimed(who, session.session_key))
             ):
-                info = self._info(session)
-                reply.sessions.append(info)
-                size_bytes += info.ByteSize()
+                if request.count_only:
+                    reply.count += 1
+                else:
+                    reply.sessions.append(self._info(session))
+                    size_bytes += reply.sessions[-1].ByteSize()
                 full = request.page_bytes and size_bytes >= min(request.page_bytes, MOST_PAGE_BYTES)
-                if full or len(reply.sessions) >= (request.limit or DEFAULT_LIST_LIMIT):
+                if full or len(reply.sessions) + reply.count >= (request.limit or DEFAULT_LIST_LIMIT):
                     reply.next_page = session.number
                     break
         return reply

@@ -3319,6 +3319,7 @@ class ListSessionsRequest(_message.Message):
     WITHIN_MS_FIELD_NUMBER: _builtins.int
     PAGE_BYTES_FIELD_NUMBER: _builtins.int
     PAGE_FIELD_NUMBER: _builtins.int
+    COUNT_ONLY_FIELD_NUMBER: _builtins.int
     session_key: _builtins.str
     """empty: any"""
     label: _builtins.str
@@ -3339,6 +3340,8 @@ class ListSessionsRequest(_message.Message):
     """
     page: _builtins.int
     """`next_page` of the reply before; 0: from the newest on"""
+    count_only: _builtins.bool
+    """`count` in place of `sessions`; older coordinators list them"""
     def __init__(
         self,
         *,
@@ -3350,10 +3353,11 @@ class ListSessionsRequest(_message.Message):
         within_ms: _builtins.int = ...,
         page_bytes: _builtins.int = ...,
         page: _builtins.int = ...,
+        count_only: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["label", b"label", "limit", b"limit", "open_only", b"open_only", "page", b"page", "page_bytes", b"page_bytes", "session_key", b"session_key", "unread_only", b"unread_only", "within_ms", b"within_ms"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["count_only", b"count_only", "label", b"label", "limit", b"limit", "open_only", b"open_only", "page", b"page", "page_bytes", b"page_bytes", "session_key", b"session_key", "unread_only", b"unread_only", "within_ms", b"within_ms"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -3369,8 +3373,11 @@ class ListSessionsReply(_message.Message):
 
     SESSIONS_FIELD_NUMBER: _builtins.int
     NEXT_PAGE_FIELD_NUMBER: _builtins.int
+    COUNT_FIELD_NUMBER: _builtins.int
     next_page: _builtins.int
     """falls from page to page; 0: there is none (also of a coordinator that knows no pages)"""
+    count: _builtins.int
+    """with `count_only`: how many there are, up to `limit`"""
     @_builtins.property
     def sessions(self) -> _containers.RepeatedCompositeFieldContainer[Global___SessionInfo]:
         """none: there are no more pages"""
@@ -3380,10 +3387,11 @@ class ListSessionsReply(_message.Message):
         *,
         sessions: _abc.Iterable[Global___SessionInfo] | None = ...,
         next_page: _builtins.int = ...,
+        count: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["next_page", b"next_page", "sessions", b"sessions"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["count", b"count", "next_page", b"next_page", "sessions", b"sessions"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
