@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tfquiver import errors
-from tfquiver.packing.parquet_pages import Page, most_bytes, page_header
+from tfquiver.packing.parquet_pages import Page, bytes_of_rows, page_header
 
 LIST_OF_ONE_LIST = b"\x19"
 
@@ -105,11 +105,11 @@ def one_by_one(pages: list[Page], rows: int) -> int:
     st.integers(1, 256),
 )
 def test_the_largest_rows_are_found_wherever_they_begin(pages: list[Page], rows: int) -> None:
-    assert most_bytes(pages, rows) == one_by_one(pages, rows)
+    assert bytes_of_rows(pages, rows) == one_by_one(pages, rows)
 
 
 def test_pages_of_one_value_are_looked_at_once_each() -> None:
     """Of the 65,536 pages that a column may have each was looked at 256 times, for seconds."""
     pages = Counted(page(1, 100) for _ in range(10_000))
-    assert most_bytes(pages, 256) == 25_600
+    assert bytes_of_rows(pages, 256) == 25_600
     assert pages.looks <= 4 * len(pages)

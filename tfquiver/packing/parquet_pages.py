@@ -71,7 +71,7 @@ def to_be_read(
         else:
             each_row_bytes += sum(page.all_bytes for page in pages) // max(1, its.num_rows)
     rows, most_bytes = most_rows, max(most_bytes, at_once_bytes)  # of large pages there is as much in any case
-    while rows > 1 and rows * each_row_bytes + sum(most_bytes(pages, rows) for pages in flat) > most_bytes:
+    while rows > 1 and rows * each_row_bytes + sum(bytes_of_rows(pages, rows) for pages in flat) > most_bytes:
         rows //= 2
     return rows, left_as_they_are
 
@@ -81,9 +81,9 @@ def _width_bytes(leaf: Any) -> int:
     return int(leaf.length) if leaf.physical_type == "FIXED_LEN_BYTE_ARRAY" else _WIDTHS.get(leaf.physical_type, 0)
 
 
-def most_bytes(pages: Sequence[Page], rows: int) -> int:
-    """Of so many rows that follow one another, wherever they begin. A page may be of one value, and rows are hundreds:
-    pages between the first and the last are summed up once for all."""
+def bytes_of_rows(pages: Sequence[Page], rows: int) -> int:
+    """At most, of so many rows that follow one another, wherever they begin. A page may be of one value, and rows are
+    hundreds: pages between the first and the last are summed up once for all."""
     if not pages:
         return 0
     each = np.array([page.each_bytes for page in pages], np.int64)
