@@ -82,11 +82,13 @@ def _of_list_views(array: Any) -> int:
     return sum(expanded_bytes(values.slice(begin, end - begin)) for begin, end in runs)
 
 
-def _offsets(array: Any) -> npt.NDArray[np.signedinteger[Any]]:
+def _offsets(array: Any) -> npt.NDArray[np.int32] | npt.NDArray[np.int64]:
     from pyarrow import types
 
-    large = types.is_large_string(array.type) or types.is_large_binary(array.type)
-    return np.frombuffer(array.buffers()[1], np.int64 if large else np.int32)[array.offset :]
+    begins = array.buffers()[1]
+    if types.is_large_string(array.type) or types.is_large_binary(array.type):
+        return np.frombuffer(begins, np.int64)[array.offset :]
+    return np.frombuffer(begins, np.int32)[array.offset :]
 
 
 def _view_lengths(array: Any) -> Any:
