@@ -30,8 +30,8 @@ from tfquiver.service.common_to_servers.last_resort import LastResort, leave
 from tfquiver.service.metrics import exposition, metrics_flag
 from tfquiver.service.metrics import node_metrics as metrics
 from tfquiver.service.metrics.instruments import TOLD_BY
+from tfquiver.service.node import caches_on_this_disk, own_hosts, remembered_quota
 from tfquiver.service.node import node as node_parts
-from tfquiver.service.node import own_hosts, remembered_quota
 from tfquiver.service.node.options import Options
 from tfquiver.service.node.unix_socket_clients import silent_readers
 from tfquiver.service.node.unix_socket_clients.reader_group import ReaderGroup
@@ -41,6 +41,7 @@ from tfquiver.service.tracing.shard_spans import ShardSpans
 FLAGS = flags.FLAGS
 _STOP_S = 3.5
 _LOOK_S = 1.0
+_FIRST_READER_S = 2.0
 
 
 def define_flags() -> None:
@@ -221,7 +222,11 @@ async def _serve_in(
                 control=node.control, coordinator=node.coordinator, metrics=where,
             )  # fmt: skip
             _collect_garbage()
-            async with _idle_exit(node, FLAGS.idle_exit_s, stop), _holding(directory):
+            async with (
+                _idle_exit(node, FLAGS.idle_exit_s, stop),
+                _holding(directory),
+                _others_told_of(directory, options.token),
+            ):
                 await stop.wait()
                 last_resort.within(FLAGS.drain_s + _STOP_S)
                 await node.drain(FLAGS.drain_s)
@@ -252,6 +257,22 @@ async def _holding(directory: CacheDirectory) -> AsyncIterator[None]:
         leave(1)
 
     task = asyncio.create_task(watch())
+    try:
+        yield
+    finally:
+        task.cancel()
+
+
+@contextlib.asynccontextmanager
+async def _others_told_of(directory: CacheDirectory, token: str) -> AsyncIterator[None]:
+    """The log says, once, that not all caches of this user find room on its disk."""
+
+    async def look() -> None:
+        await asyncio.sleep(_FIRST_READER_S)  # who waits for this node comes first
+        if said := await caches_on_this_disk.warning(directory.path, token):
+            logging.warning("%s", said)
+
+    task = asyncio.create_task(look())
     try:
         yield
     finally:

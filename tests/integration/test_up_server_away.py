@@ -72,7 +72,11 @@ def test_a_killed_node_is_away_and_is_started_again_at_once(
         assert problems(at) == []
         with killed(process, at, "node", "node.lock"):
             away = f"the node of `tfquiver up` (pid {process.pid}) in {at} ended (SIGKILL) and is started again"
-            assert any(away in line for line in problems(at))
+            assert [line.partition(", which")[0] for line in problems(at)] == [away], "and nothing of it twice"
+            main(["doctor", "--no_op", "--json", str(at)])
+            found = json.loads(capsys.readouterr().out)
+            assert [one["why"].startswith(away) for one in found if away in one["why"] + one["do"]] == [True]
+            assert not [one for one in found if "does not answer" in one["why"]]
             monkeypatch.delenv("TFQUIVER_SERVICE", raising=False)
             assert str(at) in running.found(), "it is found without being named"
             capsys.readouterr()
@@ -88,11 +92,22 @@ def test_a_killed_node_is_away_and_is_started_again_at_once(
         assert time.monotonic() - began < READY_S / 4
 
 
-def test_of_a_killed_coordinator_it_is_said_who_starts_it_again(tmp_path: Path) -> None:
+def test_of_a_killed_coordinator_it_is_said_who_starts_it_again(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     at = tmp_path / "cache"
     with up(at) as process, killed(process, at, "coordinator", "coordinator/lock"):
         with pytest.raises(errors.UnavailableError) as raised:
             status.status(str(at))
-        assert str(raised.value).startswith(
-            f"the coordinator of `tfquiver up` (pid {process.pid}) in {at} ended (SIGKILL) and is started again"
-        )
+        said = f"the coordinator of `tfquiver up` (pid {process.pid}) in {at} ended (SIGKILL) and is started again"
+        assert str(raised.value).startswith(said) and "is the address right" not in str(raised.value)
+        for where in str(at), f"localhost:{up_file.read(at).coordinator}":
+            assert main(["doctor", "--no_op", "--json", where]) == 1
+            assert [one["do"].startswith(said) for one in failed(capsys.readouterr().out)] == [True], where
+    assert main(["doctor", "--no_op", "--json", str(at)]) in (0, 1)
+    (again,) = (one["do"] for one in json.loads(capsys.readouterr().out) if "tfquiver up" in one["do"])
+    assert again == f"`tfquiver up {at}` goes on with the cluster that ran there"
+
+
+def failed(told: str) -> list[dict[str, str]]:
+    return [one for one in json.loads(told) if one["verdict"] == "fail"]

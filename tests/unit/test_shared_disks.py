@@ -8,8 +8,9 @@ import pytest
 
 from tfquiver.cli.doctor import shared_disk
 from tfquiver.cli.doctor.finding import Verdict
-from tfquiver.cli.doctor.shared_disk import Claim
 from tfquiver.cluster_address import running_nodes
+from tfquiver.service.node import caches_on_this_disk
+from tfquiver.service.node.caches_on_this_disk import Claim
 
 GB = 10**9
 
@@ -41,3 +42,12 @@ def test_a_cache_alone_has_no_line(monkeypatch: pytest.MonkeyPatch, tmp_path: Pa
     for there in ([], [tmp_path], [tmp_path / "gone", tmp_path]):
         monkeypatch.setattr(running_nodes, "directories", lambda there=there: there)
         assert shared_disk.finding(tmp_path, "") is None
+
+
+def test_who_starts_another_one_is_told_only_where_there_is_no_room_for_all() -> None:
+    claims = [Claim(Path("/old"), 80 * GB, 70 * GB), Claim(Path("/new"), 80 * GB, 0)]
+    assert caches_on_this_disk.warning_of(claims, 90 * GB) == ""
+    assert caches_on_this_disk.warning_of(claims, 89 * GB).startswith(
+        "caches on one disk: 2, which may together take 90.0 GB more by their quotas, of 89.0 GB that are free (/new "
+        "80.0 GB; /old 10.0 GB): give each a quota (tfquiver up DIRECTORY --quota=SIZE, "
+    )

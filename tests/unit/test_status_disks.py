@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tests.unit.test_status_tables import told
-from tfquiver.cli.status_tables_and_warnings import status_view
+from tfquiver.cli.status_tables_and_warnings import nodes_view, status_view
 
 
 def test_a_disk_that_is_full_before_its_quota_is_named_with_what_to_do() -> None:
@@ -15,6 +15,22 @@ def test_a_disk_that_is_full_before_its_quota_is_named_with_what_to_do() -> None
     used_up = node | {"used_bytes": 10**12, "disk_room_bytes": 0}
     for quiet in (node, used_up):  # it is older and does not say; it wants nothing more
         assert not any("disk" in line for line in status_view.problems(well | {"nodes": [quiet]}))
+
+
+def test_of_a_full_disk_it_is_said_who_else_has_a_cache_on_it() -> None:
+    well = told("run")
+    node = well["nodes"][0] | {"quota_bytes": 10**12, "used_bytes": 10**11, "disk_room_bytes": 0}
+    for others, said in (
+        (["/ssd/old"], "; caches of yours are on it in /ssd/old, too"),
+        (
+            [f"/ssd/{number}" for number in range(5)],
+            "; caches of yours are on it in /ssd/0, /ssd/1, /ssd/2 and 2 more, too",
+        ),
+    ):
+        [found] = nodes_view.full_disks([node | {"disk_shared_with": others}])
+        assert found.endswith(said), found
+    [found] = nodes_view.full_disks([node])
+    assert found.endswith("with a smaller --quota")
 
 
 def test_a_data_set_for_which_the_disks_have_no_room_is_too_large_whatever_the_quotas_are() -> None:

@@ -7,7 +7,7 @@ from typing import Any
 
 from tfquiver import errors
 from tfquiver.cli.doctor.finding import Finding, ok, skip, warn
-from tfquiver.cli.status_asked_watched_explained import status
+from tfquiver.cli.status_asked_watched_explained import status, up_away
 from tfquiver.cli.status_tables_and_warnings import nodes_view, status_view
 from tfquiver.plain_text import of_error
 
@@ -32,7 +32,8 @@ def of(collected: Mapping[str, Any]) -> Iterator[Finding]:
     tell of those."""
     if not any(node["quota_bytes"] for node in collected["nodes"]):
         return
-    known = set(nodes_view.problems(collected["nodes"], collected["lost_nodes"]))
+    of_nodes = nodes_view.problems(collected["nodes"], collected["lost_nodes"])
+    known = {*of_nodes, up_away.said(collected.get("up"), "node")} - {""}
     troubles = status_view.problems({**collected, "coordinator_trouble": "", "policy_trouble": ""})
     found = [problem for problem in troubles if problem not in known]
     for problem in found:

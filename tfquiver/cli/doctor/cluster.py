@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from typing import Any
 
@@ -12,6 +12,7 @@ from tfquiver.amounts import many
 from tfquiver.cli import calls
 from tfquiver.cli.doctor import versions
 from tfquiver.cli.doctor.finding import Finding, fail, ok, skip, warn
+from tfquiver.cli.status_asked_watched_explained import up_away
 from tfquiver.cli.status_tables_and_warnings import words
 from tfquiver.grpc_plumbing import addresses
 from tfquiver.node_labels_shard_owners_chunks.labels import is_spot
@@ -28,11 +29,21 @@ _NO_TOKEN = (
     "this cluster can be looked at without one (where others use this machine, or reach its ports, give it tokens: "
     "docs/guide/security.md)"
 )
+_START = (
+    "start it again (`tfquiver up` with its directory, where that ran it), or name another; `tfquiver health` asks it "
+    "without a token"
+)
+_WAIT = "ask again in some seconds"
 _REACH_S = 15.0  # a node that tries others waits ten for those that are silent
 
 
-def findings(address: str, token: str) -> Iterator[Finding]:
-    """Stops where nothing further can be known."""
+def findings(address: str, token: str, up: Mapping[str, Any] | None = None, again: str = "") -> Iterator[Finding]:
+    """Stops where nothing further can be known.
+
+    Args:
+      up: the `tfquiver up` whose coordinator has that address, as up_away.collect has it.
+      again: what brings the coordinator back, where that is known and no `up` does by itself.
+    """
     what = f"coordinator {address}"
     try:
         with calls.channel(address) as channel:
@@ -49,7 +60,7 @@ def findings(address: str, token: str) -> Iterator[Finding]:
         )
         return
     except errors.TfquiverError as error:
-        yield fail(what, of_error(error), "start it, or name another; `tfquiver health` asks it without a token")
+        yield fail(what, of_error(error), brings_back(address, up, again))
         return
     yield ok(what, f"answers in {after_ms - before_ms:.0f} ms")
     yield ok("token", "accepted" if token else _NO_TOKEN)
@@ -58,7 +69,12 @@ def findings(address: str, token: str) -> Iterator[Finding]:
     yield from _log(what, told)
     if service is not None:
         yield from versions.of_service(service.dispatchers)
-    yield from _nodes(told, token)
+    yield from _nodes(told, token, up)
+
+
+def brings_back(address: str, up: Mapping[str, Any] | None, again: str) -> str:
+    """A coordinator that does not answer there. `up`, `again`: as for `findings`."""
+    return up_away.silent(up or up_away.at(address)) or again or _START
 
 
 def _version(what: str, version: str) -> Finding:
@@ -105,9 +121,12 @@ def _clocks(told: Sequence[tuple[str, int]], asked_ms: tuple[float, float]) -> I
         )
 
 
-def _nodes(told: coordinator_pb2.ListNodesReply, token: str) -> Iterator[Finding]:
-    nodes = list(told.nodes)
-    missed = [one for one in told.lost if not is_spot(one.node.labels)]
+def _nodes(told: coordinator_pb2.ListNodesReply, token: str, up: Mapping[str, Any] | None = None) -> Iterator[Finding]:
+    away = up_away.known_as(up)  # of its node that is said, and no more
+    nodes = [node for node in told.nodes if node.node_id not in away]
+    if of_up := up_away.said(up, "node"):
+        yield warn("nodes", of_up, _WAIT)
+    missed = [one for one in told.lost if not is_spot(one.node.labels) and one.node.node_id not in away]
     if missed:
         names = _some([f"{words.short(one.node.node_id)} at {one.node.control_address}" for one in missed])
         do = (
@@ -116,9 +135,11 @@ def _nodes(told: coordinator_pb2.ListNodesReply, token: str) -> Iterator[Finding
             "when they have been silent for an hour"
         )
         yield warn("lost nodes", f"{len(missed)}: {names}", do)
-    if spot := len(told.lost) - len(missed):
+    if spot := sum(is_spot(one.node.labels) for one in told.lost):
         yield ok("spot nodes", f"{many(spot, 'is', 'are')} gone, as they may be, in the last hour")
     storing = [node for node in nodes if node.quota_bytes]
+    if not storing and of_up:
+        return
     if not storing and (started := words.just_started(told.up_ms)):
         do = "ask again in some seconds: nodes come back to a coordinator by themselves"
         yield warn("nodes", f"none has come back yet: the coordinator {started}", do)

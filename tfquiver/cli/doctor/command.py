@@ -17,6 +17,7 @@ from tfquiver.cli import calls
 from tfquiver.cli.doctor import as_status_says, cluster, disk, machine, shared_disk, store
 from tfquiver.cli.doctor.doing import Doing
 from tfquiver.cli.doctor.finding import Finding, Verdict, fail, skip, warn
+from tfquiver.cli.status_asked_watched_explained import up_away
 from tfquiver.cli.status_tables_and_warnings import fitting
 from tfquiver.cluster_address import running, service_name
 from tfquiver.cluster_address.service_name import coordinator_address
@@ -155,12 +156,14 @@ def _of_servers(where: str, directory: Path | None, token: str) -> Iterator[Find
                 do = "where you meant a cache: name what cache_dir= or `tfquiver up` was given; else give one its own"
                 yield warn("cluster", f"no node runs in {shown}: it is {files}", do)
             else:
-                yield skip("cluster", f"no node runs in {shown} now, so none is asked", _STARTS)
+                do = up_away.again(directory) or _STARTS
+                yield skip("cluster", f"no node runs in {shown} now, so none is asked", do)
         else:
             yield fail("cluster", of_error(error), "start a node there, or name a coordinator's host:port")
     else:
         answers = False
-        for one in cluster.findings(address, token):
+        again = up_away.again(directory, address) if directory is not None else ""
+        for one in cluster.findings(address, token, up_away.collect(where), again):
             answers |= one.verdict is Verdict.OK and one.what == f"coordinator {address}"
             yield one
         if answers:  # else it would be waited for once more

@@ -1,82 +1,42 @@
-"""Caches of this user that are on one disk: each takes what its quota says, by default 80 % of what was free when it
-was started, and of the others it knows nothing."""
+"""Whether the caches of this user that are on one disk have room there for all that they may take."""
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from tfquiver import errors
-from tfquiver.amounts import of_bytes
 from tfquiver.cli import calls
 from tfquiver.cli.doctor.finding import Finding, ok, warn
-from tfquiver.cluster_address import running_nodes
 from tfquiver.notes_in_cache_and_work_directories.node_endpoint import read_endpoint
-from tfquiver.plain_text import plain
 from tfquiver.proto.tfquiver.v1 import node_pb2, node_pb2_grpc
+from tfquiver.service.node import caches_on_this_disk
+from tfquiver.service.node.caches_on_this_disk import Claim
 
 _WHAT = "caches on its disk"
 _MOST = calls.AT_ONCE
-_MOST_NAMED = 5
-
-
-@dataclass(frozen=True, slots=True)
-class Claim:
-    """What a node may still put there."""
-
-    directory: Path
-    quota_bytes: int
-    used_bytes: int
-
-    @property
-    def left_bytes(self) -> int:
-        return max(self.quota_bytes - self.used_bytes, 0)
 
 
 def finding(directory: Path, token: str) -> Finding | None:
     """None: no other node of this user has its cache on that disk."""
+    there = caches_on_this_disk.beside(directory)
     try:
-        device = directory.stat().st_dev
-        of_disk = [one for one in running_nodes.directories() if _is_on(device, one)]
-        found = os.statvfs(directory)
+        free_bytes = caches_on_this_disk.free_bytes(directory)
     except OSError:  # it has just gone
         return None
-    if not of_disk[1:] or directory.resolve() not in {one.resolve() for one in of_disk}:
-        return None
-    return judge(
-        [claim for claim in _claims(of_disk[:_MOST], token) if claim.quota_bytes], found.f_bavail * found.f_frsize
-    )
-
-
-def _is_on(device: int, directory: Path) -> bool:
-    try:
-        return directory.stat().st_dev == device
-    except OSError:  # it has just gone
-        return False
+    return judge([claim for claim in _claims(there[:_MOST], token) if claim.quota_bytes], free_bytes) if there else None
 
 
 def judge(claims: Sequence[Claim], free_bytes: int) -> Finding | None:
     """Pure. `claims`: of one disk."""
     if not claims[1:]:
         return None
-    left_bytes = sum(claim.left_bytes for claim in claims)
-    by_size = sorted(claims, key=lambda claim: -claim.left_bytes)
-    some = "; ".join(f"{plain(one.directory)} {of_bytes(one.left_bytes)}" for one in by_size[:_MOST_NAMED])
-    said = (
-        f"{len(claims)}, which may together take {of_bytes(left_bytes)} more by their quotas, of "
-        f"{of_bytes(free_bytes)} that are free ({some}{'; ...' if by_size[_MOST_NAMED:] else ''})"
-    )
-    if left_bytes <= free_bytes:
+    said = caches_on_this_disk.said(claims, free_bytes)
+    if caches_on_this_disk.left_bytes(claims) <= free_bytes:
         return ok(_WHAT, said)
-    do = (
-        "give each a quota (tfquiver up DIRECTORY --quota=SIZE, tfquiver.dataset(quota=)), or all one cache_dir, which "
-        "then keeps each byte once; else the one that comes last finds no room, and its jobs read the store"
-    )
-    return warn(_WHAT, said, do)
+    return warn(_WHAT, said, caches_on_this_disk.DO)
 
 
 def _claims(directories: Sequence[Path], token: str) -> list[Claim]:

@@ -12,6 +12,7 @@ import socket
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 from tfquiver import errors
@@ -22,7 +23,7 @@ from tfquiver.cli.status_asked_watched_explained import cold, sums, up_away, wat
 from tfquiver.cli.status_asked_watched_explained.lookout import Lookout
 from tfquiver.cli.status_asked_watched_explained.sparing import Sparing
 from tfquiver.cli.status_asked_watched_explained.unfollowed import Unfollowed
-from tfquiver.cli.status_tables_and_warnings import money, mounts_view, status_view, unreached, words
+from tfquiver.cli.status_tables_and_warnings import money, mounts_view, nodes_view, status_view, unreached, words
 from tfquiver.cluster_address.running import named_or_running, one_named_or_running
 from tfquiver.cluster_address.service_name import coordinator_address
 from tfquiver.grpc_plumbing import pages
@@ -38,6 +39,7 @@ from tfquiver.proto.tfquiver.v1 import (
     types_pb2,
 )
 from tfquiver.roles_and_tokens import own_token
+from tfquiver.service.node import caches_on_this_disk
 
 _MOST_SESSIONS = 100_000
 _SESSIONS = 20
@@ -173,9 +175,11 @@ def collect(
     try:
         found = _asked(address, token, sessions, thorough, kept, unfollowed)
     except errors.UnavailableError as error:
-        if not (why := up_away.silent(up)):
+        of_up = up or up_away.at(address)
+        if not (why := up_away.silent(of_up)):
             raise
-        raise errors.UnavailableError(f"{why}; {error}") from error
+        is_known = bool(up_away.said(of_up, "coordinator"))  # how it ended says more than that nobody listens there
+        raise errors.UnavailableError(why if is_known else f"{why}; {error}") from error
     return sums.with_sums(found | {"up": up}, prices)
 
 
@@ -241,6 +245,14 @@ def _unasked(node: types_pb2.NodeInfo) -> dict[str, Any]:
     return {**plain(node), "host": words.host(node.control_address, socket.gethostname())}
 
 
+def _with_others(node: dict[str, Any]) -> dict[str, Any]:
+    """Of one whose disk is full, and that runs here: who else has it."""
+    if not (directory := node.get("cache_dir")) or not nodes_view.is_full(node):
+        return node
+    others = list(map(str, caches_on_this_disk.others(Path(directory))))
+    return node | ({"disk_shared_with": others} if others else {})
+
+
 def _nodes(nodes: Sequence[types_pb2.NodeInfo], token: str, kept: KeptChannels | None) -> Iterator[dict[str, Any]]:
     """All at once: a node that is dead, or hangs, must not hold up what is said of the others."""
     for at in range(0, len(nodes), calls.AT_ONCE):
@@ -263,7 +275,7 @@ def _nodes(nodes: Sequence[types_pb2.NodeInfo], token: str, kept: KeptChannels |
                     yield {**plain(node), **where, "error": str(reply), "is_gone": isinstance(reply, calls.GoneError)}
                     continue
                 counters = plain(reply)
-                yield {**counters.pop("node"), **where, **counters}
+                yield _with_others({**counters.pop("node"), **where, **counters})
         if kept is not None:
             for address in silent:
                 kept.drop(address)

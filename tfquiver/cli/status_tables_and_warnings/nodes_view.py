@@ -21,6 +21,7 @@ PLACES_LEGEND = (
 )
 _MOST_LOST = 5  # each with a sentence: where a rack is without power the other problems are to be seen, too
 _MOST_LABELS = 200  # characters
+_MOST_OTHERS = 3  # caches on a disk
 _PARTS, _LEAST_BYTES, _MOST_BYTES = 100, 16 << 20, 1 << 30  # hardly anything: one of so many of its quota, within these
 
 
@@ -81,14 +82,28 @@ def hanging_disks(nodes: Sequence[Mapping[str, Any]]) -> Iterator[str]:
 
 def full_disks(nodes: Sequence[Mapping[str, Any]]) -> Iterator[str]:
     """A sentence for each node whose disk takes hardly anything more, where its quota would."""
-    for node in nodes:
-        room, left = node.get("disk_room_bytes"), node["quota_bytes"] - node.get("used_bytes", 0)
-        if room is not None and room < min(left, max(_LEAST_BYTES, min(node["quota_bytes"] // _PARTS, _MOST_BYTES))):
-            yield (
-                f"node {short(node['node_id'])}: its disk is full: {of_bytes(room)} are left there for shards of the "
-                f"{of_bytes(left)} that its quota still has; what does not fit is read from the store each time: make "
-                "room on that disk, or start the node with a smaller --quota"
-            )
+    for node in filter(is_full, nodes):
+        yield (
+            f"node {short(node['node_id'])}: its disk is full: {of_bytes(node['disk_room_bytes'])} are left there for "
+            f"shards of the {of_bytes(_left_bytes(node))} that its quota still has; what does not fit is read from the "
+            f"store each time: make room on that disk, or start the node with a smaller --quota{_others(node)}"
+        )
+
+
+def _others(node: Mapping[str, Any]) -> str:
+    others = node.get("disk_shared_with", ())
+    more = f" and {len(others) - _MOST_OTHERS} more" if others[_MOST_OTHERS:] else ""
+    return f"; caches of yours are on it in {', '.join(map(plain, others[:_MOST_OTHERS]))}{more}, too" if others else ""
+
+
+def is_full(node: Mapping[str, Any]) -> bool:
+    """Whether its disk takes hardly anything more, where its quota would."""
+    room, little = node.get("disk_room_bytes"), max(_LEAST_BYTES, min(node["quota_bytes"] // _PARTS, _MOST_BYTES))
+    return room is not None and room < min(_left_bytes(node), little)
+
+
+def _left_bytes(node: Mapping[str, Any]) -> int:
+    return int(node["quota_bytes"] - node.get("used_bytes", 0))
 
 
 def most_bytes(node: Mapping[str, Any]) -> int:

@@ -100,8 +100,13 @@ def problems(status: Mapping[str, Any]) -> list[str]:
         )
     if trouble := status.get("policy_trouble"):
         found.append(f"planning: {trouble}")
-    found += up_away.problems(status.get("up"))
-    found += nodes_view.problems(status["nodes"], status["lost_nodes"])
+    up = status.get("up")
+    found += up_away.problems(up)
+    away = up_away.known_as(up)  # of which that is said by now
+    found += nodes_view.problems(
+        [node for node in status["nodes"] if "error" not in node or node["node_id"] not in away],
+        [node for node in status["lost_nodes"] if node["node_id"] not in away],
+    )
     for lines in (nodes_view.hanging_disks(status["nodes"]), nodes_view.full_disks(status["nodes"])):
         found += alike.some(lines, "node")
     answering = [node for node in status["nodes"] if "error" not in node]
@@ -110,13 +115,14 @@ def problems(status: Mapping[str, Any]) -> list[str]:
     is_limited = _is_limited(status["datasets"], most)
     if not quota and (started := words.just_started(status.get("coordinator_up_ms", 0))):
         found.append(f"no node has come back yet: the coordinator {started}; ask again in some seconds")
-    elif not quota:
+    elif not quota and not up_away.said(up, "node"):
         found.append("no node keeps anything: start tfquiver-node with a --quota, or tfquiver up")
     for alike_ones in _counted(answering, is_limited).values():
         found += alike.some(alike_ones, "node")
     found += store_view.problems(status.get("store") or {}, status["sessions"])
-    found += alike.some(workers_view.lost(status["lost_dispatchers"]), "dispatcher")
-    found += alike.some(workers_view.problems(status["dispatchers"]), "worker")
+    missed = [one for one in status["lost_dispatchers"] if one["address"] not in away]
+    found += alike.some(workers_view.lost(missed), "dispatcher")
+    found += alike.some(workers_view.problems(status["dispatchers"], away), "worker")
     found += mounts_view.problems(status.get("mounts", ()), status["datasets"])
     found += alike.some(_too_large(status["datasets"], _left_unset(status["sessions"]), quota, most), "data set")
     called = names.called(status["datasets"])

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 
 from tfquiver.plain_text import plain
 from tfquiver.service.coordinator.nodes_mounts_dispatchers import dispatchers as kept
 
 
-def problems(dispatchers: list[dict[str, Any]]) -> Iterator[str]:
-    """A sentence for each worker that epochs wait for in vain."""
+def problems(dispatchers: list[dict[str, Any]], told: Collection[str] = ()) -> Iterator[str]:
+    """A sentence for each worker that epochs wait for in vain. `told`: addresses of those of which that is said."""
     for one in dispatchers:
         for worker in one["workers"]:
-            if kept.is_missed(int(worker["silent_ms"]), int(worker["idle_ms"])):
+            missed = kept.is_missed(int(worker["silent_ms"]), int(worker["idle_ms"]))
+            if missed and worker["address"] not in told:
                 yield (
                     f"worker {worker['address']} of dispatcher {one['address']} has not answered for "
                     f"{worker['silent_ms'] // 1000} s: an epoch that it has a part of may stand until the dispatcher "

@@ -24,6 +24,8 @@ from tfquiver.local_cluster.plan import Wish
 from tfquiver.local_cluster.supervisor import Supervisor
 from tfquiver.notes_in_cache_and_work_directories import cluster_file, up_file
 from tfquiver.notes_in_cache_and_work_directories.up_file import Ports
+from tfquiver.roles_and_tokens import own_token
+from tfquiver.service.node import caches_on_this_disk
 
 
 def run(
@@ -111,15 +113,26 @@ async def _serve(
             print(json.dumps(_where(wish, supervisor.ports) | {"metrics": supervisor.metrics}), flush=True)
         else:
             print(_welcome(wish, supervisor.ports, targets), flush=True)
+        telling.append(asyncio.get_running_loop().create_task(_tell_of_others(wish.directory)))
 
+    telling = list[asyncio.Task[None]]()
     with told_to_stop.told(stop.set):
         if not as_json:
             _say(f"starting in {wish.directory} ...")
         try:
             await supervisor.run(stop, ready)
         finally:
+            for task in telling:
+                task.cancel()
             tell_prometheus({})
             _say("everything is stopped")
+
+
+async def _tell_of_others(directory: Path) -> None:
+    """That not all caches of this user find room on its disk."""
+    with suppress(errors.TfquiverError):
+        if said := await caches_on_this_disk.warning(directory, own_token.of_user("")):
+            _say(said)
 
 
 def _environment() -> dict[str, str]:
