@@ -1,4 +1,4 @@
-"""What may have been mistyped in a path or a glob of this machine that means no file."""
+"""What may have been mistyped in a path, a glob or a web address that means no file."""
 
 from __future__ import annotations
 
@@ -6,17 +6,27 @@ import difflib
 import fnmatch
 import itertools
 import os
+import re
 from pathlib import Path
 
 from tfquiver.plain_text import plain, shortened
+from tfquiver.stores.listings import web_listing
+from tfquiver.stores.object_store import scheme_of
 
+_ONE_SLASH = re.compile("(gs|s3|az|abfs|https?):/?([^/].*)")
 _MOST_LOOKED_AT, _MOST_NAMED = 1000, 3  # names
 
 
 def what_is_there(pattern: str) -> str:
-    """Words behind `no match for PATTERN`; "": nobody knows, as of a store elsewhere."""
+    """Words behind `no match for PATTERN`; "": nobody knows, as of a bucket."""
+    if pattern.startswith("file://"):
+        return what_is_there(pattern.removeprefix("file://"))
+    if scheme_of(pattern) in web_listing.SCHEMES:
+        return _of_web(pattern)
     if "://" in pattern or pattern.endswith(os.sep):
         return ""
+    if slash := _ONE_SLASH.fullmatch(pattern):
+        return f": write {slash[1]}://{slash[2]}"
     try:
         *above, last = Path(pattern).parts
         fixed = Path(*itertools.takewhile(lambda part: not set(part) & set("*?["), above)).absolute()
@@ -33,3 +43,15 @@ def what_is_there(pattern: str) -> str:
         return f": {plain(fixed)} is empty"
     some = difflib.get_close_matches(last, names, _MOST_NAMED, 0.3) or names[:_MOST_NAMED]
     return f": in {plain(fixed)} there are {', '.join(map(shortened, some))}{', ...' * (len(some) < len(names))}"
+
+
+def _of_web(pattern: str) -> str:
+    if meant := web_listing.in_bucket(pattern):
+        return f": files of that bucket are named {meant}"
+    buckets = "gs://BUCKET/..., s3://BUCKET/... or az://CONTAINER/..."
+    if web_listing.is_pattern(pattern):
+        return (
+            ": a web server is asked for its index page, and none is there that links to such files: name each file "
+            f"whole; files in buckets are named {buckets}"
+        )
+    return f": that web server has no such file; files in buckets are named {buckets}"

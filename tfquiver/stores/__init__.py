@@ -11,6 +11,7 @@ from typing import Any
 
 from tfquiver import errors
 from tfquiver.stores.credentials.resolved import Access
+from tfquiver.stores.object_store import THERE_ARE
 from tfquiver.stores.object_store import CountedStore as CountedStore
 from tfquiver.stores.object_store import ObjectInfo as ObjectInfo
 from tfquiver.stores.object_store import ObjectStore as ObjectStore
@@ -18,7 +19,7 @@ from tfquiver.stores.object_store import scheme_of as scheme_of
 
 _lock = threading.Lock()
 _stores: dict[str, ObjectStore] = {}
-_WRITTEN_SO = {"gcs": "gs"}  # as other programs call it, and which is meant
+_WRITTEN_SO = {"gcs": "gs", "s3n": "s3"}  # as other programs call it, and which is meant
 
 
 def for_uri(uri: str) -> ObjectStore:
@@ -69,7 +70,7 @@ def _open(scheme: str, options: dict[str, Any] | None) -> ObjectStore:
         raise errors.InvalidArgumentError(f"no store for {scheme}:// here: write {_WRITTEN_SO[scheme]}://")
     raise errors.InvalidArgumentError(
         f"no store for {scheme}:// here: pip install '.[fsspec]' in a clone of tfquiver and, where it is not part of "
-        f"that, the fsspec package that serves {scheme}://"
+        f"that, the fsspec package that serves {scheme}://; {THERE_ARE}"
     )
 
 

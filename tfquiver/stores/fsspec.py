@@ -7,28 +7,30 @@ asked for, so were the bytes.
 from __future__ import annotations
 
 import errno
+import inspect
 import os
 import socket
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
 import fsspec
 import fsspec.asyn
+import fsspec.config
 from fsspec.exceptions import FSTimeoutError
 
 from tfquiver import errors
 from tfquiver.stores import http_ranges, s3_ranges, versions
 from tfquiver.stores.attempts import Attempts, Transient, Unreachable
 from tfquiver.stores.hanging_file_systems.patience import Patience
-from tfquiver.stores.listings import s3_listing
+from tfquiver.stores.listings import s3_listing, web_listing
 from tfquiver.stores.listings.listing_pages import ListingPages
-from tfquiver.stores.object_store import ObjectInfo, ReadsAtOnce, scheme_of
+from tfquiver.stores.object_store import THERE_ARE, ObjectInfo, ReadsAtOnce, scheme_of
 
 T = TypeVar("T")
 _S3 = ("s3", "s3a")
 # Where fsspec would take more into memory than was asked for.
-_RANGES = dict.fromkeys(_S3, s3_ranges.range_of) | dict.fromkeys(("http", "https"), http_ranges.range_of)
+_RANGES = dict.fromkeys(_S3, s3_ranges.range_of) | dict.fromkeys(web_listing.SCHEMES, http_ranges.range_of)
 _LIST_DEADLINE_S = 60.0
 _NO_CONNECTION = ("ClientConnectorError", "ClientConnectorDNSError", "ServiceRequestError")  # of aiohttp and azure-core
 _VERSION_KEYS = ("generation", "ETag", "etag", "version_id", "VersionId", "mtime", "LastModified", "last_modified")
@@ -49,17 +51,31 @@ class FsspecStore(ReadsAtOnce):
         """None when fsspec has nothing for the scheme, or what it has is not installed.
 
         `options`: arguments of the file system (stores/credentials/resolved.py); None: its library looks for itself.
+
+        Raises InvalidArgumentError: it has to be told something else, or what it needs is not on this machine.
         """
         try:
-            fsspec.get_filesystem_class(scheme)
+            made_of = fsspec.get_filesystem_class(scheme)
         except (ImportError, ValueError):
             return None
         options = dict(options or {})
+        if missing := _missing(made_of, scheme, options):
+            variables = ", ".join(f"FSSPEC_{scheme.upper()}_{name.upper()}" for name in missing)
+            raise errors.InvalidArgumentError(
+                f"no store for {scheme}:// here: {made_of.__name__} of fsspec has to be told {', '.join(missing)} "
+                f"({variables}); {THERE_ARE}"
+            )
         if scheme in _S3:
             # Trying again is done here, where the deadline is known.
             retries = {"retries": {"max_attempts": 0, "mode": "standard"}}
             options["config_kwargs"] = retries | dict(options.get("config_kwargs") or {})
-        fs = fsspec.filesystem(scheme, use_listings_cache=False, skip_instance_cache=True, **options)
+        try:
+            fs = fsspec.filesystem(scheme, use_listings_cache=False, skip_instance_cache=True, **options)
+        except (OSError, ImportError, TypeError, ValueError) as error:  # a library that is not there, for one
+            why = (str(error).splitlines() or [""])[0]
+            raise errors.InvalidArgumentError(
+                f"no store for {scheme}:// here: {type(error).__name__}: {why}; {THERE_ARE}"
+            ) from error
         if scheme in _S3:
             fs.retries = 1
         endpoint = options.get("endpoint_url") or os.environ.get("AWS_ENDPOINT_URL")
@@ -70,6 +86,9 @@ class FsspecStore(ReadsAtOnce):
         scheme, path = scheme_of(pattern), self._fs._strip_protocol(pattern)
 
         def attempt(left_s: float) -> list[ObjectInfo]:
+            if scheme in web_listing.SCHEMES:
+                its = fsspec.asyn.sync(self._fs.loop, web_listing.objects, self._fs, path, timeout=left_s)
+                return [_info(scheme, info["name"], info) for info in its]
             found = self._call("glob", left_s, pattern, detail=True)
             return [_info(scheme, path, info) for path, info in found.items() if info.get("type") == "file"]
 
@@ -111,7 +130,11 @@ class FsspecStore(ReadsAtOnce):
                 setattr(self._fs, name, None)
 
     def _stat(self, uri: str, left_s: float) -> ObjectInfo:
-        info = self._call("info", left_s, uri)
+        if scheme_of(uri) in web_listing.SCHEMES:
+            path = self._fs._strip_protocol(uri)
+            info = fsspec.asyn.sync(self._fs.loop, web_listing.info, self._fs, path, timeout=left_s)
+        else:
+            info = self._call("info", left_s, uri)
         if info.get("type") != "file":
             raise errors.InvalidArgumentError(f"{uri}: a directory; name its files, for example {uri.rstrip('/')}/*")
         return _info(scheme_of(uri), info["name"], info)
@@ -145,6 +168,16 @@ class FsspecStore(ReadsAtOnce):
                 raise _meaning(uri, error) from error
 
         return self._attempts.run(uri, deadline_s, attempt)
+
+
+def _missing(made_of: Any, scheme: str, options: Mapping[str, Any]) -> list[str]:
+    """Arguments without which it cannot be made, and that nobody has given."""
+    known = {**fsspec.config.conf.get(scheme, {}), **options}
+    return [
+        name
+        for name, one in list(inspect.signature(made_of.__init__).parameters.items())[1:]  # but for `self`
+        if one.kind is one.POSITIONAL_OR_KEYWORD and one.default is one.empty and name not in known
+    ]
 
 
 def _meaning(uri: str, error: Exception) -> Exception:

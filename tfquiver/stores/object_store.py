@@ -8,6 +8,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Protocol
 
+THERE_ARE = (
+    "there are gs://, s3://, az://, https:// and paths of this machine: copy the files to one of these, or mount where "
+    "they are and name them by path"
+)
+
 
 def scheme_of(uri: str) -> str:
     """ "gs" of gs://bucket/name; "file" of a plain path."""

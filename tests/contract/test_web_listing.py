@@ -1,0 +1,144 @@
+"""Files of a web server: by their names, and by the index page that links to them; what goes wrong is said as it is."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+import fsspec.asyn
+import pytest
+
+from tests.support import fixed_ports
+from tests.support.http_thread import served
+from tfquiver import errors, stores
+from tfquiver.listing.listing import expand
+from tfquiver.stores.fsspec import FsspecStore
+
+INDEX = b'<a href="train-0">0</a> <a href="train-1">1</a> <a href="train-gone">-</a> <a href="../">up</a>'
+
+
+class Web(ThreadingHTTPServer):
+    """`files`: path -> what is there, or the status of what is not."""
+
+    daemon_threads = False
+
+    def __init__(self) -> None:
+        super().__init__(("127.0.0.1", 0), _Handler)
+        self.files: dict[str, bytes | int] = {
+            "/d/": INDEX, "/d/train-0": b"x" * 10, "/d/train-1": b"y" * 20, "/secret/": 403, "/secret/f": 403,
+            "/broken/f": 400,
+        }  # fmt: skip
+        self.refuses_head = self.says_no_length = False
+        self.url = f"http://127.0.0.1:{self.server_port}"
+
+
+class _Handler(BaseHTTPRequestHandler):
+    server: Web
+
+    def log_message(self, *_: object) -> None: ...
+
+    def do_HEAD(self) -> None:
+        if self.server.refuses_head:
+            self.send_response(403)
+            self.end_headers()
+        else:
+            self.do_GET()
+
+    def do_GET(self) -> None:
+        there = self.server.files.get(self.path, 404)
+        self.send_response(there if isinstance(there, int) else 200)
+        self.send_header("Content-Type", "text/html")
+        if isinstance(there, bytes) and not self.server.says_no_length:
+            self.send_header("Content-Length", str(len(there)))
+        self.end_headers()
+        if isinstance(there, bytes) and self.command == "GET":
+            self.wfile.write(there)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def loop() -> None:
+    """fsspec's one, with its thread and wake-up sockets, is there for good."""
+    fsspec.asyn.get_loop()
+
+
+@pytest.fixture
+def web() -> Iterator[Web]:
+    with served(Web()) as running:
+        yield running
+
+
+@pytest.fixture
+def store(web: Web) -> Iterator[FsspecStore]:
+    """Closed before the server, which waits for its connections."""
+    opened = FsspecStore.open("http")
+    assert opened
+    yield opened
+    opened.close()
+
+
+def listed(store: FsspecStore, uri: str) -> list[tuple[str, int]]:
+    return [(one.uri, one.size_bytes) for one in expand(uri, lambda _: store)]
+
+
+@pytest.mark.parametrize("refuses_head", [False, True])
+def test_files_have_their_sizes_however_they_are_named(web: Web, store: FsspecStore, refuses_head: bool) -> None:
+    """By an index page each was taken for empty, and a data set of them for one without records."""
+    web.refuses_head = refuses_head
+    both = [(f"{web.url}/d/train-0", 10), (f"{web.url}/d/train-1", 20)]
+    assert listed(store, f"{web.url}/d/train-*") == both, "and of a link that leads nowhere nothing"
+    assert listed(store, f"{web.url}/d/train-1") == both[1:]
+
+
+@pytest.mark.parametrize(
+    ("path", "said"),
+    [("/d/train-7", "that web server has no such file; files in buckets are named gs://BUCKET/..., s3://"),
+     ("/d/trian-*", "a web server is asked for its index page, and none is there that links to such files"),
+     ("/nowhere/train-*", "name each file whole; files in buckets are named gs://BUCKET/..., s3://BUCKET/")],
+)  # fmt: skip
+def test_what_is_not_there_is_said_with_what_there_is(web: Web, store: FsspecStore, path: str, said: str) -> None:
+    with pytest.raises(errors.NotFoundError) as raised:
+        listed(store, web.url + path)
+    assert str(raised.value).startswith(f"no match for {web.url}{path}: ") and said in str(raised.value)
+
+
+@pytest.mark.parametrize("path", ["/secret/f", "/secret/train-*"])
+def test_what_is_refused_is_not_called_missing(web: Web, store: FsspecStore, path: str) -> None:
+    with pytest.raises(errors.PermissionError_, match="the store refused: the web server says 403 Forbidden"):
+        listed(store, web.url + path)
+
+
+def test_other_answers_are_said_as_they_are(web: Web, store: FsspecStore) -> None:
+    with pytest.raises(errors.InvalidArgumentError, match="/broken/f: the web server says 400 Bad Request"):
+        listed(store, f"{web.url}/broken/f")
+    web.says_no_length = True
+    with pytest.raises(errors.InvalidArgumentError, match="does not say how long that is"):
+        listed(store, f"{web.url}/d/train-0")
+
+
+@pytest.mark.parametrize("name", ["f", "train-*"])
+def test_a_server_that_is_away_is_not_called_one_without_the_file(name: str) -> None:
+    opened = FsspecStore.open("http")
+    assert opened
+    try:
+        with pytest.raises(errors.UnavailableError, match="Cannot connect"):
+            listed(opened, f"http://127.0.0.1:{fixed_ports.free_port()}/{name}")
+    finally:
+        opened.close()
+
+
+@pytest.mark.parametrize(
+    ("scheme", "missing"), [("ftp", "FTPFileSystem of fsspec has to be told host (FSSPEC_FTP_HOST)"),
+                            ("webhdfs", "has to be told host (FSSPEC_WEBHDFS_HOST)"), ("quux", "pip install")]
+)  # fmt: skip
+def test_a_scheme_that_cannot_be_opened_names_those_that_can(
+    scheme: str, missing: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(fsspec.config.conf, scheme, {})
+    with pytest.raises(errors.InvalidArgumentError) as raised:
+        stores.for_uri(f"{scheme}://host/f")
+    said = str(raised.value)
+    assert said.startswith(f"no store for {scheme}:// here: ") and missing in said
+    assert said.endswith(
+        "; there are gs://, s3://, az://, https:// and paths of this machine: copy the files to one of these, or mount "
+        "where they are and name them by path"
+    )
