@@ -18,7 +18,9 @@ def parse_bytes(text: str) -> int:
     """`"10GiB"`, `"500MB"`, `"4096"` as bytes. Raises InvalidArgumentError naming the text."""
     match = re.fullmatch(r"\s*([0-9]{1,20}(?:\.[0-9]{1,20})?)\s*([A-Za-z]*)\s*", text)
     if not match or match[2] not in _UNITS:
-        raise errors.InvalidArgumentError(f"not a size: {shortened(text)}; write for example 500MB, 10GiB or 4096")
+        known = next((unit for unit in _UNITS if match and unit.lower() == match[2].lower()), "")
+        meant = f"write {match[1]}{known}" if match and known else "write for example 500MB, 10GiB or 4096"
+        raise errors.InvalidArgumentError(f"not a size: {shortened(text)}; {meant}")
     size = int(Decimal(match[1]) * _UNITS[match[2]])
     if size > _MOST_BYTES:
         raise errors.InvalidArgumentError(f"a size of {shortened(text)} is more than any disk has")

@@ -131,8 +131,9 @@ def test_limits_as_a_person_writes_them(tmp_path: Path, capsys: pytest.CaptureFi
         )
         limited = "job bert reads at most 50.0 MB/s from the object store\n"
         assert tool("limit", "bert", "50MB") == (0, limited + nobody), "a name that is misspelt looks like this"
+        assert tool("limit", "bert", "50 MB/s") == (0, limited + nobody), "as status shows it"
         assert tool("limit", "other", "1GiB")[0] == 0
-        for wrong in ("fast", "0", "50MB/s"):
+        for wrong in ("fast", "0", "50", "50MB/h"):
             code, said = tool("limit", "bert", wrong)
             assert code == 1 and said.startswith("tfquiver: RATE: ") and said.count("\n") == 1
         assert "bert" in (shown := tool("status")[1]) and "50.0 MB/s" in shown and "a person" in shown

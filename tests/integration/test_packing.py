@@ -45,6 +45,26 @@ def test_what_is_written_is_read(features: dict[str, Any]) -> None:
         )
 
 
+@pytest.mark.parametrize("longest", ["a" * pack.MOST_NAME_BYTES, "é" * (pack.MOST_NAME_BYTES // 2)])
+def test_a_name_that_no_disk_takes_is_refused_before_anything_is_written(
+    tmp_path: Path, longest: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    command = ["pack", str(images(tmp_path / "in")), "-o", str(tmp_path / "out"), "--name"]
+    assert main([*command, longest + longest[0]]) == 1
+    said = capsys.readouterr().err
+    assert said.startswith(f"tfquiver: --name='{longest[:40]}'...: 200 bytes in UTF-8; the limit is 199: "), said
+    assert not (tmp_path / "out").exists()
+    assert main([*command, longest]) == 0
+    assert sorted(path.name for path in (tmp_path / "out").iterdir()) == [
+        f"{longest}-00000-of-00001.tfrecord", f"{longest}.pack.json",
+    ]  # fmt: skip
+
+
+def test_no_folder_at_all_is_not_the_working_directory(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["pack", str(images(tmp_path / "in")), "-o", ""]) == 1
+    assert capsys.readouterr().err.startswith("tfquiver: -o '': name a folder")
+
+
 def test_images_have_their_folders_as_classes_spread_over_files(tmp_path: Path) -> None:
     found = packed(images(tmp_path / "in"), tmp_path / "out", part_bytes=300, workers=2)
     assert len(list((tmp_path / "out").glob("*.tfrecord"))) == 3

@@ -108,6 +108,23 @@ def test_a_file_in_the_place_of_a_directory_is_named_with_what_to_do(
         (["up", "d", "--quota=50"], "argument --quota: 50 is 50 bytes: write 50GB or 50MB"),
         (["demo", "--data=file"], "--data=file: a file is there, and no directory"),
         (["digest", "build", "x", "-o", "o", "--max_shard=big"], "tfquiver: --max_shard: not a size: 'big'"),
+        (
+            ["digest", "build", "x", "-o", "o", "--max_shard=8"],
+            "--target_shard=2097152, --max_shard=8 (bytes, where",
+        ),
+        (["digest", "show", "data"], "tfquiver: data: is a directory: name a digest file (.tfqd)"),
+        (["pack", "data", "-o", "o", "--part_bytes=64mib"], "tfquiver: --part_bytes: not a size: '64mib'; write 64MiB"),
+        (["pack", "data", "-o", "o", "--workers=two"], "argument --workers: 'two' is not a number from 1 to 256"),
+        (["demo", "--png=no/such/x.png"], "tfquiver: --png=no/such/x.png: no/such is not a directory"),
+        (["demo", "--json=no/x"], "tfquiver: --json=no/x: no is not a directory"),
+        (["limit", "job", "50"], "tfquiver: RATE: 50 is 50 bytes a second: write 50MB or 50kB"),
+        (["limit", "job", "50mb/s"], "tfquiver: RATE: not a size: '50mb'; write 50MB, bytes a second; or none"),
+        (["status", "http://head:5040/"], "nor a directory of this machine: write head:5040"),
+        (["status", "5040"], "nor a directory that is there: a port stands behind its host, as in localhost:5040"),
+        (["status", "localhost"], "nor a directory that is there: its port is missing, as in localhost:5040"),
+        (["status", "head:99999"], "nor a directory that is there: there is no port 99999, they are 1 to 65535"),
+        (["health", "localhost"], "nor a directory that is there: its port is missing, as in localhost:5040"),
+        (["health", "file"], "'file' is a file: name a cache directory, or host:port"),
     ],
 )
 def test_what_was_meant_is_said(arguments: list[str], words: str, capsys: pytest.CaptureFixture[str]) -> None:
@@ -153,3 +170,33 @@ def test_it_is_said_which_up_has_a_port(here: Path, monkeypatch: pytest.MonkeyPa
         held.enter_context(holding(here / "cache" / up_file.LOCK_FILE))
         assert running.listening_on(5040) == f"`tfquiver up` (pid {os.getpid()}) in {here / 'cache'}"
         assert running.listening_on(504) == ""
+
+
+@pytest.mark.parametrize(
+    ("pattern", "words"),
+    [
+        ("https://storage.googleapis.com/bucket/a/train-*", ": files of that bucket are named gs://bucket/a/train-*"),
+        ("https://bucket.storage.googleapis.com/f?x=1", ": files of that bucket are named gs://bucket/f"),
+        (
+            "https://console.cloud.google.com/storage/browser/bucket/a;tab=x",
+            ": files of that bucket are named gs://bucket/",
+        ),
+        ("https://s3.eu-west-3.amazonaws.com/bucket/f", ": files of that bucket are named s3://bucket/f"),
+        ("http://bucket.s3.amazonaws.com/a/f", ": files of that bucket are named s3://bucket/a/f"),
+        ("https://me.blob.core.windows.net/data/f", ": files of that bucket are named az://data/f"),
+        ("https://host/train-*", ": a web server is asked for its index page, and none is there that links to such"),
+        (
+            "https://s3.example.org/bucket/f",
+            ": that web server has no such file; files in buckets are named gs://BUCKET",
+        ),
+        ("s3:/bucket/train-*", ": write s3://bucket/train-*"),
+        ("gs:bucket/train-*", ": write gs://bucket/train-*"),
+        ("s3://bucket/train-*", ""),
+    ],
+)
+def test_web_addresses_and_half_written_schemes_are_told_what_to_write(pattern: str, words: str) -> None:
+    assert what_is_there(pattern).startswith(words) and bool(what_is_there(pattern)) == bool(words)
+
+
+def test_a_file_uri_is_looked_at_as_its_path_is(here: Path) -> None:
+    assert what_is_there(f"file://{here}/data/trian-*").startswith(f": in {here}/data there are 'train-")

@@ -52,7 +52,7 @@ def _seconds(text: str) -> float:
 
 def _run(arguments: argparse.Namespace) -> int:
     where = calls.where(arguments)
-    directory = service_name.directory_of(where)
+    directory = service_name.directory_there(where)
     address = where if directory is None else read_endpoint(directory).local_control
     what = plain_text.shortened(where)
     with rpc.channel(address) as channel:

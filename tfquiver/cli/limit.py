@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from tfquiver import errors, plain_text, sizes
-from tfquiver.amounts import of_bytes
+from tfquiver.amounts import many, of_bytes
 from tfquiver.cli import calls
 from tfquiver.cli.status_tables_and_warnings import words
 from tfquiver.grpc_plumbing import pages
@@ -16,6 +16,7 @@ from tfquiver.proto.tfquiver.v1 import coordinator_pb2
 
 _NONE = "none"
 _MOST_NAMES = 10
+_LEAST_WITHOUT_UNIT = 1 << 16
 _ABOUT = """Says how many bytes a second a job may read from the object store, on all nodes together, until it is said
 otherwise; what it finds in the cache does not count. Jobs with such a rate lend each other what they do not use, and
 get their own back when they have to wait. A job that is yet to come has it then. `tfquiver status` shows them."""
@@ -85,9 +86,11 @@ def _bytes_per_s(text: str) -> int:
     if text == _NONE:
         return 0
     try:
-        rate = sizes.parse_bytes(text)
+        rate = sizes.parse_bytes(text.removesuffix("/s"))  # as `tfquiver status` shows it
     except errors.InvalidArgumentError as error:
         raise errors.InvalidArgumentError(f"RATE: {error}, bytes a second; or {_NONE}") from error
     if not rate:
         raise errors.InvalidArgumentError(f"RATE: {text!r}: with 0 bytes a second it would never end; or {_NONE}")
+    if text.isdecimal() and rate < _LEAST_WITHOUT_UNIT:  # one was forgotten
+        raise errors.InvalidArgumentError(f"RATE: {text} is {many(rate, 'byte')} a second: write {text}MB or {text}kB")
     return rate

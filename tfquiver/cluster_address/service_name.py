@@ -6,6 +6,7 @@ Where nothing is given the environment variable TFQUIVER_SERVICE names it.
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -30,7 +31,9 @@ def directory_of(where: str) -> Path | None:
     if addresses.is_address(where):
         return None
     if "://" in where:  # else a directory `gs:` would be made
-        raise errors.InvalidArgumentError(f"{shortened(where)} is neither host:port nor a directory of this machine")
+        raise errors.InvalidArgumentError(
+            f"{shortened(where)} is neither host:port nor a directory of this machine{_meant(where)}"
+        )
     try:
         return Path(where).expanduser()
     except RuntimeError as error:
@@ -54,6 +57,30 @@ def directory_to_use(where: str) -> Path | None:
     return directory
 
 
+def directory_there(where: str) -> Path | None:
+    """As `directory_of`. Raises InvalidArgumentError also where there is none."""
+    directory = directory_of(where)
+    if directory is None or _is_there(directory):
+        return directory
+    if _is_file(directory):
+        raise errors.InvalidArgumentError(f"{shortened(where)} is a file: name a cache directory, or host:port")
+    meant = _meant(where) or ": a cache directory is made by the first job or server that uses it"
+    raise errors.InvalidArgumentError(f"{shortened(where)} is neither host:port nor a directory that is there{meant}")
+
+
+def _meant(where: str) -> str:
+    """What may have been meant by what is nearly an address; "": nobody knows (pure)."""
+    if found := re.fullmatch(r"(?:https?|grpc)://([^/]+)/?", where):
+        return f": write {found[1]}" if addresses.is_address(found[1]) else ""
+    if where.isascii() and where.isdecimal() and addresses.is_address(f"localhost:{where}"):
+        return f": a port stands behind its host, as in localhost:{where}"
+    if where == "localhost" or re.fullmatch(r"[0-9]+(\.[0-9]+){3}", where):
+        return f": its port is missing, as in {where}:5040"
+    if found := re.fullmatch(r"[A-Za-z0-9.-]+:(-?[0-9]{1,9})", where):
+        return f": there is no port {found[1]}, they are 1 to 65535"
+    return ""
+
+
 def coordinator_address(where: str) -> str:
     """`where` itself when it is an address; else that of the node that runs in this directory, or of the coordinator or
     the dispatcher whose --work_dir it is.
@@ -63,16 +90,9 @@ def coordinator_address(where: str) -> str:
       NotFoundError, DataLossError: no node has been ready in this directory, or what it wrote is damaged.
       UnavailableError: `tfquiver up` is just starting there.
     """
-    directory = directory_of(where)
+    directory = directory_there(where)
     if directory is None:
         return where
-    if not _is_there(directory):
-        if _is_file(directory):
-            raise errors.InvalidArgumentError(f"{shortened(where)} is a file: name a cache directory, or host:port")
-        raise errors.InvalidArgumentError(
-            f"{shortened(where)} is neither host:port nor a directory that is there: a cache directory is made by the "
-            "first job or server that uses it"
-        )
     if server := server_file.running(directory):
         return server.coordinator
     try:

@@ -43,6 +43,9 @@ def _run(arguments: argparse.Namespace) -> int:
         records = many(len(made) * sample_files.RECORDS, "record")
         print(f"{plain(arguments.data)}: {many(len(made), 'file')}, {plain(made[0].name)} and so on, of {records}")
         return 0
+    for flag, file in (("--png", arguments.png), ("--json", arguments.json)):
+        if file is not None and not file.parent.is_dir():  # else minutes later it could not be written
+            raise errors.InvalidArgumentError(f"{flag}={file}: {file.parent} is not a directory")
     needs.check()
     console, meanwhile = Console(), Console(stderr=True)
     if not png.can_draw():

@@ -150,6 +150,8 @@ class Digest:
                     at += read
         except FileNotFoundError as error:
             raise errors.NotFoundError(f"{name}: no such digest file") from error
+        except IsADirectoryError as error:
+            raise errors.InvalidArgumentError(f"{name}: is a directory: name a digest file (.tfqd)") from error
         except OSError as error:
             raise errors.from_os_error(error, name) from error
         except ValueError as error:  # a NUL in the name

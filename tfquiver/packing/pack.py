@@ -22,10 +22,28 @@ from tfquiver.packing.sources import Part
 from tfquiver.packing.targets import Target
 from tfquiver.scanning import tfrecord
 from tfquiver.stores.local import whole_path
+from tfquiver.users_arguments_checked import checks
 
+# A disk takes 255 bytes; the longest name, while a note is written, is ..NAME.pack.json.DIGITS.claim.DIGITS.tmp: twice
+# 16 digits.
+MOST_NAME_BYTES = 199
 _VERSION = 2  # 1: without `of` and `parts`
 _PART_DIGITS = 32
 _PR_SET_PDEATHSIG = 1
+
+
+def check_name(argument: str, name: str) -> None:
+    """Before anything is looked at or written. Raises InvalidArgumentError naming the argument."""
+    checks.check_name(argument, name)
+    if "/" in name:
+        raise errors.InvalidArgumentError(
+            f"{argument}={name}: is how files' names begin, without /: it is -o that says where they go"
+        )
+    if (size_bytes := len(name.encode())) > MOST_NAME_BYTES:
+        raise errors.InvalidArgumentError(
+            f"{argument}={name[:40]!r}...: {size_bytes} bytes in UTF-8; the limit is {MOST_NAME_BYTES}: a disk takes "
+            "255, and behind it stands what tells the files apart"
+        )
 
 
 def file_name(name: str, number: int, count: int) -> str:

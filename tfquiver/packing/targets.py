@@ -49,6 +49,8 @@ class Target(Protocol):
 
 def target(where: str) -> Target:
     """Raises InvalidArgumentError for what is neither, or where its package is missing."""
+    if not where:
+        raise errors.InvalidArgumentError("-o '': name a folder; the one that this is started in is .")
     if where.startswith("gs://"):
         return _Bucket(where)
     if "://" in where:

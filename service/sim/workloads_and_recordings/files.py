@@ -6,20 +6,20 @@
                "jobs": [{"name": "a", "dataset": "images",
                          "reads_per_s": "114MB", "epochs": 13}]}}
 
-`reads_per_s` is what a job reads where it never waits for data. A job may also
-have `accelerators` (1), `submit_s` (0: when it comes), `curriculum`, and `window`
-(what its readers ask the store for at a time: a store that gives less than all
-want is shared by these; by jobs where none has one). A curriculum samples a first
-part of the records, which grows with every step, and is
-{"starting_part": 0.04, "growth": 1.9, "step_epochs": 0.5}. A data
+`reads_per_s` is what a job reads where it never waits for data. A job may
+also have `accelerators` (1), `submit_s` (0: when it comes), `curriculum`, and
+`window` (what its readers ask the store for at a time: a store that gives
+less than all want is shared by these; by jobs where none has one). A
+curriculum samples a first part of the records, which grows with every step,
+and is {"starting_part": 0.04, "growth": 1.9, "step_epochs": 0.5}. A data
 set's size is that of its records; one that takes more on the disks is
 {"size": "1.36TiB", "disk": "1.37TiB", "shards": 713000, "records": 13600000}.
-`policies` (benefit), `schedulers` (fifo), `replan_s` (600) and `least_gap_s` (0)
-may be left out; without `store_per_s` the store has no limit. `sees`: "measured"
-shows policies what a running coordinator knows (all). Jobs can be drawn:
-"trace": {"generate": {"seed": 1, "weeks": 4}}, also `load` (1: all accelerators
-are wanted all the time), `sharing` (0: part of the jobs that read a common data
-set), `speed` (1: of an accelerator, in V100s).
+`policies` (benefit), `schedulers` (fifo), `replan_s` (600) and `least_gap_s`
+(0) may be left out; without `store_per_s` the store has no limit. `sees`:
+"measured" shows policies what a running coordinator knows (all). Jobs can be
+drawn: "trace": {"generate": {"seed": 1, "weeks": 4}}, also `load` (1: all
+accelerators are wanted all the time), `sharing` (0: part of the jobs that
+read a common data set), `speed` (1: of an accelerator, in V100s).
 """
 
 from __future__ import annotations

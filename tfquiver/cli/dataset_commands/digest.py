@@ -20,12 +20,11 @@ from rich.progress import (
     TimeRemainingColumn,
     TransferSpeedColumn,
 )
-from rich.table import Column, Table
-from rich.text import Text
 
 from tfquiver import durable, errors, plain_text
 from tfquiver.amounts import many
 from tfquiver.cli import calls
+from tfquiver.cli.dataset_commands import digest_shown
 from tfquiver.cluster_address.service_name import coordinator_address
 from tfquiver.data_sources_found_and_registered.listed import listed
 from tfquiver.data_sources_found_and_registered.registration import Registrar
@@ -40,7 +39,6 @@ from tfquiver.sizes import parse_bytes
 from tfquiver.stores.credentials.resolved import place_of
 from tfquiver.users_arguments_checked.user_weights import user_weights
 
-_MANY = 10
 _MOST_WORKERS = 1024
 
 
@@ -102,7 +100,7 @@ def _workers(text: str) -> int:
 
 def _policy(arguments: argparse.Namespace) -> CutPolicy:
     """Raises InvalidArgumentError, which calls the flags as they are typed."""
-    sizes = []
+    sizes = list[int]()
     for flag in ("--min_shard", "--target_shard", "--max_shard"):
         try:
             sizes.append(parse_bytes(getattr(arguments, flag[2:])))
@@ -110,6 +108,12 @@ def _policy(arguments: argparse.Namespace) -> CutPolicy:
             raise errors.InvalidArgumentError(f"{flag}: {error}") from error
     try:
         least, target, most = sizes
+        if not 1 <= least <= target <= most:
+            names = ("min_shard", "target_shard", "max_shard")
+            given = ", ".join(f"--{name}={getattr(arguments, name)}" for name in names)
+            raise errors.InvalidArgumentError(
+                f"{given} (bytes, where no unit stands behind): must satisfy 1 <= min <= target <= max"
+            )
         return CutPolicy(least, target, most, arguments.format)
     except errors.InvalidArgumentError as error:
         said = re.sub(r"\b(min|target|max)_bytes=", r"--\1_shard=", str(error))
@@ -166,18 +170,22 @@ def _build(arguments: argparse.Namespace) -> int:
     if service:
         with Registrar(service, None, token, calls.CALL_S) as registrar:
             registrar.digest(output, ListingTerms(policy, place_of(accesses)))
-    _print(digest, output, with_files=False)
+    digest_shown.say(digest, output, False, calls.console())
     return 0
 
 
 def _show(arguments: argparse.Namespace) -> int:
     digest = Digest.open(arguments.file)
     if arguments.shard is not None:
-        _print_shard(digest, arguments.shard, arguments.json)
+        where = digest_shown.shard(digest, arguments.shard)
+        if arguments.json:
+            print(json.dumps({"shard": arguments.shard} | where))
+        else:
+            digest_shown.say_shard(digest, arguments.shard, calls.console())
     elif arguments.json:
-        print(json.dumps(_summary(digest) | {"files": [file.uri for file in digest.files]}))
+        print(json.dumps(digest_shown.summary(digest) | {"files": [file.uri for file in digest.files]}))
     else:
-        _print(digest, arguments.file, arguments.files)
+        digest_shown.say(digest, arguments.file, arguments.files, calls.console())
     return 0
 
 
@@ -217,60 +225,3 @@ def _verify(arguments: argparse.Namespace) -> int:
         else f"content: sound; {many(digest.num_shards, 'shard has its hash', 'shards have their hashes')}"
     )
     return 1 if problems else 0
-
-
-def _summary(digest: Digest) -> dict[str, Any]:
-    return {
-        "name": digest.name,
-        "content_root": digest.content_root.hex(),
-        "digest_id": digest.digest_id.hex(),
-        "format": digest.format,
-        "shards": digest.num_shards,
-        "records": digest.num_records,
-        "raw_bytes": digest.size_bytes,
-    }
-
-
-def _print_shard(digest: Digest, number: int, as_json: bool) -> None:
-    shard = digest.shard(number)
-    where = {
-        "file": shard.file.uri, "offset": shard.offset, "length_bytes": shard.length_bytes, "records": shard.records,
-    }  # fmt: skip
-    if as_json:
-        print(json.dumps({"shard": number} | where))
-        return
-    table = Table(title=f"shard {number}", show_header=False)
-    table.add_column()
-    table.add_column(overflow="fold")
-    for key, value in where.items():
-        table.add_row(key, f"{value:,}" if isinstance(value, int) else plain_text.plain(value))
-    calls.console().print(table)
-
-
-def _print(digest: Digest, path: Path, with_files: bool) -> None:
-    console = calls.console()
-    table = Table(title=Text(plain_text.plain(str(path))), show_header=False)
-    table.add_column()
-    table.add_column(overflow="fold")  # an id that is cut short is of no use
-    for key, value in _summary(digest).items():
-        table.add_row(key.replace("_", " "), f"{value:,}" if isinstance(value, int) else plain_text.plain(value))
-    table.add_row("files", f"{len(digest.files):,}")
-    if digest.num_shards:
-        table.add_row("mean shard", f"{digest.size_bytes // digest.num_shards:,} bytes")
-    console.print(table)
-    if not with_files and len(digest.files) > _MANY:
-        console.print(f"{many(len(digest.files), 'file')}; --files lists them")
-        return
-    files = Table(
-        Column("file", overflow="fold"), "bytes", "compression", Column("generation", overflow="fold"), "shards"
-    )
-    for index, file in enumerate(digest.files):
-        shards = len(digest.file_shards(index))
-        files.add_row(
-            plain_text.plain(file.uri),
-            f"{file.size_bytes:,}",
-            plain_text.plain(file.compression),
-            plain_text.plain(file.generation),
-            f"{shards:,}",
-        )
-    console.print(files)

@@ -14,7 +14,6 @@ from tfquiver import errors, plain_text, sizes
 from tfquiver.amounts import many
 from tfquiver.cli import calls
 from tfquiver.packing import pack, sources, targets
-from tfquiver.users_arguments_checked.checks import check_integer, check_name
 
 _ABOUT = """Makes TFRecord files of tf.train.Examples out of image folders (one folder a class), WebDataset tars,
 Parquet files and Hugging Face data sets on a disk. Each tar, Parquet or Arrow file becomes one file; images are put
@@ -29,7 +28,9 @@ def add_parser(subparsers: Any) -> None:
     parser.add_argument("source", nargs="+", metavar="SRC", help="a folder, or a .tar, .parquet or .arrow file")
     parser.add_argument("-o", "--output", required=True, metavar="WHERE", help="a folder, or gs://bucket/prefix")
     parser.add_argument("--name", default="data", help="how the files' names begin (%(default)s)")
-    parser.add_argument("--workers", type=int, default=os.cpu_count() or 1, metavar="N", help="processes (%(default)s)")
+    parser.add_argument(
+        "--workers", type=_workers, default=os.cpu_count() or 1, metavar="N", help="processes (%(default)s)"
+    )
     parser.add_argument(
         "--part_bytes", default="128MiB", metavar="SIZE", help="of images in one file, about (%(default)s)"
     )
@@ -37,16 +38,11 @@ def add_parser(subparsers: Any) -> None:
 
 
 def _run(arguments: argparse.Namespace) -> int:
-    check_name("--name", arguments.name)
-    if "/" in arguments.name:
-        raise errors.InvalidArgumentError(
-            f"--name={arguments.name}: is how files' names begin, without /: it is -o that says where they go"
-        )
-    check_integer("--workers", arguments.workers, 1, _MOST_WORKERS)
+    pack.check_name("--name", arguments.name)
     left_out: list[Path] = []
     passed_over: list[Path] = []
     parts = sources.parts(
-        [Path(source) for source in arguments.source], sizes.parse_bytes(arguments.part_bytes), left_out.append,
+        [Path(source) for source in arguments.source], _part_bytes(arguments.part_bytes), left_out.append,
         passed_over.append,
     )  # fmt: skip
     columns = TextColumn("packing"), BarColumn(), MofNCompleteColumn(), TextColumn("files"), TimeRemainingColumn()
@@ -64,6 +60,19 @@ def _run(arguments: argparse.Namespace) -> int:
     if left_out:
         print(f"{many(len(left_out), 'file')} of another kind left out: {_few(left_out)}")
     return 0
+
+
+def _workers(text: str) -> int:
+    if not (text.isascii() and text.isdecimal() and len(text) <= 3 and 0 < int(text) <= _MOST_WORKERS):
+        raise argparse.ArgumentTypeError(f"{plain_text.shortened(text)} is not a number from 1 to {_MOST_WORKERS}")
+    return int(text)
+
+
+def _part_bytes(text: str) -> int:
+    try:
+        return sizes.parse_bytes(text)
+    except errors.InvalidArgumentError as error:
+        raise errors.InvalidArgumentError(f"--part_bytes: {error}") from error
 
 
 def _few(paths: list[Path]) -> str:

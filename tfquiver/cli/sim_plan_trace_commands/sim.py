@@ -27,8 +27,8 @@ from tfquiver.service.sim.workloads_and_recordings import files
 from tfquiver.service.sim.workloads_and_recordings.files import Scenario
 from tfquiver.service.sim.workloads_and_recordings.workload import Workload
 
-_ABOUT = f"""Simulates jobs that come, wait for accelerators, read and leave, with the policies
-and the planner that a coordinator runs. SCENARIO.json:
+_ABOUT = f"""Simulates jobs that come, wait for accelerators, read and leave, with the
+policies and the planner that a coordinator runs. SCENARIO.json:
 
 {files.__doc__.split(chr(10) + chr(10), 1)[1] if files.__doc__ else ""}
 policies:   {", ".join(policies.names())}
