@@ -27,7 +27,7 @@ import hypothesis
 import pytest
 
 from tests.support import cluster, examples, leaks, own_mounts, tester_forks, turns, warm, warm_roots
-from tfquiver.node_daemon_and_cache_directory import starting
+from tfquiver.node_daemon_and_notes_in_directories import starting
 
 # A pause of the machine is not a slow example; pytest-timeout bounds the whole test.
 hypothesis.settings.register_profile("tfquiver", deadline=None)

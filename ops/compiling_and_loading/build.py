@@ -154,9 +154,8 @@ def _transport_core(core: list[Future[str]]) -> list[Future[str]]:
         f"core_{name}"
         for name in (
             "bytes_checksums_tfrecords",
-            "node_messages_and_socket",
-            "element_messages_and_handshake",
-            "element_sockets_and_host_names",
+            "node_messages_socket_tickets",
+            "element_messages_handshake_sockets",
             "element_client_and_server",
         )
     }

@@ -3,10 +3,10 @@
 #include <algorithm>
 #include <utility>
 
-#include "ops/core/asking_for_tickets/ticket_client.h"
 #include "ops/core/bytes_checksums_tfrecords/crc32c.h"
 #include "ops/core/clock.h"
-#include "ops/core/random.h"
+#include "ops/core/node_messages_socket_tickets/ticket_client.h"
+#include "ops/core/shuffle_pool_and_order/random.h"
 #include "ops/core/told_by_python/process.h"
 #include "ops/reader_library_without_tensorflow/python_zlib.h"
 

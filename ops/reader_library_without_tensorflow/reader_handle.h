@@ -10,7 +10,7 @@
 #include <thread>
 
 #include "ops/core/progress_and_checkpoints/checkpoint.h"
-#include "ops/core/reader/reader.h"
+#include "ops/core/reader_and_its_conversation_with_the_node/reader.h"
 #include "ops/core/told_by_python/options.h"
 #include "ops/reader_library_without_tensorflow/batch.h"
 

@@ -13,7 +13,7 @@
 #include "ops/core/bytes_checksums_tfrecords/crc32c.h"
 #include "ops/core/element_client_and_server/element_client.h"
 #include "ops/core/element_client_and_server/element_server.h"
-#include "ops/core/element_messages_and_handshake/handshake.h"
+#include "ops/core/element_messages_handshake_sockets/handshake.h"
 #include "ops/testing/testing.h"
 
 // A worker whose elements are known, and a trainer that reads them.

@@ -10,7 +10,7 @@
 #include <cstring>
 #include <string>
 
-#include "ops/core/node_messages_and_socket/unix_socket.h"
+#include "ops/core/node_messages_socket_tickets/unix_socket.h"
 #include "ops/testing/testing.h"
 
 namespace tfquiver {

@@ -18,7 +18,7 @@
 #include <utility>
 #include <vector>
 
-#include "ops/core/reader/reader.h"
+#include "ops/core/reader_and_its_conversation_with_the_node/reader.h"
 #include "ops/core/told_by_python/process.h"
 #include "ops/testing/test_listener.h"
 #include "ops/testing/test_support.h"

@@ -14,8 +14,8 @@
 #include <vector>
 
 #include "ops/core/bytes_checksums_tfrecords/tfrecord.h"
-#include "ops/core/node_messages_and_socket/place.h"
-#include "ops/core/node_messages_and_socket/unix_socket.h"
+#include "ops/core/node_messages_socket_tickets/place.h"
+#include "ops/core/node_messages_socket_tickets/unix_socket.h"
 #include "ops/core/record_memory/shard_records.h"
 #include "ops/testing/testing.h"
 

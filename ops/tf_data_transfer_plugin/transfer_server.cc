@@ -4,8 +4,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
-#include "ops/core/element_messages_and_handshake/handshake.h"
-#include "ops/core/element_messages_and_handshake/server_info.h"
+#include "ops/core/element_messages_handshake_sockets/handshake.h"
+#include "ops/core/element_messages_handshake_sockets/server_info.h"
 #include "ops/tf/status_conversion.h"
 #include "ops/tf_data_transfer_plugin/get_element_request.h"
 #include "ops/tf_data_transfer_plugin/process.h"

@@ -5,7 +5,7 @@
 #include <string>
 
 #include "ops/core/element_client_and_server/element_server.h"
-#include "ops/core/element_messages_and_handshake/server_info.h"
+#include "ops/core/element_messages_handshake_sockets/server_info.h"
 #include "ops/tf_data_transfer_plugin/data_transfer.h"
 
 namespace tfquiver {

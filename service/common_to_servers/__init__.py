@@ -1,7 +1,7 @@
-"""What all server processes have in common: command line, log lines, closed streams, signals, the ready line, garbage;
-starts that take long, and the end of what does not end; what it answers to who asks for its health, who makes room
-where all places for callers are taken, threads that do one thing again and again.
+"""What all server processes have in common: command line, closed streams, signals, the ready line, garbage; starts that
+take long, and the end of what does not end; who makes room where all places for callers are taken, threads that do one
+thing again and again.
 
-Called by the `main` of each server and where servers answer, by the command line (its dashboard, `tfquiver health`), by
-the demo, and by the object store that demo and tests have for their own. Never knows what a server is for.
+Called by the `main` of each server and where servers answer, by the command line (its dashboard), by the demo, and by
+the object store that demo and tests have for their own. Never knows what a server is for.
 """

@@ -11,7 +11,7 @@ from typing import Any
 import grpc
 from absl import logging
 
-from tfquiver.log_lines.rare_lines import every_n_seconds
+from tfquiver.log_files_and_lines.rare_lines import every_n_seconds
 
 
 def attempt(name: str, step: Callable[[], object]) -> None:

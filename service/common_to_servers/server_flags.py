@@ -15,7 +15,7 @@ from typing import Any
 from absl import flags
 
 from tfquiver import plain_text
-from tfquiver.service.common_to_servers import log_lines
+from tfquiver.log_files_and_lines import log_lines
 from tfquiver.version import VERSION
 
 _HELP = ("--help", "-help", "--helpshort", "-helpshort", "-h", "-?")

@@ -17,12 +17,12 @@ from typing import Any, NoReturn
 from absl import app, flags, logging
 
 from tfquiver import closed_streams, errors
-from tfquiver.background_logs import kept_short
 from tfquiver.grpc_plumbing import addresses
-from tfquiver.notes_in_cache_and_work_directories import server_file
+from tfquiver.log_files_and_lines import kept_short, log_lines
+from tfquiver.log_files_and_lines.late_lines import LateLines
+from tfquiver.node_daemon_and_notes_in_directories import server_file
 from tfquiver.plain_text import plain
-from tfquiver.service.common_to_servers import log_lines, server_flags
-from tfquiver.service.common_to_servers.late_lines import LateLines
+from tfquiver.service.common_to_servers import server_flags
 
 PARENT = "TFQUIVER_PARENT_PID"  # in the environment of a process that is to end with the one that starts it
 _PR_SET_PDEATHSIG = 1

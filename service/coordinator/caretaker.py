@@ -13,8 +13,8 @@ from absl import logging
 
 from tfquiver import errors
 from tfquiver.clock import Clock
-from tfquiver.log_lines.logs import about
-from tfquiver.log_lines.rare_lines import every_n_seconds
+from tfquiver.log_files_and_lines.logs import about
+from tfquiver.log_files_and_lines.rare_lines import every_n_seconds
 from tfquiver.service.coordinator.bandwidth_budgets.budgets import Budgets
 from tfquiver.service.coordinator.commit_log.work_dir import WorkDir
 from tfquiver.service.coordinator.dataset_caching.caching import Caching

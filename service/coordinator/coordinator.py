@@ -18,9 +18,8 @@ from pathlib import Path
 from absl import logging
 
 from tfquiver import errors
-from tfquiver.amounts import many
 from tfquiver.clock import Clock, SystemClock
-from tfquiver.log_lines.logs import about
+from tfquiver.log_files_and_lines.logs import about
 from tfquiver.proto.tfquiver.v1.commit_log_pb2 import CommitRecord
 from tfquiver.service.coordinator.bandwidth_budgets.budgets import Budgets
 from tfquiver.service.coordinator.caretaker import Caretaker
@@ -61,6 +60,7 @@ from tfquiver.service.coordinator.sampling_asked_for_and_users_weights.weight_fi
 from tfquiver.service.coordinator.sessions.decisions import SessionLimits
 from tfquiver.service.coordinator.sessions.reading import Reading
 from tfquiver.service.coordinator.sessions.sessions import Sessions
+from tfquiver.sizes_durations_amounts.amounts import many
 
 _GONE_AT_ONCE = 16  # data sets that a node held some of: a few ms
 

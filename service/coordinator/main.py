@@ -8,12 +8,13 @@ from pathlib import Path
 
 from absl import flags, logging
 
-from tfquiver import errors, sizes
-from tfquiver.log_lines.rare_lines import every_n_seconds
-from tfquiver.notes_in_cache_and_work_directories import server_file
+from tfquiver import errors
+from tfquiver.log_files_and_lines import log_lines
+from tfquiver.log_files_and_lines.rare_lines import every_n_seconds
+from tfquiver.node_daemon_and_notes_in_directories import server_file
 from tfquiver.roles_and_tokens import own_token
 from tfquiver.roles_and_tokens.tokens import SharedToken, TokenFile
-from tfquiver.service.common_to_servers import full_collections, log_lines, serving, slow_start
+from tfquiver.service.common_to_servers import full_collections, serving, slow_start
 from tfquiver.service.common_to_servers.last_resort import LastResort
 from tfquiver.service.coordinator.commit_log.work_dir import was_held
 from tfquiver.service.coordinator.grpc_calls.callers import Tokens
@@ -23,6 +24,7 @@ from tfquiver.service.coordinator.server import CoordinatorServer
 from tfquiver.service.metrics import coordinator_metrics as metrics
 from tfquiver.service.metrics import exposition, metrics_flag
 from tfquiver.service.metrics.instruments import TOLD_BY
+from tfquiver.sizes_durations_amounts import sizes
 
 _DEFAULTS = CoordinatorOptions()
 _STANDBY_LOOK_S = 0.2

@@ -8,9 +8,9 @@ from pathlib import Path
 import grpc.aio
 
 from tfquiver.grpc_plumbing import rpc
+from tfquiver.grpc_plumbing.health import HealthService
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2_grpc, derived_datasets_pb2_grpc, named_datasets_pb2_grpc
 from tfquiver.roles_and_tokens.identity import READERS, Always, Authority, Open
-from tfquiver.service.common_to_servers.health import HealthService
 from tfquiver.service.coordinator.coordinator import Coordinator
 from tfquiver.service.coordinator.grpc_calls.callers import Tokens
 from tfquiver.service.coordinator.grpc_calls.calls_here import CallsHere

@@ -17,10 +17,10 @@ from absl import flags
 
 from tfquiver import durable, errors
 from tfquiver.grpc_plumbing import addresses
-from tfquiver.node_daemon_and_cache_directory.endpoints import running_node
+from tfquiver.log_files_and_lines import log_lines
+from tfquiver.node_daemon_and_notes_in_directories.endpoints import running_node
 from tfquiver.roles_and_tokens import own_token
-from tfquiver.server_reachability.silent_machines import SilentMachines
-from tfquiver.service.common_to_servers import log_lines, serving
+from tfquiver.service.common_to_servers import serving
 from tfquiver.service.common_to_servers.repeated import RepeatedThread, attempt, running
 from tfquiver.service.common_to_servers.tensorflow_servers import known_port, tensorflow_runtime
 from tfquiver.service.common_to_servers.tensorflow_servers.known_port import HeldPort
@@ -36,6 +36,7 @@ from tfquiver.service.dispatcher.lost_workers_and_leftover_tasks.session_news im
 from tfquiver.service.dispatcher.worker_reports import INTERVAL_S, WorkerReports
 from tfquiver.service.metrics import metrics_flag
 from tfquiver.service.metrics.instruments import TOLD_BY
+from tfquiver.tensorflow_dispatcher_and_worker_connections.silent_machines import SilentMachines
 
 FLAGS = flags.FLAGS
 

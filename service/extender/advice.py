@@ -10,8 +10,8 @@ import grpc.aio
 from absl import logging
 
 from tfquiver.grpc_plumbing import rpc
-from tfquiver.log_lines.logs import about
-from tfquiver.log_lines.rare_lines import every_n_seconds
+from tfquiver.log_files_and_lines.logs import about
+from tfquiver.log_files_and_lines.rare_lines import every_n_seconds
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2 as pb
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2_grpc, named_datasets_pb2, named_datasets_pb2_grpc
 from tfquiver.service.extender.scheduler_json import MAX_MACHINES, Question

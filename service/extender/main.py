@@ -13,8 +13,9 @@ from aiohttp import web
 
 from tfquiver import errors
 from tfquiver.grpc_plumbing import addresses
+from tfquiver.log_files_and_lines import log_lines
 from tfquiver.roles_and_tokens import own_token
-from tfquiver.service.common_to_servers import log_lines, serving
+from tfquiver.service.common_to_servers import serving
 from tfquiver.service.extender.advice import Advice
 from tfquiver.service.extender.server import application
 

@@ -12,7 +12,6 @@ from collections.abc import AsyncIterator, Iterable
 
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 
-from tfquiver.node_labels_shard_owners_chunks.labels import is_spot
 from tfquiver.plain_text import plain
 from tfquiver.service.coordinator.coordinator import Coordinator
 from tfquiver.service.coordinator.long_work.in_parts import InParts
@@ -22,6 +21,7 @@ from tfquiver.service.coordinator.nodes_mounts_dispatchers.dispatchers import (
     SILENT_WORKER_S,
     is_missed,
 )
+from tfquiver.shard_owners_chunks_hash_prefixes.labels import is_spot
 
 MOST_DATASETS = 100
 MOST_JOBS = 100

@@ -20,7 +20,7 @@ from prometheus_client.registry import Collector
 
 from tfquiver import errors
 from tfquiver.grpc_plumbing import addresses, rpc
-from tfquiver.log_lines.rare_lines import every_n_seconds
+from tfquiver.log_files_and_lines.rare_lines import every_n_seconds
 from tfquiver.service.common_to_servers import fair_places
 from tfquiver.service.metrics.instruments import CALLS, FAULTS, LOOP_LAG
 from tfquiver.service.metrics.loop_lag import measured_lag

@@ -13,12 +13,12 @@ from typing import Any
 import grpc
 
 from tfquiver import errors
-from tfquiver.amounts import of_bytes
 from tfquiver.cluster_address import running_nodes
 from tfquiver.grpc_plumbing import rpc
-from tfquiver.notes_in_cache_and_work_directories.node_endpoint import read_endpoint
+from tfquiver.node_daemon_and_notes_in_directories.node_endpoint import read_endpoint
 from tfquiver.plain_text import plain
 from tfquiver.proto.tfquiver.v1 import node_pb2, node_pb2_grpc
+from tfquiver.sizes_durations_amounts.amounts import of_bytes
 
 DO = (
     "give each a quota (tfquiver up DIRECTORY --quota=SIZE, tfquiver.dataset(quota=)), or all one cache_dir, which "

@@ -7,10 +7,10 @@ from collections.abc import Awaitable, Callable, Sequence
 import grpc.aio
 
 from tfquiver.grpc_plumbing import rpc
+from tfquiver.grpc_plumbing.health import HealthService
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2, node_pb2_grpc
 from tfquiver.roles_and_tokens.identity import READERS, Always, Authority, Open
 from tfquiver.roles_and_tokens.tokens import SharedToken
-from tfquiver.service.common_to_servers.health import HealthService
 from tfquiver.service.node.coordinator_link.callers import Callers
 from tfquiver.service.node.options import Options
 

@@ -19,13 +19,13 @@ from pathlib import Path
 
 from absl import flags, logging
 
-from tfquiver import errors, sizes
+from tfquiver import errors
 from tfquiver.grpc_plumbing import addresses
-from tfquiver.node_daemon_and_cache_directory.directory import NODE_FILE, CacheDirectory
-from tfquiver.node_labels_shard_owners_chunks import labels
-from tfquiver.notes_in_cache_and_work_directories import cluster_file
+from tfquiver.log_files_and_lines import log_lines
+from tfquiver.node_daemon_and_notes_in_directories import cluster_file
+from tfquiver.node_daemon_and_notes_in_directories.directory import NODE_FILE, CacheDirectory
 from tfquiver.roles_and_tokens import own_token
-from tfquiver.service.common_to_servers import log_lines, serving, slow_start
+from tfquiver.service.common_to_servers import serving, slow_start
 from tfquiver.service.common_to_servers.last_resort import LastResort, leave
 from tfquiver.service.metrics import exposition, metrics_flag
 from tfquiver.service.metrics import node_metrics as metrics
@@ -37,6 +37,8 @@ from tfquiver.service.node.unix_socket_clients import silent_readers
 from tfquiver.service.node.unix_socket_clients.reader_group import ReaderGroup
 from tfquiver.service.tracing import exporting
 from tfquiver.service.tracing.shard_spans import ShardSpans
+from tfquiver.shard_owners_chunks_hash_prefixes import labels
+from tfquiver.sizes_durations_amounts import sizes
 
 FLAGS = flags.FLAGS
 _STOP_S = 3.5

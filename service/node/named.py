@@ -31,10 +31,10 @@ from tfquiver.service.node.evicting_emptying_removing_leftovers.removals import 
 from tfquiver.service.node.grpc_calls_warm_clear.warming import Warming
 from tfquiver.service.node.hanging_disk.hanging import Hanging
 from tfquiver.service.node.moving_shards.moves import Moves
+from tfquiver.service.node.placing_at_owners_and_writing.placed_here import PlacedHere
 from tfquiver.service.node.reading_the_object_store.named_access import NamedAccess
 from tfquiver.service.node.shards_from_disk_other_nodes_or_store.fetcher import Fetcher
 from tfquiver.service.node.shards_from_disk_other_nodes_or_store.shard_source import ShardSource
-from tfquiver.service.node.shards_written_in_time.placed_here import PlacedHere
 
 
 def wired(

@@ -16,7 +16,7 @@ from absl import logging
 
 from tfquiver import errors
 from tfquiver.grpc_plumbing import addresses
-from tfquiver.node_daemon_and_cache_directory.directory import CacheDirectory
+from tfquiver.node_daemon_and_notes_in_directories.directory import CacheDirectory
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2, node_pb2, types_pb2
 from tfquiver.service.node import listening, named
 from tfquiver.service.node.bodies_sent_between_nodes.incoming import Incoming
@@ -40,6 +40,8 @@ from tfquiver.service.node.grpc_calls_warm_clear.servicer import NodeServicer
 from tfquiver.service.node.grpc_calls_warm_clear.warming import Warming
 from tfquiver.service.node.moving_shards.moves import Moves
 from tfquiver.service.node.options import Options
+from tfquiver.service.node.placing_at_owners_and_writing.known_places import KnownPlaces
+from tfquiver.service.node.placing_at_owners_and_writing.placer import Placer
 from tfquiver.service.node.reader_sessions.reader_session import ReaderLimits
 from tfquiver.service.node.reading_the_object_store.client_stores import ClientStores
 from tfquiver.service.node.reading_the_object_store.metered_store import Meter
@@ -47,8 +49,6 @@ from tfquiver.service.node.reading_the_object_store.named_access import NamedAcc
 from tfquiver.service.node.sealed_memory_of_checked_shards.hot import HotSet
 from tfquiver.service.node.shards_from_disk_other_nodes_or_store.fetcher import Fetcher
 from tfquiver.service.node.shards_from_disk_other_nodes_or_store.shard_source import ShardSource
-from tfquiver.service.node.shards_put_at_their_owners.known_places import KnownPlaces
-from tfquiver.service.node.shards_put_at_their_owners.placer import Placer
 from tfquiver.service.node.shared_batches import spill_files
 from tfquiver.service.node.shared_batches.streams import Streams
 from tfquiver.service.node.shutdown import draining

@@ -11,7 +11,7 @@ from absl import logging
 
 from tfquiver import errors
 from tfquiver.grpc_plumbing import addresses
-from tfquiver.log_lines.rare_lines import every_n_seconds
+from tfquiver.log_files_and_lines.rare_lines import every_n_seconds
 
 _PAUSE_S = 0.5
 

@@ -6,9 +6,10 @@ from pathlib import Path
 
 from absl import logging
 
-from tfquiver import errors, sizes
-from tfquiver.amounts import of_bytes
-from tfquiver.notes_in_cache_and_work_directories import quota_file
+from tfquiver import errors
+from tfquiver.node_daemon_and_notes_in_directories import quota_file
+from tfquiver.sizes_durations_amounts import sizes
+from tfquiver.sizes_durations_amounts.amounts import of_bytes
 
 
 def chosen(directory: Path, flag: str, is_given: bool) -> int | None:

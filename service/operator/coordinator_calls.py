@@ -13,8 +13,8 @@ from tfquiver.proto.tfquiver.v1 import coordinator_pb2 as pb
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2_grpc, named_datasets_pb2, named_datasets_pb2_grpc
 from tfquiver.proto.tfquiver.v1.types_pb2 import DatasetFormat, PlacementRule
 from tfquiver.service.operator.checked_specs.dataset_wish import DatasetWish, Rule
-from tfquiver.service.operator.reconciling.dataset_plan import Action, Observed
-from tfquiver.service.operator.reconciling.job_manifest import NodeScore
+from tfquiver.service.operator.dataset_plan import Action, Observed
+from tfquiver.service.operator.job_manifest import NodeScore
 
 _CALL_S = 30.0  # after its restart a coordinator waits for the nodes that come back, as long as twelve
 _FORMAT = "DATASET_FORMAT_"

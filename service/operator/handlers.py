@@ -8,10 +8,10 @@ from typing import Any
 import kopf
 
 from tfquiver import errors
-from tfquiver.log_lines.logs import about
+from tfquiver.log_files_and_lines.logs import about
+from tfquiver.service.operator.job_manifest import GROUP, VERSION
 from tfquiver.service.operator.kubernetes_calls import KubernetesCalls
-from tfquiver.service.operator.reconciling.job_manifest import GROUP, VERSION
-from tfquiver.service.operator.reconciling.rounds import Rounds
+from tfquiver.service.operator.rounds import Rounds
 
 FINALIZER = f"{GROUP}/operator"
 _AGAIN_S = 10.0

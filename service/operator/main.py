@@ -10,13 +10,14 @@ from absl import flags, logging
 
 from tfquiver import errors
 from tfquiver.grpc_plumbing import addresses
+from tfquiver.log_files_and_lines import log_lines
 from tfquiver.roles_and_tokens import own_token
-from tfquiver.service.common_to_servers import log_lines, serving
+from tfquiver.service.common_to_servers import serving
 from tfquiver.service.operator import handlers
 from tfquiver.service.operator.coordinator_calls import CoordinatorCalls
+from tfquiver.service.operator.job_manifest import Surroundings
 from tfquiver.service.operator.kubernetes_calls import KubernetesCalls
-from tfquiver.service.operator.reconciling.job_manifest import Surroundings
-from tfquiver.service.operator.reconciling.rounds import Rounds
+from tfquiver.service.operator.rounds import Rounds
 
 log_lines.define()
 _COORDINATOR = flags.DEFINE_string("coordinator", None, "Coordinator (host:port).", required=True)

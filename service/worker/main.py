@@ -11,14 +11,15 @@ from pathlib import Path
 
 from absl import flags, logging
 
-from tfquiver import errors, sizes
+from tfquiver import errors
 from tfquiver.grpc_plumbing import addresses
-from tfquiver.log_lines.rare_lines import every_n_seconds
-from tfquiver.node_daemon_and_cache_directory.endpoints import running_node
-from tfquiver.notes_in_cache_and_work_directories.node_endpoint import NodeEndpoint
+from tfquiver.log_files_and_lines import log_lines
+from tfquiver.log_files_and_lines.rare_lines import every_n_seconds
+from tfquiver.node_daemon_and_notes_in_directories.endpoints import running_node
+from tfquiver.node_daemon_and_notes_in_directories.node_endpoint import NodeEndpoint
 from tfquiver.ops.compiling_and_loading import transport
 from tfquiver.roles_and_tokens import own_token
-from tfquiver.service.common_to_servers import log_lines, serving
+from tfquiver.service.common_to_servers import serving
 from tfquiver.service.common_to_servers.tensorflow_servers import known_port, tensorflow_runtime
 from tfquiver.service.common_to_servers.tensorflow_servers.known_port import HeldPort
 from tfquiver.service.common_to_servers.tensorflow_servers.node_child import NodeChild
@@ -27,6 +28,7 @@ from tfquiver.service.common_to_servers.tensorflow_servers.tensorflow_runtime im
 from tfquiver.service.common_to_servers.tensorflow_servers.tf_server import default_signals, until_stopped
 from tfquiver.service.metrics import metrics_flag
 from tfquiver.service.worker import node_watch, same_cluster, version_reports
+from tfquiver.sizes_durations_amounts import sizes
 
 FLAGS = flags.FLAGS
 

@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 from absl import logging
 
-from tfquiver.log_lines.rare_lines import every_n_seconds
+from tfquiver.log_files_and_lines.rare_lines import every_n_seconds
 from tfquiver.server_reachability.greeting import greeted
 
 _PAUSE_S = 2.0

@@ -27,12 +27,12 @@ import numpy as np
 from tests.bench.bars import Bar, finish, run_bench
 from tests.bench.coordinator import SHARD_BYTES, large_digest
 from tfquiver.digests.digest import Digest
-from tfquiver.node_labels_shard_owners_chunks import rendezvous
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2 as pb
 from tfquiver.proto.tfquiver.v1 import types_pb2
 from tfquiver.service.coordinator.coordinator import Coordinator
 from tfquiver.service.coordinator.grpc_calls.servicer import CoordinatorServicer
 from tfquiver.service.coordinator.options import CoordinatorOptions
+from tfquiver.shard_owners_chunks_hash_prefixes import rendezvous
 
 BATCH = 32
 CHANGED = 500  # shards of one report

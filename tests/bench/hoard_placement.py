@@ -2,8 +2,8 @@
 
 A data center of racks, as the paper's: 24 jobs of 4 GPUs each, an up-link of 320 Gb/s a rack, 2.7 Gb/s a job (its
 Table 4). Which node owns which shard is computed by the shipping placement
-(`tfquiver/node_labels_shard_owners_chunks`), one data set a job, kept on four nodes of one rack; every byte that a job
-reads from an owner in another rack goes over the up-link.
+(`tfquiver/shard_owners_chunks_hash_prefixes`), one data set a job, kept on four nodes of one rack; every byte that a
+job reads from an owner in another rack goes over the up-link.
 
 Table 5 puts a share of the jobs in the wrong rack by hand. Then the jobs are placed one after the other, each on the
 free machine that `SuggestPlacement` would put first (`dataset_placement/suggestions.py`), and, in the same run, on one
@@ -23,12 +23,12 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from tests.bench.bars import Bar, finish, quick_parser, run_bench
-from tfquiver.hash_prefixes_and_sorted_numbers.prefixes import Prefixes
-from tfquiver.node_labels_shard_owners_chunks.labels import RACK
-from tfquiver.node_labels_shard_owners_chunks.places import Places, chosen
-from tfquiver.node_labels_shard_owners_chunks.selector import Selector
 from tfquiver.service.coordinator.dataset_placement import suggestions
 from tfquiver.service.coordinator.dataset_placement.suggestions import Held, Machine
+from tfquiver.shard_owners_chunks_hash_prefixes.labels import RACK
+from tfquiver.shard_owners_chunks_hash_prefixes.places import Places, chosen
+from tfquiver.shard_owners_chunks_hash_prefixes.prefixes import Prefixes
+from tfquiver.shard_owners_chunks_hash_prefixes.selector import Selector
 
 PAPER = {20: 5, 40: 9, 60: 13, 80: 17}  # per cent of jobs misplaced -> of the up-link
 UPLINK_GBPS, JOB_GBPS = 320.0, 2.7

@@ -97,8 +97,8 @@ def read(paths: list[Path], cache_dir: Path, lengths: Lengths, batch: int, homog
 
 
 def run(folder: Path, records: int, epochs: int) -> tuple[dict[str, object], list[Bar]]:
-    from tfquiver.node_daemon_and_cache_directory import daemon as local
-    from tfquiver.node_daemon_and_cache_directory import endpoints
+    from tfquiver.node_daemon_and_notes_in_directories import daemon as local
+    from tfquiver.node_daemon_and_notes_in_directories import endpoints
 
     lengths = lengths_of(records, seed=1)
     paths = write(folder / "data", lengths)

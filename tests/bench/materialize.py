@@ -161,7 +161,7 @@ def measure(base: Path, quick: bool) -> tuple[dict[str, Any], list[Bar]]:
         write_images(base / "many", 300 if quick else 30_000, 2, times=1 if quick else 2)
         made = {count: jobs(base, base / "cache", count) for count in ((1, 4) if quick else (1, 4, 8))}
     finally:
-        from tfquiver.node_daemon_and_cache_directory import endpoints
+        from tfquiver.node_daemon_and_notes_in_directories import endpoints
 
         endpoints.close_all()
         node.stop()

@@ -33,7 +33,7 @@ from tfquiver.data_sources_found_and_registered.registration import Registrar
 from tfquiver.digests.digest import Digest
 from tfquiver.grpc_plumbing import rpc
 from tfquiver.listing import listing
-from tfquiver.messages_on_the_nodes_socket import reader_frames as frames
+from tfquiver.messages_and_binary_formats import reader_frames as frames
 from tfquiver.proto.tfquiver.v1 import node_pb2, node_pb2_grpc
 from tfquiver.scanning import digest_build, tfrecord
 from tfquiver.scanning.cutting import CutPolicy

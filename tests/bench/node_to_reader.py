@@ -29,7 +29,7 @@ import zstandard
 from tests.support import node_calls, records
 from tests.support.cluster import Server
 from tests.support.reader_client import ReaderClient
-from tfquiver.messages_on_the_nodes_socket import reader_frames as frames
+from tfquiver.messages_and_binary_formats import reader_frames as frames
 from tfquiver.proto.tfquiver.v1 import types_pb2
 from tfquiver.service.node.disk import entry
 

@@ -116,7 +116,7 @@ def measure(base: Path, quick: bool) -> tuple[dict[str, Any], list[Bar]]:
         assert [images_of(one) for one in jobs] == [images] * AT_ONCE
         read, at_once = store_bytes(node.ready["control"]) - before, lines(calls)
     finally:
-        from tfquiver.node_daemon_and_cache_directory import endpoints
+        from tfquiver.node_daemon_and_notes_in_directories import endpoints
 
         endpoints.close_all()
         node.stop()

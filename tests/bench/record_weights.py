@@ -26,12 +26,12 @@ import numpy as np
 from tests.bench.bars import Bar, finish, run_bench
 from tests.support.digests import numbered_digest
 from tfquiver.digests.digest import Digest
-from tfquiver.formats_of_draws_and_weights.record_weights import HEADER_BYTES, record_weights
+from tfquiver.messages_and_binary_formats.record_weights import HEADER_BYTES, record_weights
 from tfquiver.service.coordinator.sampling_asked_for_and_users_weights.weight_files import WeightFiles
+from tfquiver.service.coordinator.sampling_by_weights_or_with_replacement.weighted import Weighted
 from tfquiver.service.coordinator.sampling_schemes_drawing_epochs.chance import Chance
 from tfquiver.service.coordinator.sampling_schemes_drawing_epochs.drawing import drawn
 from tfquiver.service.coordinator.sampling_schemes_drawing_epochs.interface import Population
-from tfquiver.service.coordinator.sampling_schemes_drawing_epochs.weighted import Weighted
 
 SHARD_RECORDS, RANKS, PART_BYTES = 6, 32, 1 << 20
 

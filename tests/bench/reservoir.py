@@ -28,7 +28,7 @@ from tests.support.cluster import Server
 from tests.support.reader_client import ReaderClient
 from tfquiver.data_sources_found_and_registered.registration import Registrar
 from tfquiver.digests.digest import Digest
-from tfquiver.messages_on_the_nodes_socket import reader_frames as frames
+from tfquiver.messages_and_binary_formats import reader_frames as frames
 from tfquiver.proto.tfquiver.v1.coordinator_pb2 import AskSamplingRequest
 from tfquiver.service.coordinator.sampling_schemes_drawing_epochs.drawing import drawn
 from tfquiver.service.coordinator.sampling_schemes_drawing_epochs.interface import Population

@@ -41,7 +41,7 @@ from tests.bench.experiment.jobs import JobRun, Jobs, JobSpec
 from tests.bench.experiment.remote import Data, Remote
 from tests.bench.experiment.world import LEASE_AHEAD, World
 from tests.support.cluster import die_with_parent
-from tfquiver import errors, sizes
+from tfquiver import errors
 from tfquiver.service.coordinator.job_schedulers.fifo import Fifo
 from tfquiver.service.coordinator.policies.registry import DEFAULT
 from tfquiver.service.sim.job_queue_rates_store_bandwidth.simulation import simulate
@@ -50,6 +50,7 @@ from tfquiver.service.sim.probing_and_policies.sight import SIGHTS
 from tfquiver.service.sim.workloads_and_recordings import files
 from tfquiver.service.sim.workloads_and_recordings.recording import GONE_S, REPLAN_S
 from tfquiver.service.sim.workloads_and_recordings.workload import Cluster, SimJob, Stored, Workload
+from tfquiver.sizes_durations_amounts import sizes
 
 RECORD_BYTES, SHARD_RECORDS, BATCH, FILES = 4080, 16, 32, 4
 CACHE_SHARE = 0.3

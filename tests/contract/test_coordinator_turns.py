@@ -14,7 +14,6 @@ from tests.support.aio import on_loop
 from tests.support.coordinator_here import DIGEST, beat, parts, read_first, started
 from tests.support.digests import numbered_digest
 from tests.support.planning import FIRST, FIRST_BYTES, coordinating, reads
-from tfquiver.hash_prefixes_and_sorted_numbers.prefixes import of_rows
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2 as pb
 from tfquiver.proto.tfquiver.v1 import types_pb2
 from tfquiver.service.coordinator import coordinator as coordinator_module
@@ -23,13 +22,14 @@ from tfquiver.service.coordinator.coordinator import Coordinator
 from tfquiver.service.coordinator.dataset_caching.caching import Caching
 from tfquiver.service.coordinator.long_work import in_parts
 from tfquiver.service.coordinator.plan_rounds_and_moves import replanning
-from tfquiver.service.coordinator.plan_rounds_and_moves.decision_history.decision import Decision
+from tfquiver.service.coordinator.plan_rounds_and_moves.decisions_kept_and_explained.decision import Decision
 from tfquiver.service.coordinator.plan_rounds_and_moves.planner import Outcome
 from tfquiver.service.coordinator.policies.views_and_plans.interface import Plan
 from tfquiver.service.coordinator.resident_shards import residency
 from tfquiver.service.coordinator.resident_shards.holdings import Holdings
 from tfquiver.service.coordinator.resident_shards.residency import Table
 from tfquiver.service.coordinator.sessions.lease import LeaseState
+from tfquiver.shard_owners_chunks_hash_prefixes.prefixes import of_rows
 
 
 class Turns:

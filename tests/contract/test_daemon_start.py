@@ -13,8 +13,7 @@ import pytest
 from tfquiver import errors
 from tfquiver.cli.up_stop_logs_clear import whole_cluster
 from tfquiver.cli.up_stop_logs_clear.last_time import Asked
-from tfquiver.node_daemon_and_cache_directory import daemon
-from tfquiver.notes_in_cache_and_work_directories import cluster_file, up_file
+from tfquiver.node_daemon_and_notes_in_directories import cluster_file, daemon, up_file
 
 
 @pytest.mark.parametrize(

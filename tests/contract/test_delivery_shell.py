@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 
 from tests.support.aio import on_loop
-from tfquiver.messages_on_the_nodes_socket import reader_frames as frames
+from tfquiver.messages_and_binary_formats import reader_frames as frames
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2 as pb
 from tfquiver.service.node.unix_socket_clients.delivery_shell import MAX_ACKS, Deliveries
 

@@ -11,8 +11,8 @@ import pytest
 
 from tests.support.aio import on_loop
 from tfquiver import errors
+from tfquiver.service.node.placing_at_owners_and_writing.inserts import Inserts
 from tfquiver.service.node.sealed_memory_of_checked_shards.verified import VerifiedShard
-from tfquiver.service.node.shards_written_in_time.inserts import Inserts
 from tfquiver.service.node.shutdown.draining import finished
 
 

@@ -14,8 +14,8 @@ from tests.support.aio import on_loop
 from tests.support.coordinator_client import CoordinatorClient
 from tests.support.coordinator_served import served
 from tfquiver import errors
-from tfquiver.formats_of_draws_and_weights import drawn_shards as drawn_module
-from tfquiver.formats_of_draws_and_weights.drawn_shards import DrawnShards, drawn_shards
+from tfquiver.messages_and_binary_formats import drawn_shards as drawn_module
+from tfquiver.messages_and_binary_formats.drawn_shards import DrawnShards, drawn_shards
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2 as pb
 from tfquiver.proto.tfquiver.v1 import types_pb2
 from tfquiver.service.coordinator.sampling_asked_for_and_users_weights import samplings

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from tests.support.garbage import Cycle, collected_by_hand
-from tfquiver.node_daemon_and_cache_directory import endpoints
+from tfquiver.node_daemon_and_notes_in_directories import endpoints
 
 
 class Library:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tfquiver.glob_patterns import files_under as under
+from tfquiver.glob_patterns_and_file_trees import files_under as under
 from tfquiver.service.node.disk import entries_there as there
 from tfquiver.service.node.disk.layout import Layout
 

@@ -13,7 +13,7 @@ from tests.support.digests import numbered_digest
 from tests.support.planning import FIRST, FIRST_BYTES, SECOND_BYTES, UNIFORM, coordinating, parts_of, plans, reads
 from tfquiver import errors
 from tfquiver.proto.tfquiver.v1 import types_pb2
-from tfquiver.service.coordinator.plan_rounds_and_moves.explanations.explaining import MOST_JOBS
+from tfquiver.service.coordinator.plan_rounds_and_moves.decisions_kept_and_explained.explaining import MOST_JOBS
 
 
 @on_loop

@@ -11,10 +11,10 @@ from typing import Any
 import grpc
 import pytest
 
-from tfquiver.grpc_plumbing import proto_wire
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2 as pb
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2_grpc
 from tfquiver.service.dispatcher.worker_reports import WorkerReports
+from tfquiver.tensorflow_dispatcher_and_worker_connections import proto_wire
 
 
 class Coordinator(coordinator_pb2_grpc.CoordinatorServicer):

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from tfquiver import errors
-from tfquiver.messages_on_the_nodes_socket import frames_received
-from tfquiver.messages_on_the_nodes_socket import reader_frames as frames
+from tfquiver.messages_and_binary_formats import frames_received
+from tfquiver.messages_and_binary_formats import reader_frames as frames
 
 HELLO = frames.Hello(frames.ROLE_STREAM, 7, "")
 

@@ -12,7 +12,6 @@ import pytest
 from tests.support.aio import on_loop
 from tests.support.store_node import Members, StoreNode, build, is_shard, two_nodes, write_files
 from tfquiver.digests.digest import Digest, ShardRef
-from tfquiver.node_labels_shard_owners_chunks import rendezvous
 from tfquiver.scanning.cutting import CutPolicy
 from tfquiver.service.node.disk.disk_cache import DiskCache
 from tfquiver.service.node.disk.leaving_entries import GaveUp
@@ -20,6 +19,7 @@ from tfquiver.service.node.evicting_emptying_removing_leftovers.letting_go impor
 from tfquiver.service.node.sealed_memory_of_checked_shards.ready_shard import ReadyShard
 from tfquiver.service.node.sealed_memory_of_checked_shards.verified import VerifiedShard
 from tfquiver.service.node.shards_from_disk_other_nodes_or_store.disk_reads import DiskReads
+from tfquiver.shard_owners_chunks_hash_prefixes import rendezvous
 
 
 @pytest.fixture

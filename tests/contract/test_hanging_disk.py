@@ -23,8 +23,8 @@ from tfquiver.service.node.disk.disk_cache import DiskCache
 from tfquiver.service.node.disk_quota_books_and_eviction.rules import Why
 from tfquiver.service.node.hanging_disk.disk_threads import DiskThreads
 from tfquiver.service.node.hanging_disk.patient_thread import PatientThread
+from tfquiver.service.node.placing_at_owners_and_writing.placed_here import PlacedHere
 from tfquiver.service.node.sealed_memory_of_checked_shards.verified import VerifiedShard
-from tfquiver.service.node.shards_written_in_time.placed_here import PlacedHere
 
 
 def shard(number: int) -> VerifiedShard:

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.cluster import wait_until
-from tfquiver.background_logs import kept_short, log_file
+from tfquiver.log_files_and_lines import kept_short, log_file
 
 MOST = 1000
 LINE = b"a line of a library in C++, to standard error\n"
@@ -84,7 +84,7 @@ def test_a_log_that_was_deleted_is_begun_anew_and_no_link_is_followed(log: Path,
 def test_a_process_keeps_its_own_log_short_and_the_next_one_goes_on_after_a_kill(tmp_path: Path) -> None:
     log, old = tmp_path / "node.log", tmp_path / "node.log.old"
     code = (
-        "import os; from tfquiver.background_logs import kept_short, log_file\n"
+        "import os; from tfquiver.log_files_and_lines import kept_short, log_file\n"
         "log_file.MOST_BYTES = 100_000\nkept_short._LOOK_S = 0.01\nkept_short.begin()\n"
         "assert kept_short.VARIABLE not in os.environ\n"
         "import time\nwhile True:\n    os.write(2, b'x' * 99 + b'\\n'); time.sleep(0.0005)"

@@ -12,13 +12,13 @@ from tfquiver.service.node.disk.disk_cache import DiskCache
 from tfquiver.service.node.evicting_emptying_removing_leftovers.given_up import GivenUp
 from tfquiver.service.node.evicting_emptying_removing_leftovers.letting_go import LettingGo
 from tfquiver.service.node.hanging_disk.disk_threads import DiskThreads
+from tfquiver.service.node.placing_at_owners_and_writing.handing_over import HandingOver
+from tfquiver.service.node.placing_at_owners_and_writing.inserts import Inserts
 from tfquiver.service.node.reading_the_object_store.client_stores import ClientStores
 from tfquiver.service.node.reading_the_object_store.metered_store import Meter
 from tfquiver.service.node.sealed_memory_of_checked_shards.hot import HotSet
 from tfquiver.service.node.sealed_memory_of_checked_shards.verified import VerifiedShard
 from tfquiver.service.node.shards_from_disk_other_nodes_or_store.fetcher import Fetcher
-from tfquiver.service.node.shards_put_at_their_owners.handing_over import HandingOver
-from tfquiver.service.node.shards_written_in_time.inserts import Inserts
 
 T = TypeVar("T")
 

@@ -16,8 +16,8 @@ from tfquiver.cli.status_asked_watched_explained import lookout as lookout_modul
 from tfquiver.cli.status_asked_watched_explained import status
 from tfquiver.cli.status_asked_watched_explained.lookout import Lookout
 from tfquiver.grpc_plumbing.kept_channels import KeptChannels
-from tfquiver.notes_in_cache_and_work_directories import up_file
-from tfquiver.notes_in_cache_and_work_directories.up_file import Ports
+from tfquiver.node_daemon_and_notes_in_directories import up_file
+from tfquiver.node_daemon_and_notes_in_directories.up_file import Ports
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2 as pb
 from tfquiver.service.coordinator.server import CoordinatorServer
 

@@ -12,8 +12,8 @@ import google_crc32c
 import pytest
 
 from tests.support.digests import digest_of
-from tfquiver.file_tree.tree import FileTree
-from tfquiver.messages_on_the_nodes_socket import reader_frames as frames
+from tfquiver.glob_patterns_and_file_trees.tree import FileTree
+from tfquiver.messages_and_binary_formats import reader_frames as frames
 
 trio = pytest.importorskip("trio")
 pytest.importorskip("trio.testing")

@@ -18,7 +18,6 @@ from tfquiver import errors
 from tfquiver.clock import ManualClock
 from tfquiver.digests.digest import Digest
 from tfquiver.grpc_plumbing.rpc import MAX_MESSAGE_BYTES
-from tfquiver.hash_prefixes_and_sorted_numbers.prefixes import of_hashes
 from tfquiver.proto.tfquiver.v1 import named_datasets_pb2 as pb
 from tfquiver.proto.tfquiver.v1 import types_pb2
 from tfquiver.roles_and_tokens.identity import EVERYBODY, Identity, Role
@@ -28,6 +27,7 @@ from tfquiver.service.coordinator.named_dataset_lifecycle import steps as steps_
 from tfquiver.service.coordinator.named_dataset_lifecycle.lifecycle import DELETING
 from tfquiver.service.coordinator.named_dataset_lifecycle.steps import Facts, Step
 from tfquiver.service.coordinator.options import CoordinatorOptions
+from tfquiver.shard_owners_chunks_hash_prefixes.prefixes import of_hashes
 
 
 @on_loop

@@ -11,7 +11,7 @@ import pytest
 
 from tfquiver import errors
 from tfquiver.clock import ManualClock
-from tfquiver.node_daemon_and_cache_directory import endpoints
+from tfquiver.node_daemon_and_notes_in_directories import endpoints
 
 AWAY_S, LOOK_S = 12 * 3600.0, 5.0
 

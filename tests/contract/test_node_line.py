@@ -9,7 +9,7 @@ import pytest
 
 from tests.support.digests import numbered_digest
 from tfquiver import errors
-from tfquiver.messages_on_the_nodes_socket import reader_frames as frames
+from tfquiver.messages_and_binary_formats import reader_frames as frames
 
 trio = pytest.importorskip("trio")
 node_line = pytest.importorskip("tfquiver.mounting.node_line")

@@ -12,9 +12,9 @@ from tests.support.aio import on_loop
 from tfquiver.proto.tfquiver.v1 import named_datasets_pb2 as pb
 from tfquiver.proto.tfquiver.v1 import types_pb2
 from tfquiver.service.operator.coordinator_calls import CoordinatorCalls
+from tfquiver.service.operator.job_manifest import Surroundings
 from tfquiver.service.operator.kubernetes_calls import KubernetesCalls
-from tfquiver.service.operator.reconciling.job_manifest import Surroundings
-from tfquiver.service.operator.reconciling.rounds import Rounds
+from tfquiver.service.operator.rounds import Rounds
 
 META = {"name": "train", "namespace": "team", "uid": "u-1", "generation": 1}
 SOURCES = ["gs://b/train-*"]

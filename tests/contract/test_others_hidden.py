@@ -9,8 +9,8 @@ from typing import Any
 
 from tests.support.aio import on_loop
 from tests.support.planning import FIRST, FIRST_BYTES, SECOND, coordinating, parts_of, plans, reads
-from tfquiver.service.coordinator.plan_rounds_and_moves.explanations.explain import Explanation
-from tfquiver.service.coordinator.plan_rounds_and_moves.explanations.others_hidden import without_others
+from tfquiver.service.coordinator.plan_rounds_and_moves.decisions_kept_and_explained.explain import Explanation
+from tfquiver.service.coordinator.plan_rounds_and_moves.decisions_kept_and_explained.others_hidden import without_others
 from tfquiver.service.coordinator.plan_rounds_and_moves.replanning import Replanning
 from tfquiver.service.coordinator.policies.views_and_plans.interface import Allocation, ClusterView, Plan
 

@@ -9,8 +9,8 @@ import pytest
 from tests.support.aio import on_loop
 from tests.support.planning import FIRST, FIRST_BYTES, SECOND, SECOND_BYTES, cached, coordinating, plans, reads
 from tfquiver import errors
-from tfquiver.amounts import of_bytes
 from tfquiver.proto.tfquiver.v1 import types_pb2
+from tfquiver.sizes_durations_amounts.amounts import of_bytes
 
 
 @on_loop

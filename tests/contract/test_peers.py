@@ -19,13 +19,13 @@ from tests.support.store_node import Members, StoreNode, build, is_shard, two_no
 from tfquiver import errors
 from tfquiver.digests.digest import Digest
 from tfquiver.listing import listing
-from tfquiver.node_labels_shard_owners_chunks import rendezvous
 from tfquiver.proto.tfquiver.v1 import types_pb2
 from tfquiver.scanning.cutting import CutPolicy
 from tfquiver.service.node.disk import entry
 from tfquiver.service.node.disk_quota_books_and_eviction.accounts import AccountTerms
 from tfquiver.service.node.disk_quota_books_and_eviction.rules import Why
 from tfquiver.service.node.sealed_memory_of_checked_shards.verified import VerifiedShard
+from tfquiver.shard_owners_chunks_hash_prefixes import rendezvous
 from tfquiver.stores.local import LocalStore
 
 POLICY = CutPolicy(4096, 16384, 65536)

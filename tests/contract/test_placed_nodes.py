@@ -14,7 +14,6 @@ from tests.support.aio import on_loop
 from tests.support.store_node import Members, StoreNode, build, is_shard, two_nodes, write_files
 from tfquiver import errors
 from tfquiver.digests.digest import Digest
-from tfquiver.hash_prefixes_and_sorted_numbers import prefixes
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2 as pb
 from tfquiver.proto.tfquiver.v1 import types_pb2
 from tfquiver.service.node.grpc_calls_warm_clear.warming import Warming
@@ -22,6 +21,7 @@ from tfquiver.service.node.moving_shards import look_again
 from tfquiver.service.node.moving_shards import moves as moves_module
 from tfquiver.service.node.moving_shards.moves import Moves
 from tfquiver.service.node.shards_from_disk_other_nodes_or_store import reach
+from tfquiver.shard_owners_chunks_hash_prefixes import prefixes
 
 RACKS = {"a": "r1", "b": "r1", "c": "r2", "d": "r2"}
 

@@ -16,18 +16,18 @@ import pytest
 from tests.support.aio import on_loop
 from tests.support.digests import numbered_digest
 from tfquiver import errors
-from tfquiver.hash_prefixes_and_sorted_numbers.prefixes import of_hashes
-from tfquiver.node_labels_shard_owners_chunks.rendezvous import Owners
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2 as pb
 from tfquiver.proto.tfquiver.v1 import types_pb2
 from tfquiver.service.node.disk import entry
 from tfquiver.service.node.disk.disk_cache import DiskCache
 from tfquiver.service.node.disk_quota_books_and_eviction.accounts import AccountTerms
 from tfquiver.service.node.disk_quota_books_and_eviction.rules import Why
+from tfquiver.service.node.placing_at_owners_and_writing.handing_over import HandingOver
+from tfquiver.service.node.placing_at_owners_and_writing.known_places import KnownPlaces
+from tfquiver.service.node.placing_at_owners_and_writing.placer import Placer
 from tfquiver.service.node.sealed_memory_of_checked_shards.verified import VerifiedShard
-from tfquiver.service.node.shards_put_at_their_owners.handing_over import HandingOver
-from tfquiver.service.node.shards_put_at_their_owners.known_places import KnownPlaces
-from tfquiver.service.node.shards_put_at_their_owners.placer import Placer
+from tfquiver.shard_owners_chunks_hash_prefixes.prefixes import of_hashes
+from tfquiver.shard_owners_chunks_hash_prefixes.rendezvous import Owners
 
 MEMBERS = [types_pb2.NodeInfo(node_id=name, quota_bytes=1 << 30) for name in ("here", "away")]
 

@@ -9,10 +9,10 @@ import pytest
 from tests.support.aio import on_loop
 from tests.support.planning import FIRST, FIRST_BYTES, beat, cached, coordinating, parts_of, plans, reads
 from tfquiver import errors
-from tfquiver.amounts import of_bytes
 from tfquiver.clock import ManualClock
 from tfquiver.proto.tfquiver.v1 import types_pb2
 from tfquiver.service.coordinator.policies import registry
+from tfquiver.sizes_durations_amounts.amounts import of_bytes
 
 QUOTA = 2 * FIRST_BYTES
 

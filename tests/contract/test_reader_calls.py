@@ -9,7 +9,7 @@ from typing import Any
 import grpc
 
 from tests.support.aio import on_loop
-from tfquiver.messages_on_the_nodes_socket import reader_frames as frames
+from tfquiver.messages_and_binary_formats import reader_frames as frames
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2 as pb
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2_grpc, types_pb2
 from tfquiver.service.node.coordinator_link.coordinator_calls import CoordinatorCalls

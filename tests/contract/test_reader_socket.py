@@ -18,9 +18,9 @@ import pytest
 from tests.support.aio import on_loop
 from tests.support.as_user import as_user
 from tests.support.digests import numbered_digest
-from tfquiver.formats_of_draws_and_weights.drawn_shards import DrawnShards
-from tfquiver.formats_of_draws_and_weights.record_picks import RecordPicks
-from tfquiver.messages_on_the_nodes_socket import reader_frames as frames
+from tfquiver.messages_and_binary_formats import reader_frames as frames
+from tfquiver.messages_and_binary_formats.drawn_shards import DrawnShards
+from tfquiver.messages_and_binary_formats.record_picks import RecordPicks
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2 as pb
 from tfquiver.service.node.reader_sessions.instructions import LeaseState, Send
 from tfquiver.service.node.reader_sessions.numbered_shards import NumberedShards

@@ -21,7 +21,7 @@ from tfquiver.proto.tfquiver.v1 import types_pb2
 from tfquiver.service.coordinator.grpc_calls.about_sessions_jobs_plans_past import listing_calls, step_calls
 from tfquiver.service.coordinator.grpc_calls.about_sessions_jobs_plans_past.step_calls import INTERVAL_MS
 from tfquiver.service.coordinator.measuring_jobs_and_stores import step_meters
-from tfquiver.service.coordinator.plan_rounds_and_moves.explanations.explain import Explanation
+from tfquiver.service.coordinator.plan_rounds_and_moves.decisions_kept_and_explained.explain import Explanation
 
 DIGEST = numbered_digest(200, "data")
 DATA = DIGEST.digest_id

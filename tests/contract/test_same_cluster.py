@@ -14,10 +14,11 @@ import pytest
 from tests.support.aio import on_loop
 from tests.support.coordinator_served import served
 from tfquiver import errors
-from tfquiver.grpc_plumbing import proto_wire, rpc
+from tfquiver.grpc_plumbing import rpc
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2 as pb
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2_grpc
 from tfquiver.service.worker import same_cluster
+from tfquiver.tensorflow_dispatcher_and_worker_connections import proto_wire
 
 
 @dataclass

@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from tfquiver.server_reachability import silent_machines
-from tfquiver.server_reachability.silent_machines import SilentMachines
+from tfquiver.tensorflow_dispatcher_and_worker_connections import silent_machines
+from tfquiver.tensorflow_dispatcher_and_worker_connections.silent_machines import SilentMachines
 
 SILENCE_S = 12.0
 

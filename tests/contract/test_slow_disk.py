@@ -27,7 +27,7 @@ def digest(tmp_path: Path) -> Digest:
 async def test_hits_go_on_and_misses_are_served_from_memory_while_the_disk_hangs(
     tmp_path: Path, digest: Digest, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("tfquiver.service.node.shards_written_in_time.inserts.PATIENCE_S", 0.2)
+    monkeypatch.setattr("tfquiver.service.node.placing_at_owners_and_writing.inserts.PATIENCE_S", 0.2)
     hanging, let_go = threading.Event(), threading.Event()
     sync = entry_file.os.fsync
 

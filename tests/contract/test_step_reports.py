@@ -14,8 +14,8 @@ import grpc
 import pytest
 
 from tests.support.cluster import wait_until
-from tfquiver.datasets_being_read import made_datasets
-from tfquiver.datasets_being_read.made_datasets import MadeDataset
+from tfquiver.data_sources_found_and_registered import made_datasets
+from tfquiver.data_sources_found_and_registered.made_datasets import MadeDataset
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2 as pb
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2_grpc
 from tfquiver.tensorflow_client.step_times import step_reports

@@ -21,8 +21,8 @@ from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption,
 from tests.support import fixed_ports
 from tests.support.s3_server import S3Server, s3_server
 from tfquiver import errors, stores
-from tfquiver.datasets_being_read.store_access import is_due
-from tfquiver.node_daemon_and_cache_directory import store_environment
+from tfquiver.data_sources_found_and_registered.store_access import is_due
+from tfquiver.node_daemon_and_notes_in_directories import store_environment
 from tfquiver.stores.credentials import resolved
 from tfquiver.stores.credentials.resolved import Access
 from tfquiver.stores.fsspec import FsspecStore

@@ -10,8 +10,8 @@ from pathlib import Path
 
 from tests.support.aio import on_loop
 from tests.support.stream_node import SPILL_BYTES, WINDOW_BYTES, batch, node_in
-from tfquiver.messages_on_the_nodes_socket import reader_frames as frames
-from tfquiver.messages_on_the_nodes_socket import stream_frames as stream
+from tfquiver.messages_and_binary_formats import reader_frames as frames
+from tfquiver.messages_and_binary_formats import stream_frames as stream
 from tfquiver.service.node.sealed_memory_of_checked_shards import sealed_memory
 from tfquiver.service.node.shared_batches.spill_files import SpillFiles
 from tfquiver.service.node.shared_batches.streams import Streams

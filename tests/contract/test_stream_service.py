@@ -11,8 +11,8 @@ import pytest
 
 from tests.support.aio import on_loop
 from tests.support.stream_node import SPILL_BYTES, WINDOW_BYTES, End, Node, batch, node_in
-from tfquiver.messages_on_the_nodes_socket import reader_frames as frames
-from tfquiver.messages_on_the_nodes_socket import stream_frames as stream
+from tfquiver.messages_and_binary_formats import reader_frames as frames
+from tfquiver.messages_and_binary_formats import stream_frames as stream
 from tfquiver.service.node.sealed_memory_of_checked_shards import sealed_memory
 
 

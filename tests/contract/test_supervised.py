@@ -15,7 +15,7 @@ from tfquiver.local_cluster import supervisor
 from tfquiver.local_cluster.plan import Wish
 from tfquiver.local_cluster.server_process import ServerProcess
 from tfquiver.local_cluster.supervisor import Supervisor
-from tfquiver.notes_in_cache_and_work_directories.up_file import Ports
+from tfquiver.node_daemon_and_notes_in_directories.up_file import Ports
 
 
 class FakeProcess:

@@ -11,10 +11,10 @@ import pytest
 from tests.support.aio import on_loop
 from tests.support.coordinator_here import beat, parts, read_first, started
 from tests.support.digests import numbered_digest
-from tfquiver.hash_prefixes_and_sorted_numbers.prefixes import of_rows
 from tfquiver.service.coordinator.resident_shards import table_index
 from tfquiver.service.coordinator.resident_shards.residency import Residency
 from tfquiver.service.coordinator.resident_shards.table_index import Joint
+from tfquiver.shard_owners_chunks_hash_prefixes.prefixes import of_rows
 
 
 @on_loop

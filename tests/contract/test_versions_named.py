@@ -11,7 +11,7 @@ import pytest
 from tests.support.aio import on_loop
 from tfquiver import errors
 from tfquiver.grpc_plumbing import rpc
-from tfquiver.messages_on_the_nodes_socket import reader_frames
+from tfquiver.messages_and_binary_formats import reader_frames
 from tfquiver.proto.tfquiver.v1 import node_pb2 as pb
 from tfquiver.proto.tfquiver.v1 import node_pb2_grpc
 from tfquiver.roles_and_tokens.identity import Always, Authority, Identity, Open, Role

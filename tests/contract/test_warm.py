@@ -13,7 +13,7 @@ import psutil
 import pytest
 
 from tests.support import leaks, warm
-from tfquiver.node_daemon_and_cache_directory import starting
+from tfquiver.node_daemon_and_notes_in_directories import starting
 
 _SAYS = """
 import json, os, random, sys, tempfile

@@ -14,7 +14,7 @@ from tests.support.aio import on_loop
 from tests.support.coordinator_client import CoordinatorClient
 from tests.support.coordinator_served import served
 from tfquiver import errors
-from tfquiver.formats_of_draws_and_weights.record_weights import HEADER_BYTES
+from tfquiver.messages_and_binary_formats.record_weights import HEADER_BYTES
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2 as pb
 from tfquiver.service.coordinator.sampling_asked_for_and_users_weights import coming_weights
 

@@ -15,7 +15,7 @@ from tests.support.coordinator_client import NODE, CoordinatorClient
 from tests.support.coordinator_served import served
 from tests.support.digests import numbered_digest
 from tfquiver import errors
-from tfquiver.formats_of_draws_and_weights.record_weights import (
+from tfquiver.messages_and_binary_formats.record_weights import (
     HEADER_BYTES,
     RecordWeights,
     checked_values,

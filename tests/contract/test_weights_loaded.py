@@ -15,8 +15,8 @@ from tests.support.aio import on_loop
 from tests.support.coordinator_client import CoordinatorClient
 from tests.support.coordinator_served import served
 from tfquiver import errors
-from tfquiver.formats_of_draws_and_weights import record_weights
-from tfquiver.formats_of_draws_and_weights.record_weights import RecordWeights
+from tfquiver.messages_and_binary_formats import record_weights
+from tfquiver.messages_and_binary_formats.record_weights import RecordWeights
 from tfquiver.service.coordinator.sampling_asked_for_and_users_weights import weight_files
 from tfquiver.service.coordinator.sampling_asked_for_and_users_weights.weight_files import WeightFiles
 from tfquiver.service.coordinator.server import CoordinatorServer

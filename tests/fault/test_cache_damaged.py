@@ -15,7 +15,7 @@ import tfquiver
 from tests.support import numbered
 from tests.support.cluster import Cluster
 from tfquiver import CutPolicy
-from tfquiver.node_daemon_and_cache_directory import endpoints
+from tfquiver.node_daemon_and_notes_in_directories import endpoints
 from tfquiver.proto.tfquiver.v1 import node_pb2, node_pb2_grpc
 
 pytestmark = pytest.mark.long

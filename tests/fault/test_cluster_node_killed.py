@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.cluster import Server, wait_until
-from tfquiver.node_daemon_and_cache_directory import daemon, endpoints
+from tfquiver.node_daemon_and_notes_in_directories import daemon, endpoints
 
 
 class _NoOp:

@@ -24,11 +24,11 @@ from tfquiver.data_sources_found_and_registered.registration import Registrar
 from tfquiver.digests.digest import Digest
 from tfquiver.grpc_plumbing import rpc
 from tfquiver.listing import listing
-from tfquiver.node_labels_shard_owners_chunks import rendezvous
 from tfquiver.proto.tfquiver.v1 import node_pb2, node_pb2_grpc, types_pb2
 from tfquiver.scanning import digest_build
 from tfquiver.scanning.cutting import CutPolicy
 from tfquiver.service.node.reading_the_object_store.hedging import SHARE
+from tfquiver.shard_owners_chunks_hash_prefixes import rendezvous
 from tfquiver.stores.gcs import GcsStore
 
 # Bytes a second are measured, and a network of the machine is made.

@@ -14,8 +14,8 @@ import tfquiver
 from tests.support import materializing, numbered
 from tests.support.cluster import wait_until
 from tests.support.daemons import daemons, end_daemons
-from tfquiver.node_daemon_and_cache_directory import daemon as local
-from tfquiver.node_daemon_and_cache_directory import endpoints
+from tfquiver.node_daemon_and_notes_in_directories import daemon as local
+from tfquiver.node_daemon_and_notes_in_directories import endpoints
 
 FILES, RECORDS = 3, 60
 TOTAL = FILES * RECORDS

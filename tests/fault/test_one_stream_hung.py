@@ -16,7 +16,7 @@ import tfquiver
 from tests.support import numbered
 from tests.support.daemons import daemons
 from tfquiver import errors
-from tfquiver.node_daemon_and_cache_directory import endpoints
+from tfquiver.node_daemon_and_notes_in_directories import endpoints
 from tfquiver.tensorflow_client.shared_batches import following, line
 
 FILES, RECORDS, RECORD_BYTES = 3, 600, 2000

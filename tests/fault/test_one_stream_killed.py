@@ -14,7 +14,7 @@ import pytest
 from tests.support import numbered
 from tests.support.daemons import daemons, end_daemons
 from tests.support.stream_trainers import Trainer
-from tfquiver.node_daemon_and_cache_directory import endpoints
+from tfquiver.node_daemon_and_notes_in_directories import endpoints
 
 FILES, RECORDS, RECORD_BYTES = 3, 600, 2000
 TOTAL = FILES * RECORDS

@@ -18,7 +18,7 @@ from tests.support import numbered, warm
 from tests.support.cluster import wait_until
 from tests.support.daemons import end_daemons
 from tfquiver import CutPolicy
-from tfquiver.node_daemon_and_cache_directory import daemon, endpoints
+from tfquiver.node_daemon_and_notes_in_directories import daemon, endpoints
 
 FILES, RECORDS_A_FILE, RECORD_BYTES = 4, 1500, 1000
 TOTAL = FILES * RECORDS_A_FILE

@@ -14,7 +14,7 @@ from tests.support import numbered
 from tests.support.cluster import Server
 from tests.support.hosts import Hosts, HostsError
 from tfquiver.ops.compiling_and_loading import tensorflows, transport
-from tfquiver.tensorflow_client.worker_connections import SILENCE_S
+from tfquiver.tensorflow_dispatcher_and_worker_connections.worker_connections import SILENCE_S
 
 # A network of the machine is made, and half a minute of silence waited for.
 pytestmark = [pytest.mark.alone, pytest.mark.long]

@@ -13,9 +13,9 @@ import pytest
 
 from tests.support.cluster import Cluster, wait_until
 from tfquiver.cli.status_asked_watched_explained import status
-from tfquiver.grpc_plumbing import proto_wire
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2_grpc
 from tfquiver.service.dispatcher.worker_reports import WorkerReports
+from tfquiver.tensorflow_dispatcher_and_worker_connections import proto_wire
 
 
 @pytest.mark.long

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 
-from tfquiver.formats_of_draws_and_weights.record_weights import checked_values, opened, record_weights
+from tfquiver.messages_and_binary_formats.record_weights import checked_values, opened, record_weights
 
 FILE = Path(__file__).parent / "weights_v1.tfqw"
 WEIGHTS = [1.0, 0.0, 0.5, 3.25, 1e-30]

@@ -21,9 +21,9 @@ from tests.support.cluster import Server, wait_until
 from tests.support.daemons import cache_dir_fixture, daemons
 from tests.support.reader_client import Connection
 from tfquiver import errors
-from tfquiver.node_daemon_and_cache_directory import daemon
-from tfquiver.node_daemon_and_cache_directory.directory import CacheDirectory
-from tfquiver.notes_in_cache_and_work_directories.node_endpoint import NodeEndpoint, read_endpoint
+from tfquiver.node_daemon_and_notes_in_directories import daemon
+from tfquiver.node_daemon_and_notes_in_directories.directory import CacheDirectory
+from tfquiver.node_daemon_and_notes_in_directories.node_endpoint import NodeEndpoint, read_endpoint
 
 NODE = "tfquiver.service.node.main"
 cache_dir = cache_dir_fixture()

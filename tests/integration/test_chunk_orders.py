@@ -15,9 +15,9 @@ from tests.support.coordinator_client import NODE, CoordinatorClient, Reader, ne
 from tests.support.digests import numbered_digest
 from tfquiver import errors
 from tfquiver.disk_space_of_shards.entry_size import most_disk_bytes
-from tfquiver.node_labels_shard_owners_chunks import striping
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2 as pb
 from tfquiver.proto.tfquiver.v1 import types_pb2
+from tfquiver.shard_owners_chunks_hash_prefixes import striping
 
 DIGEST = numbered_digest(800)
 ENTRY_BYTES = int(most_disk_bytes(DIGEST.lengths)[0])

@@ -14,7 +14,6 @@ from tests.support.aio import on_loop
 from tests.support.coordinator_client import NODE, CoordinatorClient, Reader
 from tests.support.digests import numbered_digest
 from tfquiver import errors
-from tfquiver.amounts import of_bytes
 from tfquiver.digests.file_entry import FileEntry
 from tfquiver.disk_space_of_shards.entry_size import most_disk_bytes
 from tfquiver.listing.listing_terms import ListingTerms
@@ -24,6 +23,7 @@ from tfquiver.scanning.cutting import CutPolicy
 from tfquiver.service.coordinator.grpc_calls import checks
 from tfquiver.service.coordinator.options import CoordinatorOptions
 from tfquiver.service.coordinator.server import CoordinatorServer
+from tfquiver.sizes_durations_amounts.amounts import of_bytes
 
 DIGEST = numbered_digest(20)
 MAX_DIGEST_BYTES = 100_000

@@ -19,8 +19,8 @@ from tests.support.cluster import wait_until
 from tests.support.contrast import LEAST, contrasts
 from tests.support.daemons import daemons, end_daemons
 from tests.support.dashboard_served import seen, served
-from tfquiver.node_daemon_and_cache_directory import daemon as local
-from tfquiver.node_daemon_and_cache_directory import endpoints
+from tfquiver.node_daemon_and_notes_in_directories import daemon as local
+from tfquiver.node_daemon_and_notes_in_directories import endpoints
 
 RECORDS, _STEP_S = 2000, 0.05
 TABS = ("overview", "jobs", "data", "nodes", "decisions")

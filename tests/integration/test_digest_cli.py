@@ -12,7 +12,7 @@ import pytest
 from tests.support.records import stream
 from tfquiver.cli.main import main
 from tfquiver.digests.digest import Digest
-from tfquiver.formats_of_draws_and_weights.record_weights import opened
+from tfquiver.messages_and_binary_formats.record_weights import opened
 
 SIZES = ["--min_shard=200", "--target_shard=1000", "--max_shard=5KB"]
 PAYLOADS = [bytes([i % 256]) * (i % 100) for i in range(500)]

@@ -19,8 +19,8 @@ from tests.support.log_lines import capture_log
 from tfquiver import CutPolicy, errors
 from tfquiver import keras as keras_backup
 from tfquiver.data_sources_found_and_registered import registration
-from tfquiver.node_daemon_and_cache_directory import daemon as local
-from tfquiver.node_daemon_and_cache_directory import endpoints
+from tfquiver.node_daemon_and_notes_in_directories import daemon as local
+from tfquiver.node_daemon_and_notes_in_directories import endpoints
 
 FILES, RECORDS, RECORD_BYTES = 4, 500, 2000
 TOTAL = FILES * RECORDS

@@ -19,8 +19,8 @@ import tfquiver
 from tests.support import embedded, numbered, warm
 from tests.support.cluster import wait_until
 from tfquiver import CutPolicy
-from tfquiver.node_daemon_and_cache_directory import daemon as local
-from tfquiver.node_daemon_and_cache_directory import endpoints
+from tfquiver.node_daemon_and_notes_in_directories import daemon as local
+from tfquiver.node_daemon_and_notes_in_directories import endpoints
 
 FILES, RECORDS, RECORD_BYTES = 4, 500, 2000
 TOTAL = FILES * RECORDS

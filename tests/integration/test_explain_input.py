@@ -14,8 +14,8 @@ import tfquiver
 from tests.support import node_calls, numbered
 from tests.support.cluster import wait_until
 from tfquiver.cli.main import main
-from tfquiver.node_daemon_and_cache_directory import endpoints
-from tfquiver.notes_in_cache_and_work_directories.node_endpoint import read_endpoint
+from tfquiver.node_daemon_and_notes_in_directories import endpoints
+from tfquiver.node_daemon_and_notes_in_directories.node_endpoint import read_endpoint
 
 paths = numbered.fixture(files=2, records_a_file=400, record_bytes=2000)
 

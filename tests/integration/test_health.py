@@ -15,8 +15,7 @@ from tests.support import warm
 from tests.support.cluster import Cluster, Server, wait_until
 from tests.support.started_nodes import StartNode, nodes_started
 from tfquiver.cli.main import main
-from tfquiver.grpc_plumbing import rpc
-from tfquiver.service.common_to_servers import health
+from tfquiver.grpc_plumbing import health, rpc
 
 COORDINATOR = "tfquiver.service.coordinator.main"
 SERVING, NOT_SERVING = health_pb2.HealthCheckResponse.SERVING, health_pb2.HealthCheckResponse.NOT_SERVING

@@ -19,11 +19,11 @@ from tests.support.cluster import wait_until
 from tests.support.daemons import cache_dir_fixture, daemons, end_daemons
 from tests.support.reader_client import Connection
 from tfquiver import errors
-from tfquiver.background_logs import log_file
-from tfquiver.node_daemon_and_cache_directory import daemon, endpoints
+from tfquiver.log_files_and_lines import log_file
+from tfquiver.node_daemon_and_notes_in_directories import daemon, endpoints
 
 FIND = (
-    "import sys, dataclasses, json; from tfquiver.node_daemon_and_cache_directory import daemon as local;"
+    "import sys, dataclasses, json; from tfquiver.node_daemon_and_notes_in_directories import daemon as local;"
     "print(json.dumps(dataclasses.asdict(local.find_or_start(sys.argv[1], idle_exit_s=5))));"
     "assert 'tensorflow' not in sys.modules"
 )

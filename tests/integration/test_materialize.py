@@ -18,8 +18,8 @@ from tests.support import materializing, numbered
 from tests.support.cluster import wait_until
 from tests.support.daemons import end_daemons
 from tfquiver import errors
-from tfquiver.node_daemon_and_cache_directory import daemon as local
-from tfquiver.node_daemon_and_cache_directory import endpoints
+from tfquiver.node_daemon_and_notes_in_directories import daemon as local
+from tfquiver.node_daemon_and_notes_in_directories import endpoints
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2 as pb
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2_grpc, node_pb2, node_pb2_grpc, types_pb2
 

@@ -12,7 +12,7 @@ import tfquiver
 from tests.support import materializing, numbered
 from tests.support.cluster import Server
 from tests.support.trusted import Trusted
-from tfquiver.node_daemon_and_cache_directory import endpoints
+from tfquiver.node_daemon_and_notes_in_directories import endpoints
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2 as pb
 from tfquiver.proto.tfquiver.v1 import node_pb2, node_pb2_grpc
 from tfquiver.service.node.derived_shards.computers import COMPUTE_S

@@ -18,8 +18,8 @@ from tests.support import materializing, numbered
 from tests.support.cluster import Cluster
 from tests.support.op_source import drop_iterators
 from tfquiver.materializing import computer
-from tfquiver.node_daemon_and_cache_directory import endpoints
-from tfquiver.notes_in_cache_and_work_directories.node_endpoint import read_endpoint
+from tfquiver.node_daemon_and_notes_in_directories import endpoints
+from tfquiver.node_daemon_and_notes_in_directories.node_endpoint import read_endpoint
 from tfquiver.proto.tfquiver.v1 import node_pb2, node_pb2_grpc
 
 FILES, RECORDS = 3, 60

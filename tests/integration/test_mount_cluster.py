@@ -20,7 +20,7 @@ from tests.support.privileges import needs_fuse
 from tests.support.reader_client import Connection, ReaderGoneError
 from tests.support.started_nodes import nodes_started
 from tfquiver.digests.digest import Digest
-from tfquiver.messages_on_the_nodes_socket import reader_frames as frames
+from tfquiver.messages_and_binary_formats import reader_frames as frames
 from tfquiver.mounting.named import digest_of
 
 

@@ -18,7 +18,7 @@ from tests.support.cluster import wait_until
 from tests.support.named_place import Place, name
 from tfquiver.cli.main import main
 from tfquiver.grpc_plumbing import rpc
-from tfquiver.node_daemon_and_cache_directory import endpoints
+from tfquiver.node_daemon_and_notes_in_directories import endpoints
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2, coordinator_pb2_grpc
 from tfquiver.proto.tfquiver.v1 import named_datasets_pb2 as pb
 

@@ -19,7 +19,7 @@ from tests.support.cluster import Server, wait_until
 from tests.support.reader_client import Connection, ReaderClient, ReaderGoneError
 from tests.support.started_nodes import StartNode, nodes_started
 from tfquiver import errors
-from tfquiver.messages_on_the_nodes_socket import reader_frames as frames
+from tfquiver.messages_and_binary_formats import reader_frames as frames
 from tfquiver.proto.tfquiver.v1 import types_pb2
 from tfquiver.scanning.cutting import CutPolicy
 

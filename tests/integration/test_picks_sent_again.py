@@ -12,7 +12,7 @@ from tests.support import numbered
 from tests.support.cluster import Cluster
 from tests.support.reader_client import Connection
 from tfquiver import CutPolicy
-from tfquiver.messages_on_the_nodes_socket import reader_frames as frames
+from tfquiver.messages_and_binary_formats import reader_frames as frames
 
 paths = numbered.fixture(1, 200, 500)
 

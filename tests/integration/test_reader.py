@@ -22,7 +22,7 @@ import tfquiver.reader
 from tests.support import numbered
 from tests.support.daemons import cache_dir_fixture, daemons
 from tfquiver import errors
-from tfquiver.datasets_being_read import made_datasets
+from tfquiver.data_sources_found_and_registered import made_datasets
 from tfquiver.reader import Batch, Records
 
 FILES, RECORDS, RECORD_BYTES = 3, 600, 300

@@ -24,9 +24,9 @@ from tests.support.cluster import Server
 from tests.support.reader_client import Connection, ReaderClient
 from tests.support.store_node import write_files
 from tfquiver.grpc_plumbing import rpc
-from tfquiver.messages_on_the_nodes_socket import reader_frames as frames
-from tfquiver.notes_in_cache_and_work_directories import cluster_file
-from tfquiver.notes_in_cache_and_work_directories.node_endpoint import read_endpoint
+from tfquiver.messages_and_binary_formats import reader_frames as frames
+from tfquiver.node_daemon_and_notes_in_directories import cluster_file
+from tfquiver.node_daemon_and_notes_in_directories.node_endpoint import read_endpoint
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2 as pb
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2_grpc, types_pb2
 from tfquiver.scanning.cutting import CutPolicy

@@ -15,7 +15,7 @@ import tfquiver
 from tests.support import numbered, sampled
 from tests.support.cluster import Cluster
 from tfquiver import CutPolicy, errors
-from tfquiver.formats_of_draws_and_weights.record_weights import record_weights
+from tfquiver.messages_and_binary_formats.record_weights import record_weights
 
 FILES, RECORDS_A_FILE, RECORD_BYTES = 4, 1000, 500
 TOTAL = FILES * RECORDS_A_FILE

@@ -18,7 +18,7 @@ from tests.support import numbered
 from tests.support.daemons import end_daemons
 from tests.support.op_source import drop_iterators
 from tfquiver import CutPolicy
-from tfquiver.node_daemon_and_cache_directory import daemon, endpoints
+from tfquiver.node_daemon_and_notes_in_directories import daemon, endpoints
 
 FILES, RECORDS, RECORD_BYTES = 4, 500, 2000
 TOTAL = FILES * RECORDS

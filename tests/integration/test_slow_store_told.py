@@ -12,7 +12,7 @@ import tfquiver
 from tests.support import numbered
 from tests.support.cluster import Cluster, wait_until
 from tests.support.gcs_emulator import gcs_emulator
-from tfquiver.node_daemon_and_cache_directory import endpoints
+from tfquiver.node_daemon_and_notes_in_directories import endpoints
 from tfquiver.stores.gcs import GcsStore
 
 

@@ -10,7 +10,7 @@ import pytest
 from tests.support.cluster import Cluster
 from tfquiver.cli.main import main
 from tfquiver.cluster_address import running_nodes
-from tfquiver.notes_in_cache_and_work_directories import server_file
+from tfquiver.node_daemon_and_notes_in_directories import server_file
 
 
 def test_a_coordinators_directory(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

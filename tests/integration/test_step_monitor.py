@@ -28,9 +28,9 @@ from tests.support import numbered, warm
 from tfquiver.cli import calls
 from tfquiver.cli.status_asked_watched_explained import explain, status
 from tfquiver.cli.status_tables_and_warnings import status_view
-from tfquiver.datasets_being_read import made_datasets
+from tfquiver.data_sources_found_and_registered import made_datasets
 from tfquiver.grpc_plumbing import rpc
-from tfquiver.node_daemon_and_cache_directory import endpoints
+from tfquiver.node_daemon_and_notes_in_directories import endpoints
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2, coordinator_pb2_grpc
 from tfquiver.tensorflow_client.step_times import accelerators, step_monitor, step_reports
 

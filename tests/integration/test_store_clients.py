@@ -24,9 +24,9 @@ from tests.support.node_calls import CALL_S, status
 from tests.support.s3_server import S3Server, s3_server
 from tfquiver import errors
 from tfquiver.grpc_plumbing import rpc
-from tfquiver.node_daemon_and_cache_directory import daemon as local
-from tfquiver.node_daemon_and_cache_directory import endpoints
-from tfquiver.node_daemon_and_cache_directory.store_environment import without
+from tfquiver.node_daemon_and_notes_in_directories import daemon as local
+from tfquiver.node_daemon_and_notes_in_directories import endpoints
+from tfquiver.node_daemon_and_notes_in_directories.store_environment import without
 from tfquiver.proto.tfquiver.v1 import node_pb2, node_pb2_grpc
 
 NODE = "tfquiver.service.node.main"

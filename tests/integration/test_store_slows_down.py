@@ -20,7 +20,7 @@ from tests.support.daemons import end_daemons
 from tfquiver import CutPolicy
 from tfquiver.cli.main import main
 from tfquiver.cli.status_asked_watched_explained import status
-from tfquiver.node_daemon_and_cache_directory import endpoints
+from tfquiver.node_daemon_and_notes_in_directories import endpoints
 from tfquiver.testing.emulated_store import EmulatedStore
 
 pytestmark = pytest.mark.long

@@ -14,7 +14,7 @@ from tests.support.cluster import Server
 from tests.support.trusted import Trusted
 from tfquiver import CutPolicy, errors
 from tfquiver.cli.main import main
-from tfquiver.node_daemon_and_cache_directory import endpoints
+from tfquiver.node_daemon_and_notes_in_directories import endpoints
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2 as pb
 
 FILES, RECORDS = 2, 300

@@ -23,9 +23,8 @@ from tfquiver.cli.main import main
 from tfquiver.cli.status_asked_watched_explained import status
 from tfquiver.local_cluster import plan
 from tfquiver.local_cluster.plan import Wish
-from tfquiver.node_daemon_and_cache_directory import endpoints
-from tfquiver.notes_in_cache_and_work_directories import up_file
-from tfquiver.notes_in_cache_and_work_directories.up_file import Ports
+from tfquiver.node_daemon_and_notes_in_directories import endpoints, up_file
+from tfquiver.node_daemon_and_notes_in_directories.up_file import Ports
 from tfquiver.service.coordinator.nodes_mounts_dispatchers import dispatchers
 
 pytestmark = pytest.mark.long

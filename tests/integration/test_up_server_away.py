@@ -20,7 +20,7 @@ from tfquiver import durable, errors
 from tfquiver.cli.main import main
 from tfquiver.cli.status_asked_watched_explained import status
 from tfquiver.cluster_address import running
-from tfquiver.notes_in_cache_and_work_directories import up_file
+from tfquiver.node_daemon_and_notes_in_directories import up_file
 
 pytestmark = pytest.mark.slow
 READY_S = 120.0

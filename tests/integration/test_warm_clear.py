@@ -15,7 +15,7 @@ from tests.support import node_calls, numbered
 from tests.support.cluster import Cluster, wait_until
 from tfquiver.cli.main import main
 from tfquiver.cli.sim_plan_trace_commands import reading_jobs
-from tfquiver.node_daemon_and_cache_directory import daemon, endpoints
+from tfquiver.node_daemon_and_notes_in_directories import daemon, endpoints
 
 FILES, RECORDS, RECORD_BYTES = 4, 500, 2000
 TOTAL = FILES * RECORDS

@@ -20,21 +20,14 @@ SANITIZERS = {
 # that are compiled apart repeat. Every other folder is by itself. A name that two folders of a group have in their
 # anonymous namespaces does not compile: it is renamed, or its folder leaves the group.
 GROUPS = (
-    ("reader", "shard_loading", "shuffle_pool_and_order"),
+    ("reader_and_its_conversation_with_the_node", "shard_loading", "shuffle_pool_and_order"),
     (
         "element_client_and_server",
-        "element_sockets_and_host_names",
+        "element_messages_handshake_sockets",
         "example_parsing",
-        "node_messages_and_socket",
-        "element_messages_and_handshake",
+        "node_messages_socket_tickets",
     ),
-    (
-        "told_by_python",
-        "bytes_checksums_tfrecords",
-        "record_memory",
-        "conversation_with_the_node",
-        "asking_for_tickets",
-    ),
+    ("told_by_python", "bytes_checksums_tfrecords", "record_memory"),
 )
 
 

@@ -33,7 +33,9 @@ def cache_dir_fixture(stopped: bool = False) -> Any:
     """`cache_dir = cache_dir_fixture()`: a directory, without the node that a test has started there when that is over.
     `stopped`: the node may be (SIGSTOP)."""
 
-    from tfquiver.node_daemon_and_cache_directory import endpoints  # who ends daemons only has nothing of ours imported
+    from tfquiver.node_daemon_and_notes_in_directories import (
+        endpoints,  # who ends daemons only has nothing of ours imported
+    )
 
     @pytest.fixture(name="cache_dir")
     def cache_dir(tmp_path: Path) -> Iterator[Path]:

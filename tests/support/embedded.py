@@ -8,7 +8,7 @@ from pathlib import Path
 import grpc
 import psutil
 
-from tfquiver.node_daemon_and_cache_directory import daemon, endpoints
+from tfquiver.node_daemon_and_notes_in_directories import daemon, endpoints
 from tfquiver.proto.tfquiver.v1 import node_pb2, node_pb2_grpc
 
 

@@ -13,12 +13,12 @@ from tests.support import rotating
 from tests.support.store_node import Members, StoreNode, build, is_shard
 from tfquiver import errors
 from tfquiver.digests.digest import Digest
-from tfquiver.node_labels_shard_owners_chunks import striping
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2 as pb
 from tfquiver.proto.tfquiver.v1 import types_pb2
 from tfquiver.scanning.cutting import CutPolicy
 from tfquiver.service.node.coordinator_orders.chunk_map import ChunkMap
 from tfquiver.service.node.coordinator_orders.chunk_orders import ChunkOrders
+from tfquiver.shard_owners_chunks_hash_prefixes import striping
 from tfquiver.stores.local import LocalStore
 
 SHARDS, CHUNKS = 80, 8

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from tests.support.digests import numbered_digest
 from tfquiver.clock import ManualClock
-from tfquiver.hash_prefixes_and_sorted_numbers.prefixes import Prefixes, of_rows
-from tfquiver.node_labels_shard_owners_chunks.places import Places
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2 as pb2
 from tfquiver.proto.tfquiver.v1 import types_pb2
 from tfquiver.proto.tfquiver.v1.commit_log_pb2 import PlacementSet
 from tfquiver.service.coordinator.dataset_placement.placed import Placed
 from tfquiver.service.coordinator.nodes_mounts_dispatchers.membership import Membership
 from tfquiver.service.coordinator.resident_shards.residency import Residency
+from tfquiver.shard_owners_chunks_hash_prefixes.places import Places
+from tfquiver.shard_owners_chunks_hash_prefixes.prefixes import Prefixes, of_rows
 
 DIGEST = numbered_digest(30)
 ID, CONTENTS = DIGEST.digest_id, of_rows(DIGEST.hashes)

@@ -20,7 +20,7 @@ from types import TracebackType
 import google_crc32c
 
 from tfquiver import errors
-from tfquiver.messages_on_the_nodes_socket import reader_frames as frames
+from tfquiver.messages_and_binary_formats import reader_frames as frames
 
 _RECENT_ACKS = 256
 _RECORD_HEADER_BYTES, _RECORD_FOOTER_BYTES = 12, 4

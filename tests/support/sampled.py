@@ -10,12 +10,12 @@ import numpy.typing as npt
 
 from tests.support.numbered import Numbers
 from tfquiver.digests.digest import Digest
-from tfquiver.formats_of_draws_and_weights.drawn_shards import DrawnShards
+from tfquiver.messages_and_binary_formats.drawn_shards import DrawnShards
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2, coordinator_pb2_grpc
+from tfquiver.service.coordinator.sampling_by_weights_or_with_replacement import draw_planes
 from tfquiver.service.coordinator.sampling_schemes_drawing_epochs import registry
 from tfquiver.service.coordinator.sampling_schemes_drawing_epochs.drawing import drawn
 from tfquiver.service.coordinator.sampling_schemes_drawing_epochs.interface import Population
-from tfquiver.service.coordinator.sampling_schemes_drawing_epochs.record_weighted_draws import draw_planes
 from tfquiver.users_arguments_checked.sampled import Sampled
 
 SEED_OF_ZERO = (1 << 62) + 1  # what seed=0 travels as

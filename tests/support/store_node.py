@@ -27,13 +27,13 @@ from tfquiver.service.node.dataset_scans.file_tables import FileTables
 from tfquiver.service.node.dataset_scans.scan import Scanner, ScanReport
 from tfquiver.service.node.disk import codec
 from tfquiver.service.node.disk.disk_cache import DiskCache
+from tfquiver.service.node.placing_at_owners_and_writing.known_places import KnownPlaces
+from tfquiver.service.node.placing_at_owners_and_writing.placer import Placer
 from tfquiver.service.node.reading_the_object_store.metered_store import Meter
 from tfquiver.service.node.sealed_memory_of_checked_shards.hot import HotSet
 from tfquiver.service.node.sealed_memory_of_checked_shards.ready_shard import ReadyShard
 from tfquiver.service.node.shards_from_disk_other_nodes_or_store.fetcher import Compute, Fetcher
 from tfquiver.service.node.shards_from_disk_other_nodes_or_store.shard_source import ShardSource
-from tfquiver.service.node.shards_put_at_their_owners.known_places import KnownPlaces
-from tfquiver.service.node.shards_put_at_their_owners.placer import Placer
 from tfquiver.stores import ObjectStore
 
 Members = list[types_pb2.NodeInfo]

@@ -6,11 +6,11 @@ from collections.abc import Collection, Sequence
 from pathlib import Path
 
 from tfquiver.clock import ManualClock
-from tfquiver.grpc_plumbing import proto_wire
 from tfquiver.scanning import tfrecord
 from tfquiver.service.dispatcher.journal import journal_reader
 from tfquiver.service.dispatcher.lost_workers_and_leftover_tasks.reaper import Reaper, Timeouts
 from tfquiver.service.dispatcher.lost_workers_and_leftover_tasks.session_news import UnreadKeys
+from tfquiver.tensorflow_dispatcher_and_worker_connections import proto_wire
 
 A, B, C = "a:1", "b:1", "c:1"
 KEYS = tuple(f"{digit}" * 32 + end for digit, end in enumerate(("-" + "x" * 120, "-train.2", ":" + "3" * 32)))

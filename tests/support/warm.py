@@ -27,7 +27,7 @@ from typing import Any
 from tests.support import leaks, turns, warm_roots
 from tests.support.cluster import die_with_parent, tensorflow_env
 from tests.support.warm_roots import READ_AT_IMPORT, ROOM
-from tfquiver.node_daemon_and_cache_directory import starting
+from tfquiver.node_daemon_and_notes_in_directories import starting
 
 _PYTHON = sys.executable  # a test may put another in its place
 _MOST_ANSWER = 1 << 16
@@ -103,8 +103,8 @@ def _warm(kind: str, read_at_import: frozenset[tuple[str, str]]) -> _Warm:
 
 class Popen(subprocess.Popen[Any]):
     """As subprocess.Popen; `warm_kind`: what is imported, "plain", "tensorflow" (without Keras), "keras" or "tensorflow
-    servers". Also of the shell that starts a daemon (tfquiver/node_daemon_and_cache_directory/starting.py), and behind
-    `ip netns exec`."""
+    servers". Also of the shell that starts a daemon (tfquiver/node_daemon_and_notes_in_directories/starting.py), and
+    behind `ip netns exec`."""
 
     def __init__(self, command: Sequence[str], *, warm_kind: str = "plain", **more: Any) -> None:
         self._kind = warm_kind

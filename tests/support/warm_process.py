@@ -160,7 +160,10 @@ def _enter(space: Path) -> None:
 
 
 def _begin_daemon() -> None:
-    """As the shell that does it (tfquiver/node_daemon_and_cache_directory/starting.py): returns in the daemon alone."""
+    """As the shell that does it (tfquiver/node_daemon_and_notes_in_directories/starting.py).
+
+    Returns in the daemon alone.
+    """
     os.setsid()
     if pid := os.fork():
         os.closerange(1, 3)

@@ -11,7 +11,6 @@ from tfquiver.clock import Clock
 from tfquiver.digests.digest import Digest
 from tfquiver.digests.file_entry import FileEntry
 from tfquiver.disk_space_of_shards.entry_size import most_disk_bytes
-from tfquiver.hash_prefixes_and_sorted_numbers import prefixes
 from tfquiver.proto.tfquiver.v1 import commit_log_pb2 as log_pb2
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2 as pb2
 from tfquiver.proto.tfquiver.v1 import types_pb2
@@ -21,6 +20,7 @@ from tfquiver.service.coordinator.dataset_caching.view import View
 from tfquiver.service.coordinator.nodes_mounts_dispatchers.membership import Membership
 from tfquiver.service.coordinator.sessions.sessions import Sessions
 from tfquiver.service.node.coordinator_orders.chunk_map import ChunkMap
+from tfquiver.shard_owners_chunks_hash_prefixes import prefixes
 
 CHUNK_TIMEOUT_S = 30.0
 CHUNKS, PARTITIONS = 6, 2

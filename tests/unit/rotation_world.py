@@ -6,7 +6,6 @@ import random
 
 import numpy as np
 
-from tfquiver.node_labels_shard_owners_chunks import striping
 from tfquiver.service.coordinator.chunk_rotation.board import Board
 from tfquiver.service.coordinator.chunk_rotation.chunk_cache import ChunkCache
 from tfquiver.service.coordinator.chunk_rotation.cyclic import Cyclic
@@ -14,6 +13,7 @@ from tfquiver.service.coordinator.chunk_rotation.interface import Decision
 from tfquiver.service.coordinator.chunk_rotation.relevance import Relevance
 from tfquiver.service.coordinator.samplers_what_a_session_reads_next.chunk_layout import ChunkLayout
 from tfquiver.service.coordinator.samplers_what_a_session_reads_next.chunk_sampler import ChunkSampler
+from tfquiver.shard_owners_chunks_hash_prefixes import striping
 
 TIMEOUT_S = 100.0
 

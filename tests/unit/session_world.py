@@ -11,7 +11,7 @@ import numpy as np
 from tests.unit.cached import CHUNK_TIMEOUT_S, Cached
 from tfquiver import errors
 from tfquiver.clock import ManualClock
-from tfquiver.formats_of_draws_and_weights.drawn_shards import DrawnShards
+from tfquiver.messages_and_binary_formats.drawn_shards import DrawnShards
 from tfquiver.proto.tfquiver.v1 import types_pb2
 from tfquiver.service.coordinator.samplers_what_a_session_reads_next.block_order import BlockOrder
 from tfquiver.service.coordinator.samplers_what_a_session_reads_next.wish import Wish

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from tests.unit.test_status_tables import told
-from tfquiver.amounts import apart, many
 from tfquiver.cli.status_tables_and_warnings import nodes_view, status_view
+from tfquiver.sizes_durations_amounts.amounts import apart, many
 
 ROOT = Path(__file__).resolve().parents[2]
 # Of a number that is not known beforehand; constants, in capital letters, are, and those with commas are large; "1 of 7
@@ -62,4 +62,4 @@ def test_nothing_is_counted_by_hand() -> None:
     for path in (*(ROOT / "tfquiver").rglob("*.py"), *(ROOT / "service").rglob("*.py")):
         for number, line in enumerate(path.read_text().split("\n"), 1):
             found = BY_HAND.search(line)
-            assert not found, f"{path}:{number}: {line.strip()}: tfquiver.amounts.many"
+            assert not found, f"{path}:{number}: {line.strip()}: tfquiver.sizes_durations_amounts.amounts.many"

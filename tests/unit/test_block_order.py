@@ -26,7 +26,7 @@ def order_of(shards: list[tuple[int, int]], seed: int | None, block_bytes: int) 
 
 
 def test_seeds_are_those_of_the_op_and_orders_do_not_change_from_one_version_to_the_next() -> None:
-    # ops/core/random.h: Random(seed + epoch * golden).Next().
+    # ops/core/shuffle_pool_and_order/random.h: Random(seed + epoch * golden).Next().
     assert [order_seed(7, 0), order_seed(7, 1)] == [7191089600892374487, 309689372594955804]
     order = order_of([(100, 10)] * 12, order_seed(7, 0), 300)
     assert list(order.shards) == [8, 5, 3, 2, 10, 9, 7, 6, 0, 11, 1, 4]

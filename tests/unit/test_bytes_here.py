@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 
 import tfquiver
 from tests.support.digests import digest_of
-from tfquiver.hash_prefixes_and_sorted_numbers.prefixes import of_hashes
 from tfquiver.service.coordinator.resident_shards import here
 from tfquiver.service.coordinator.resident_shards.here import bytes_here
 from tfquiver.service.coordinator.resident_shards.residency import Residency, Table
+from tfquiver.shard_owners_chunks_hash_prefixes.prefixes import of_hashes
 
 HASHES = [n.to_bytes(1, "little") * 32 for n in range(12)]
 hashes = st.lists(st.sampled_from(HASHES), max_size=8)

@@ -12,11 +12,11 @@ import pytest
 
 from tests.support.aio import on_loop
 from tfquiver import errors
-from tfquiver.hash_prefixes_and_sorted_numbers.prefixes import Prefixes, of_hashes
 from tfquiver.proto.tfquiver.v1 import named_datasets_pb2 as pb
 from tfquiver.service.node.evicting_emptying_removing_leftovers import came_meanwhile, late_evictions
 from tfquiver.service.node.evicting_emptying_removing_leftovers.came_meanwhile import CameMeanwhile
 from tfquiver.service.node.evicting_emptying_removing_leftovers.late_evictions import LateEvictions
+from tfquiver.shard_owners_chunks_hash_prefixes.prefixes import Prefixes, of_hashes
 
 A, B, C = b"a" * 32, b"b" * 32, b"c" * 32
 

@@ -7,10 +7,10 @@ import random
 import numpy as np
 import pytest
 
-from tfquiver.node_labels_shard_owners_chunks import striping
 from tfquiver.service.coordinator.chunk_rotation.chunk_cache import ChunkCache
 from tfquiver.service.coordinator.chunk_rotation.relevance import Relevance
 from tfquiver.service.coordinator.samplers_what_a_session_reads_next.chunk_layout import ChunkLayout
+from tfquiver.shard_owners_chunks_hash_prefixes import striping
 
 
 @pytest.mark.parametrize("share", [0.0, 0.1, 0.5, 0.9, 1.0])

@@ -12,10 +12,10 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
-from tfquiver.node_labels_shard_owners_chunks import striping
 from tfquiver.service.coordinator.samplers_what_a_session_reads_next.chunk_layout import ChunkLayout, ResidentSlots
 from tfquiver.service.coordinator.samplers_what_a_session_reads_next.chunk_sampler import ChunkSampler
 from tfquiver.service.coordinator.samplers_what_a_session_reads_next.chunk_use import Menu
+from tfquiver.shard_owners_chunks_hash_prefixes import striping
 
 
 @dataclass

@@ -12,12 +12,13 @@ from pathlib import Path
 import pytest
 
 from tests.support.bad_words import WORDS
-from tfquiver import errors, sizes
+from tfquiver import errors
 from tfquiver.cli import calls
 from tfquiver.cli.doctor import machine
 from tfquiver.cli.main import main
 from tfquiver.cluster_address import running_nodes
 from tfquiver.grpc_plumbing import addresses
+from tfquiver.sizes_durations_amounts import sizes
 
 COMMANDS = [
     ["dataset", "list"],

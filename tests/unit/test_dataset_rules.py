@@ -10,12 +10,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.support.digests import digest_of, numbered_digest
-from tfquiver.node_labels_shard_owners_chunks import rendezvous, striping
 from tfquiver.proto.tfquiver.v1 import types_pb2
 from tfquiver.service.node.coordinator_orders.chunk_map import ChunkMap
 from tfquiver.service.node.coordinator_orders.dataset_rules import CacheRules, DatasetRule, share_bytes, terms
 from tfquiver.service.node.disk_quota_books_and_eviction.accounts import UNSET, AccountTerms
 from tfquiver.service.node.disk_quota_books_and_eviction.rules import Why
+from tfquiver.shard_owners_chunks_hash_prefixes import rendezvous, striping
 
 NONE, UNIFORM = types_pb2.CACHE_MODE_NONE, types_pb2.CACHE_MODE_UNIFORM
 COOPERATIVE, LRU = types_pb2.CACHE_MODE_COOPERATIVE, types_pb2.CACHE_MODE_LRU

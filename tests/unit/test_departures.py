@@ -8,11 +8,11 @@ from pathlib import Path
 from tests.support.unfinished_epoch import KEYS, A, B, News, Service, graph
 from tests.unit.test_task_table import epoch, table
 from tfquiver.clock import ManualClock
-from tfquiver.grpc_plumbing import proto_wire
 from tfquiver.scanning import tfrecord
-from tfquiver.service.dispatcher.departures import READERS_GO_S, Departures
 from tfquiver.service.dispatcher.journal import journal_reader as journal
+from tfquiver.service.dispatcher.lost_workers_and_leftover_tasks.departures import READERS_GO_S, Departures
 from tfquiver.service.dispatcher.lost_workers_and_leftover_tasks.reaper import Reaper
+from tfquiver.tensorflow_dispatcher_and_worker_connections import proto_wire
 
 GRAPHS = {"ours": {"key"}, "both": {"key", "other"}}
 

@@ -12,9 +12,9 @@ from tfquiver import errors
 from tfquiver.data_sources_found_and_registered.registration import Registrar
 from tfquiver.digests import formats
 from tfquiver.digests.file_entry import FileEntry
+from tfquiver.listing.directories import beneath
 from tfquiver.listing.listing import expand
 from tfquiver.mounting.named import AUTO, named
-from tfquiver.users_arguments_checked.directories import beneath
 
 
 @pytest.mark.parametrize("called", ["plain", "a[1]", "what?", "all*", "a]b[", "[!x]"])

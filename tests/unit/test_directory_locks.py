@@ -15,8 +15,8 @@ import pytest
 
 from tfquiver import durable, errors
 from tfquiver.local_cluster import hold, stopping
-from tfquiver.node_daemon_and_cache_directory.directory import CacheDirectory
-from tfquiver.notes_in_cache_and_work_directories import cluster_file, server_file, up_file
+from tfquiver.node_daemon_and_notes_in_directories import cluster_file, server_file, up_file
+from tfquiver.node_daemon_and_notes_in_directories.directory import CacheDirectory
 from tfquiver.service.coordinator.commit_log.work_dir import WorkDir
 from tfquiver.service.node.counters import totals_file
 

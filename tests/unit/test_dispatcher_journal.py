@@ -10,7 +10,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tfquiver import errors
-from tfquiver.grpc_plumbing import proto_wire
 from tfquiver.scanning import tfrecord
 from tfquiver.service.dispatcher.journal import journal_reader
 from tfquiver.service.dispatcher.journal.journal_reader import (
@@ -24,6 +23,7 @@ from tfquiver.service.dispatcher.journal.journal_reader import (
     TaskOver,
 )
 from tfquiver.service.dispatcher.journal.journal_repair import CUT_DIR, repair
+from tfquiver.tensorflow_dispatcher_and_worker_connections import proto_wire
 
 GOLDEN = Path(__file__).parent.parent / "golden" / "dispatcher_journal"
 DATA = GOLDEN.read_bytes()

@@ -12,9 +12,9 @@ from tests.bench.experiment.remote import Data
 from tests.bench.experiment.watch import ChunksOnDisk, Samples
 from tests.support import numbered
 from tfquiver.listing import listing
-from tfquiver.node_labels_shard_owners_chunks.striping import stripe
 from tfquiver.scanning import digest_build
 from tfquiver.scanning.cutting import CutPolicy
+from tfquiver.shard_owners_chunks_hash_prefixes.striping import stripe
 
 
 @pytest.fixture

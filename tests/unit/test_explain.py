@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from tests.bench.quiver_figure6 import figure_6
 from tests.unit.policy_world import GB, POLICIES, one_job_each, views
 from tfquiver import errors
-from tfquiver.service.coordinator.plan_rounds_and_moves.explanations.explain import explain
+from tfquiver.service.coordinator.plan_rounds_and_moves.decisions_kept_and_explained.explain import explain
 from tfquiver.service.coordinator.plan_rounds_and_moves.planner import Planner
 from tfquiver.service.coordinator.policies.views_and_plans.interface import Allocation, ClusterView, JobView, Plan
 

@@ -17,10 +17,10 @@ from hypothesis import strategies as st
 from tfquiver import errors
 from tfquiver.digests.digest import Digest
 from tfquiver.digests.file_entry import FileEntry
-from tfquiver.file_tree.tree import FileTree
+from tfquiver.glob_patterns_and_file_trees.tree import FileTree
 from tfquiver.mounting.checked_shard import BLOCK_BYTES, BlockSums, CheckedShard, block_sums
-from tfquiver.mounting.next_names import cached_files, lines
 from tfquiver.mounting.read_plan import ReadPlan
+from tfquiver.mounting.reading_ahead.next_names import cached_files, lines
 from tfquiver.mounting.reading_ahead.read_ahead import LATELY_READS, MOST_STREAMS, ReadAhead
 
 files_of_shards = st.lists(st.lists(st.integers(16, 60), max_size=4), min_size=1, max_size=4)

@@ -8,9 +8,9 @@ from hypothesis import strategies as st
 
 from tfquiver import errors
 from tfquiver.digests.file_entry import FileEntry
-from tfquiver.file_tree import paths, tree
-from tfquiver.file_tree.times import modified_ns
-from tfquiver.file_tree.tree import FileTree
+from tfquiver.glob_patterns_and_file_trees import paths, tree
+from tfquiver.glob_patterns_and_file_trees.tree import FileTree
+from tfquiver.stores.times import modified_ns
 
 names = st.text(st.sampled_from("ab-./0é~"), min_size=1, max_size=3).filter(
     lambda name: "/" not in name and name not in (".", "..")

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 from tfquiver import errors
 from tfquiver.digests.file_entry import FileEntry
-from tfquiver.glob_patterns import files_under as under
-from tfquiver.glob_patterns.files_under import files_under
+from tfquiver.glob_patterns_and_file_trees import files_under as under
+from tfquiver.glob_patterns_and_file_trees.files_under import files_under
 from tfquiver.listing import listing
 from tfquiver.listing.listed_files import ListedFiles
 from tfquiver.scanning.cutting import CutPolicy

@@ -16,7 +16,7 @@ from tfquiver.service.coordinator.history_of_the_last_day.finished_jobs import (
 )
 from tfquiver.service.coordinator.measuring_jobs_and_stores.counters import Counters
 from tfquiver.service.coordinator.measuring_jobs_and_stores.job_meter import Measured
-from tfquiver.service.coordinator.plan_rounds_and_moves.explanations.of_finished import explain_finished
+from tfquiver.service.coordinator.plan_rounds_and_moves.decisions_kept_and_explained.of_finished import explain_finished
 from tfquiver.service.coordinator.policies.views_and_plans.interface import Allocation
 
 JOB = FinishedJob("a", "a", "data (00)", 0.0, Allocation("uniform", 10))

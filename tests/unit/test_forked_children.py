@@ -10,9 +10,9 @@ from types import SimpleNamespace
 
 import pytest
 
-from tfquiver.datasets_being_read import made_datasets
-from tfquiver.datasets_being_read.made_datasets import MadeDataset
-from tfquiver.node_daemon_and_cache_directory import endpoints
+from tfquiver.data_sources_found_and_registered import made_datasets
+from tfquiver.data_sources_found_and_registered.made_datasets import MadeDataset
+from tfquiver.node_daemon_and_notes_in_directories import endpoints
 
 _LONG_S = 20
 

@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tfquiver.errors import ProtocolError
-from tfquiver.messages_on_the_nodes_socket import reader_frames as frames
-from tfquiver.messages_on_the_nodes_socket import stream_frames as stream
+from tfquiver.messages_and_binary_formats import reader_frames as frames
+from tfquiver.messages_and_binary_formats import stream_frames as stream
 
 texts = st.text(max_size=200)
 u32 = st.integers(0, 2**32 - 1)

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tfquiver.errors import ProtocolError
-from tfquiver.messages_on_the_nodes_socket import greeting_frames, reader_frames
+from tfquiver.messages_and_binary_formats import greeting_frames, reader_frames
 
 
 @given(st.integers(0, 4), st.integers(0, (1 << 32) - 1), st.text(max_size=100))

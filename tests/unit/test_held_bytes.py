@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.support.digests import numbered_digest
-from tfquiver.hash_prefixes_and_sorted_numbers.prefixes import of_rows
 from tfquiver.service.coordinator.dataset_placement.held_bytes import held_of
+from tfquiver.shard_owners_chunks_hash_prefixes.prefixes import of_rows
 
 DIGEST = numbered_digest(30)
 CONTENTS = of_rows(DIGEST.hashes)

@@ -7,7 +7,7 @@ import tracemalloc
 import pytest
 
 from tfquiver import errors
-from tfquiver.messages_on_the_nodes_socket.reader_frames import MAX_INDEXES
+from tfquiver.messages_and_binary_formats.reader_frames import MAX_INDEXES
 from tfquiver.service.node.reader_sessions.held_shards import MAX_HELD, HeldShards
 
 

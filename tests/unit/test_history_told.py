@@ -5,9 +5,12 @@ from __future__ import annotations
 import json
 
 from tfquiver.grpc_plumbing.rpc import MAX_MESSAGE_BYTES
-from tfquiver.service.coordinator.plan_rounds_and_moves.decision_history.decision import Decision
-from tfquiver.service.coordinator.plan_rounds_and_moves.decision_history.history import MOST_DECISIONS, History
-from tfquiver.service.coordinator.plan_rounds_and_moves.explanations.explain import told
+from tfquiver.service.coordinator.plan_rounds_and_moves.decisions_kept_and_explained.decision import Decision
+from tfquiver.service.coordinator.plan_rounds_and_moves.decisions_kept_and_explained.explain import told
+from tfquiver.service.coordinator.plan_rounds_and_moves.decisions_kept_and_explained.history import (
+    MOST_DECISIONS,
+    History,
+)
 from tfquiver.service.coordinator.policies.views_and_plans.check import MOST_REASON
 
 

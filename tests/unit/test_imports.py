@@ -20,7 +20,7 @@ pytest.importorskip("importlinter")
     [
         "tfquiver",
         "tfquiver.cli.main",
-        "tfquiver.node_daemon_and_cache_directory.daemon",
+        "tfquiver.node_daemon_and_notes_in_directories.daemon",
         "tfquiver.reader",
         "tfquiver.service.coordinator.main",
         "tfquiver.service.node.main",

@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 
 from tfquiver import durable, errors
 from tfquiver.cli.status_tables_and_warnings.status_view import saved
-from tfquiver.notes_in_cache_and_work_directories import up_file
-from tfquiver.notes_in_cache_and_work_directories.node_endpoint import read_endpoint
-from tfquiver.notes_in_cache_and_work_directories.up_file import Ports
+from tfquiver.node_daemon_and_notes_in_directories import up_file
+from tfquiver.node_daemon_and_notes_in_directories.node_endpoint import read_endpoint
+from tfquiver.node_daemon_and_notes_in_directories.up_file import Ports
 from tfquiver.service.node.counters import totals_file
 from tfquiver.service.node.counters.totals_file import Totals
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import select
 
-from tfquiver.service.common_to_servers.late_lines import LateLines
+from tfquiver.log_files_and_lines.late_lines import LateLines
 
 
 def test_who_writes_waits_for_nothing_and_is_told_what_was_left_out() -> None:

@@ -17,11 +17,11 @@ from hypothesis import given
 
 from tests.support.aio import on_loop
 from tests.support.digests import digest_of
-from tfquiver.hash_prefixes_and_sorted_numbers.prefixes import Prefixes, of_hashes, strike
 from tfquiver.service.node.disk.disk_cache import DiskCache
 from tfquiver.service.node.evicting_emptying_removing_leftovers.leftovers import KEPT_S, Leftovers
 from tfquiver.service.node.evicting_emptying_removing_leftovers.placed_log import PlacedLog
 from tfquiver.service.node.sealed_memory_of_checked_shards.verified import VerifiedShard
+from tfquiver.shard_owners_chunks_hash_prefixes.prefixes import Prefixes, of_hashes, strike
 
 HASHES = [hashlib.sha256(bytes([number])).digest() for number in range(12)]
 MINE, OTHERS, NOBODYS = HASHES[:4], HASHES[4:8], HASHES[8:]

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from tests.support.records import MemoryStore
 from tfquiver import errors, stores
 from tfquiver.digests.file_entry import FileEntry
-from tfquiver.glob_patterns import globs
+from tfquiver.glob_patterns_and_file_trees import globs
 from tfquiver.listing import listing
 from tfquiver.scanning.cutting import CutPolicy
 

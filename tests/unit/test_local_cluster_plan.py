@@ -13,8 +13,8 @@ from tfquiver.local_cluster import plan, ports, restarts
 from tfquiver.local_cluster.plan import Wish
 from tfquiver.local_cluster.restarts import Restarts
 from tfquiver.local_cluster.supervisor import Supervisor
-from tfquiver.notes_in_cache_and_work_directories import up_file
-from tfquiver.notes_in_cache_and_work_directories.up_file import Ports
+from tfquiver.node_daemon_and_notes_in_directories import up_file
+from tfquiver.node_daemon_and_notes_in_directories.up_file import Ports
 
 HERE = Path("/cache")
 

@@ -6,9 +6,9 @@ import subprocess
 import sys
 from pathlib import Path
 
-from tfquiver.notes_in_cache_and_work_directories import logged_to
+from tfquiver.node_daemon_and_notes_in_directories import logged_to
 
-PROGRAM = "import sys; from pathlib import Path; from tfquiver.notes_in_cache_and_work_directories import logged_to; "
+PROGRAM = "import sys; from pathlib import Path; from tfquiver.node_daemon_and_notes_in_directories import logged_to; "
 PROGRAM += "logged_to.write(Path(sys.argv[1]))"
 
 

@@ -12,10 +12,10 @@ from typing import Any
 import pytest
 from absl import logging
 
-from tfquiver.log_lines import rare_lines
-from tfquiver.log_lines.logs import about, telling
-from tfquiver.log_lines.rare_lines import every_n_seconds
-from tfquiver.service.common_to_servers.log_lines import JsonFormatter, PlainFormatter
+from tfquiver.log_files_and_lines import rare_lines
+from tfquiver.log_files_and_lines.log_lines import JsonFormatter, PlainFormatter
+from tfquiver.log_files_and_lines.logs import about, telling
+from tfquiver.log_files_and_lines.rare_lines import every_n_seconds
 
 ALWAYS = {"time", "severity", "server", "pid", "where", "message"}
 

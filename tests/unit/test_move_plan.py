@@ -11,12 +11,12 @@ from hypothesis import strategies as st
 
 from tests.support.digests import numbered_digest
 from tests.support.steps import steps
-from tfquiver.hash_prefixes_and_sorted_numbers.prefixes import of_rows
-from tfquiver.node_labels_shard_owners_chunks.places import Places
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2 as pb
 from tfquiver.proto.tfquiver.v1 import types_pb2
 from tfquiver.service.node.moving_shards import move_plan
-from tfquiver.service.node.shards_put_at_their_owners.known_places import KeptSet, KnownPlaces
+from tfquiver.service.node.placing_at_owners_and_writing.known_places import KeptSet, KnownPlaces
+from tfquiver.shard_owners_chunks_hash_prefixes.places import Places
+from tfquiver.shard_owners_chunks_hash_prefixes.prefixes import of_rows
 
 DIGEST = numbered_digest(40)
 CONTENTS = of_rows(DIGEST.hashes)

@@ -19,20 +19,20 @@ from tests.support.digests import digest_of
 from tfquiver import errors
 from tfquiver.clock import ManualClock
 from tfquiver.digests.digest import Digest, ShardRef
-from tfquiver.hash_prefixes_and_sorted_numbers import prefixes
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2 as pb
 from tfquiver.proto.tfquiver.v1 import types_pb2
 from tfquiver.service.node.disk.disk_cache import DiskCache
 from tfquiver.service.node.disk_quota_books_and_eviction.accounts import UNSET, AccountTerms
 from tfquiver.service.node.disk_quota_books_and_eviction.rules import Why
 from tfquiver.service.node.moving_shards.moves import GIVE_UP_AFTER_S, ChangedError, Moves
+from tfquiver.service.node.placing_at_owners_and_writing.known_places import KnownPlaces
 from tfquiver.service.node.reading_the_object_store.metered_store import Meter
 from tfquiver.service.node.sealed_memory_of_checked_shards.hot import HotSet
 from tfquiver.service.node.sealed_memory_of_checked_shards.ready_shard import ReadyShard
 from tfquiver.service.node.sealed_memory_of_checked_shards.verified import VerifiedShard
 from tfquiver.service.node.shards_from_disk_other_nodes_or_store.fetcher import Fetcher
 from tfquiver.service.node.shards_from_disk_other_nodes_or_store.shard_source import ShardSource
-from tfquiver.service.node.shards_put_at_their_owners.known_places import KnownPlaces
+from tfquiver.shard_owners_chunks_hash_prefixes import prefixes
 
 BODIES = [b"shard %03d " % shard * 10 for shard in range(12)]
 DIGEST = digest_of([hashlib.sha256(body).digest() for body in BODIES], shard_bytes=len(BODIES[0]))

@@ -7,8 +7,8 @@ import numpy as np
 import numpy.typing as npt
 from hypothesis import given
 
-from tfquiver.hash_prefixes_and_sorted_numbers.prefixes import of_rows
 from tfquiver.service.node.digests_kept_here.named_prefixes import NamedPrefixes
+from tfquiver.shard_owners_chunks_hash_prefixes.prefixes import of_rows
 
 SHARDS = 12
 _digests = st.lists(st.lists(st.integers(0, SHARDS - 1), max_size=8), max_size=12)

@@ -5,8 +5,8 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tfquiver.node_labels_shard_owners_chunks.places import Places
 from tfquiver.service.coordinator.dataset_placement.names_told import NamesTold
+from tfquiver.shard_owners_chunks_hash_prefixes.places import Places
 
 KINDS = [Places([("", [f"n{node}" for node in range(count)])]) for count in range(1, 5)]
 IDS = [bytes([number]) * 32 for number in range(4)]

@@ -9,8 +9,8 @@ import pytest
 
 from tfquiver import durable, errors
 from tfquiver.cluster_address import naming
-from tfquiver.notes_in_cache_and_work_directories import up_file
-from tfquiver.notes_in_cache_and_work_directories.up_file import Ports
+from tfquiver.node_daemon_and_notes_in_directories import up_file
+from tfquiver.node_daemon_and_notes_in_directories.up_file import Ports
 
 
 def test_the_cluster_of_a_data_set(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

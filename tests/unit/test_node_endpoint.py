@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from tfquiver import errors
-from tfquiver.notes_in_cache_and_work_directories import up_file
-from tfquiver.notes_in_cache_and_work_directories.node_endpoint import read_endpoint
+from tfquiver.node_daemon_and_notes_in_directories import up_file
+from tfquiver.node_daemon_and_notes_in_directories.node_endpoint import read_endpoint
 
 
 def test_how_a_node_is_started_there(tmp_path: Path) -> None:

@@ -14,8 +14,8 @@ from tfquiver.proto.tfquiver.v1 import types_pb2
 from tfquiver.service.node.connections_between_nodes.peers import PeerClient
 from tfquiver.service.node.coordinator_link.of_members import Members, OfMembers
 from tfquiver.service.node.disk.disk_cache import DiskCache
-from tfquiver.service.node.shards_put_at_their_owners.known_places import KnownPlaces
-from tfquiver.service.node.shards_put_at_their_owners.placer import Placer
+from tfquiver.service.node.placing_at_owners_and_writing.known_places import KnownPlaces
+from tfquiver.service.node.placing_at_owners_and_writing.placer import Placer
 
 DIGEST = numbered_digest(40)
 

@@ -14,10 +14,9 @@ NAMELESS = re.compile(r"^namespace \{\n.*?^\}  // namespace\n", re.MULTILINE | r
 # From low to high: a folder includes those before it and itself. ops/core/README.md has the same list.
 CORE = (
     "", "told_by_python", "bytes_checksums_tfrecords", "example_parsing", "reader_throughput_and_waits",
-    "node_messages_and_socket", "element_messages_and_handshake", "element_sockets_and_host_names",
-    "element_client_and_server",
-    "progress_and_checkpoints", "record_memory", "shuffle_pool_and_order", "shard_loading", "asking_for_tickets",
-    "conversation_with_the_node", "delivered_records", "reader",
+    "node_messages_socket_tickets", "element_messages_handshake_sockets", "element_client_and_server",
+    "progress_and_checkpoints", "record_memory", "shuffle_pool_and_order", "shard_loading", "delivered_records",
+    "reader_and_its_conversation_with_the_node",
 )  # fmt: skip
 
 

@@ -10,12 +10,12 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from tfquiver import errors
+from tfquiver.service.operator import dataset_plan, job_manifest, job_plan
 from tfquiver.service.operator.checked_specs import dataset_wish, job_wish
 from tfquiver.service.operator.checked_specs.dataset_wish import Rule
-from tfquiver.service.operator.reconciling import dataset_plan, job_manifest, job_plan
-from tfquiver.service.operator.reconciling.dataset_plan import Action, Observed, Trouble
-from tfquiver.service.operator.reconciling.job_manifest import NodeScore, Surroundings
-from tfquiver.service.operator.reconciling.job_plan import Step, Waiting
+from tfquiver.service.operator.dataset_plan import Action, Observed, Trouble
+from tfquiver.service.operator.job_manifest import NodeScore, Surroundings
+from tfquiver.service.operator.job_plan import Step, Waiting
 
 AT, LATER = "2026-01-01T00:00:00Z", "2026-01-01T01:00:00Z"
 SPEC = {"sources": ["gs://b/train-*"], "pin": True, "prefetch": True, "placement": {"selector": {"rack": "r1"}}}

@@ -15,9 +15,9 @@ from tests.support.aio import on_loop
 from tests.support.digests import digest_of
 from tfquiver import errors
 from tfquiver.digests.digest import Digest
-from tfquiver.hash_prefixes_and_sorted_numbers.prefixes import Prefixes, of_rows
 from tfquiver.service.node.digests_kept_here import named_prefixes, other_digests
 from tfquiver.service.node.digests_kept_here.other_digests import OtherDigests
+from tfquiver.shard_owners_chunks_hash_prefixes.prefixes import Prefixes, of_rows
 
 FIRST, SECOND, THIRD = (digest_of([bytes([shard]) * 32 for shard in range(at, at + 3)]) for at in (1, 4, 7))
 

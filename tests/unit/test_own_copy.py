@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from tests.unit.policy_world import GB, one_job_each
-from tfquiver.service.coordinator.plan_rounds_and_moves.explanations.explain import explain
+from tfquiver.service.coordinator.plan_rounds_and_moves.decisions_kept_and_explained.explain import explain
 from tfquiver.service.coordinator.plan_rounds_and_moves.planner import Planner
 from tfquiver.service.coordinator.policies.views_and_plans.interface import Allocation, ClusterView, Plan
 

@@ -12,14 +12,14 @@ from hypothesis import strategies as st
 
 from tests.support.placed_world import CONTENTS, ID, RACKS, World
 from tfquiver import errors
-from tfquiver.hash_prefixes_and_sorted_numbers.prefixes import Prefixes
-from tfquiver.node_labels_shard_owners_chunks.places import Places
-from tfquiver.node_labels_shard_owners_chunks.rendezvous import Owners
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2 as pb2
 from tfquiver.proto.tfquiver.v1 import types_pb2
 from tfquiver.proto.tfquiver.v1.commit_log_pb2 import PlacementSet
 from tfquiver.service.coordinator.dataset_placement import placed, rules, suggestions
 from tfquiver.service.coordinator.dataset_placement.suggestions import Held, Machine
+from tfquiver.shard_owners_chunks_hash_prefixes.places import Places
+from tfquiver.shard_owners_chunks_hash_prefixes.prefixes import Prefixes
+from tfquiver.shard_owners_chunks_hash_prefixes.rendezvous import Owners
 
 
 def test_a_rule_comes_to_the_nodes_that_live_and_match() -> None:

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tfquiver.hash_prefixes_and_sorted_numbers.prefixes import Prefixes
-from tfquiver.node_labels_shard_owners_chunks import rendezvous
-from tfquiver.node_labels_shard_owners_chunks.places import Places, Regrouped, chosen, grouped, striped
+from tfquiver.shard_owners_chunks_hash_prefixes import rendezvous
+from tfquiver.shard_owners_chunks_hash_prefixes.places import Places, Regrouped, chosen, grouped, striped
+from tfquiver.shard_owners_chunks_hash_prefixes.prefixes import Prefixes
 
 names = st.lists(st.text("abcdefghij", min_size=1, max_size=4), min_size=1, max_size=9, unique=True)
 SHARDS = 2000

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tfquiver.log_files_and_lines.log_lines import JsonFormatter, PlainFormatter
 from tfquiver.plain_text import of_error, plain
-from tfquiver.service.common_to_servers.log_lines import JsonFormatter, PlainFormatter
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from tests.unit.policy_world import one_job_each, settled, with_rates
-from tfquiver.service.coordinator.plan_rounds_and_moves.decision_history import changes
+from tfquiver.service.coordinator.plan_rounds_and_moves.decisions_kept_and_explained import changes
 from tfquiver.service.coordinator.plan_rounds_and_moves.planner import Planner
 from tfquiver.service.coordinator.policies.pins import PINNED
 from tfquiver.service.coordinator.policies.views_and_plans.interface import Allocation, ClusterView, Plan

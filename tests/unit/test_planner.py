@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from tests.unit.policy_world import GB, POLICIES, one_job_each, settled, views, with_rates
 from tfquiver import errors
-from tfquiver.service.coordinator.plan_rounds_and_moves.explanations.explain import explain
+from tfquiver.service.coordinator.plan_rounds_and_moves.decisions_kept_and_explained.explain import explain
 from tfquiver.service.coordinator.plan_rounds_and_moves.hysteresis import Patience
 from tfquiver.service.coordinator.plan_rounds_and_moves.moves import HOUR_S
 from tfquiver.service.coordinator.plan_rounds_and_moves.planner import Planner

@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tfquiver import errors
-from tfquiver.service.coordinator.plan_rounds_and_moves.decision_history.decision import Decision
-from tfquiver.service.coordinator.plan_rounds_and_moves.decision_history.history import History
+from tfquiver.service.coordinator.plan_rounds_and_moves.decisions_kept_and_explained.decision import Decision
+from tfquiver.service.coordinator.plan_rounds_and_moves.decisions_kept_and_explained.history import History
 from tfquiver.service.coordinator.policies.views_and_plans.interface import Allocation
 
 values = st.one_of(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tfquiver.messages_on_the_nodes_socket import reader_frames as frames
+from tfquiver.messages_and_binary_formats import reader_frames as frames
 from tfquiver.service.node.reader_sessions.reader_stalls import ReaderStalls
 
 

@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 
 from tfquiver import Weighted, errors
-from tfquiver.formats_of_draws_and_weights import record_weights as module
-from tfquiver.formats_of_draws_and_weights.record_picks import MOST_PICK_BYTES, RecordPicks, record_picks
-from tfquiver.formats_of_draws_and_weights.record_weights import checked_values, decoded, opened, record_weights
+from tfquiver.messages_and_binary_formats import record_weights as module
+from tfquiver.messages_and_binary_formats.record_picks import MOST_PICK_BYTES, RecordPicks, record_picks
+from tfquiver.messages_and_binary_formats.record_weights import checked_values, decoded, opened, record_weights
 
 ROOT = b"r" * 32
 GOOD = record_weights(ROOT, checked_values("w", [1.0, 2.0, 0.0])).to_bytes()

@@ -15,15 +15,13 @@ import pytest
 from tests.support.sampled import counts_of
 from tests.unit.test_sampling_distributions import ALPHA, POWER, SEED, p_value, population, power
 from tfquiver import errors
-from tfquiver.formats_of_draws_and_weights.record_picks import RecordPicks
-from tfquiver.formats_of_draws_and_weights.record_weights import checked_values, record_weights
+from tfquiver.messages_and_binary_formats.record_picks import RecordPicks
+from tfquiver.messages_and_binary_formats.record_weights import checked_values, record_weights
+from tfquiver.service.coordinator.sampling_by_weights_or_with_replacement import draw_planes
+from tfquiver.service.coordinator.sampling_by_weights_or_with_replacement.weighted import Weighted
+from tfquiver.service.coordinator.sampling_schemes_drawing_epochs import smallest_keys
 from tfquiver.service.coordinator.sampling_schemes_drawing_epochs.drawing import drawn
 from tfquiver.service.coordinator.sampling_schemes_drawing_epochs.interface import Population
-from tfquiver.service.coordinator.sampling_schemes_drawing_epochs.record_weighted_draws import (
-    draw_planes,
-    smallest_keys,
-)
-from tfquiver.service.coordinator.sampling_schemes_drawing_epochs.weighted import Weighted
 
 Floats = npt.NDArray[np.float64]
 EPOCHS = 1500

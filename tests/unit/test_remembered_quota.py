@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tfquiver import errors
-from tfquiver.notes_in_cache_and_work_directories import quota_file
+from tfquiver.node_daemon_and_notes_in_directories import quota_file
 from tfquiver.service.node import remembered_quota
 
 

@@ -10,11 +10,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.support.digests import digest_of
-from tfquiver.hash_prefixes_and_sorted_numbers.prefixes import Prefixes, of_hashes
-from tfquiver.node_labels_shard_owners_chunks import rendezvous
 from tfquiver.service.coordinator.resident_shards import holdings, residency
 from tfquiver.service.coordinator.resident_shards.holdings import Holdings
 from tfquiver.service.coordinator.resident_shards.residency import Residency, Table
+from tfquiver.shard_owners_chunks_hash_prefixes import rendezvous
+from tfquiver.shard_owners_chunks_hash_prefixes.prefixes import Prefixes, of_hashes
 
 HASHES = [n.to_bytes(1, "little") * 32 for n in range(12)]
 # Data sets share content; one has a hash twice.

@@ -10,11 +10,11 @@ import pytest
 
 from tests.support.steps import steps
 from tests.unit.rotation_world import TIMEOUT_S
-from tfquiver.node_labels_shard_owners_chunks import striping
 from tfquiver.service.coordinator.chunk_rotation.board import Board
 from tfquiver.service.coordinator.chunk_rotation.chunk_cache import ChunkCache
 from tfquiver.service.coordinator.chunk_rotation.relevance import Relevance
 from tfquiver.service.coordinator.samplers_what_a_session_reads_next.chunk_layout import ChunkLayout
+from tfquiver.shard_owners_chunks_hash_prefixes import striping
 
 
 @pytest.mark.slow

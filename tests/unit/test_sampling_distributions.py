@@ -13,14 +13,14 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
+from tfquiver.service.coordinator.sampling_by_weights_or_with_replacement.class_balanced import ClassBalanced
+from tfquiver.service.coordinator.sampling_by_weights_or_with_replacement.weighted import Weighted
+from tfquiver.service.coordinator.sampling_by_weights_or_with_replacement.with_replacement import WithReplacement
 from tfquiver.service.coordinator.sampling_schemes_drawing_epochs.chance import Chance
-from tfquiver.service.coordinator.sampling_schemes_drawing_epochs.class_balanced import ClassBalanced
 from tfquiver.service.coordinator.sampling_schemes_drawing_epochs.curriculum import Curriculum
 from tfquiver.service.coordinator.sampling_schemes_drawing_epochs.drawing import drawn
 from tfquiver.service.coordinator.sampling_schemes_drawing_epochs.interface import Draws, Population, Scheme
 from tfquiver.service.coordinator.sampling_schemes_drawing_epochs.reservoir import Reservoir
-from tfquiver.service.coordinator.sampling_schemes_drawing_epochs.weighted import Weighted
-from tfquiver.service.coordinator.sampling_schemes_drawing_epochs.with_replacement import WithReplacement
 
 ALPHA = 1e-4  # of a right scheme's being refused, were the seeds drawn anew
 POWER = 0.999

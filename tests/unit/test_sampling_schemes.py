@@ -17,19 +17,19 @@ from hypothesis import strategies as st
 from tests.support.python_calls import python_calls
 from tests.unit.test_sampling_distributions import EVEN, population
 from tfquiver import errors
-from tfquiver.amounts import many
-from tfquiver.formats_of_draws_and_weights import drawn_shards as drawn_module
-from tfquiver.formats_of_draws_and_weights.drawn_shards import DrawnShards, drawn_shards
+from tfquiver.messages_and_binary_formats import drawn_shards as drawn_module
+from tfquiver.messages_and_binary_formats.drawn_shards import DrawnShards, drawn_shards
 from tfquiver.proto.tfquiver.v1 import commit_log_pb2 as log_pb2
 from tfquiver.service.coordinator.sampling_asked_for_and_users_weights import asked as asked_module
 from tfquiver.service.coordinator.sampling_asked_for_and_users_weights.asked import AskedSamplings, arguments_of
+from tfquiver.service.coordinator.sampling_by_weights_or_with_replacement.patterns import (
+    first_matches,
+)
 from tfquiver.service.coordinator.sampling_schemes_drawing_epochs import registry
 from tfquiver.service.coordinator.sampling_schemes_drawing_epochs.chance import Chance
 from tfquiver.service.coordinator.sampling_schemes_drawing_epochs.drawing import drawn
-from tfquiver.service.coordinator.sampling_schemes_drawing_epochs.globs_in_weights_and_classes.patterns import (
-    first_matches,
-)
 from tfquiver.service.coordinator.sampling_schemes_drawing_epochs.interface import Draws, Population
+from tfquiver.sizes_durations_amounts.amounts import many
 
 
 class Says:

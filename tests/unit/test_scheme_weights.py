@@ -14,14 +14,13 @@ from tests.support.sampled import counts_of
 from tests.unit.test_record_weights_distribution import weighed
 from tests.unit.test_sampling_distributions import ALPHA, POWER, SEED, population
 from tfquiver import errors
-from tfquiver.formats_of_draws_and_weights.record_picks import RecordPicks
-from tfquiver.formats_of_draws_and_weights.record_weights import checked_values
-from tfquiver.service.coordinator.sampling_schemes_drawing_epochs import interface
+from tfquiver.messages_and_binary_formats.record_picks import RecordPicks
+from tfquiver.messages_and_binary_formats.record_weights import checked_values
+from tfquiver.service.coordinator.sampling_by_weights_or_with_replacement.weighted import Weighted
+from tfquiver.service.coordinator.sampling_schemes_drawing_epochs import interface, smallest_keys
 from tfquiver.service.coordinator.sampling_schemes_drawing_epochs.chance import Chance
 from tfquiver.service.coordinator.sampling_schemes_drawing_epochs.drawing import drawn
 from tfquiver.service.coordinator.sampling_schemes_drawing_epochs.interface import Draws, Population
-from tfquiver.service.coordinator.sampling_schemes_drawing_epochs.record_weighted_draws import smallest_keys
-from tfquiver.service.coordinator.sampling_schemes_drawing_epochs.weighted import Weighted
 
 RECORDS = [3, 0, 10, 1, 50, 7]
 WEIGHTS = np.array([0.0 if record % 5 == 4 else (1.0, 2.0, 7.0)[record % 3] for record in range(sum(RECORDS))])

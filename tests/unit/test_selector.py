@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tfquiver import errors
-from tfquiver.node_labels_shard_owners_chunks import labels
-from tfquiver.node_labels_shard_owners_chunks.selector import Selector
+from tfquiver.shard_owners_chunks_hash_prefixes import labels
+from tfquiver.shard_owners_chunks_hash_prefixes.selector import Selector
 
 words = st.from_regex(labels.KEY, fullmatch=True).filter(lambda word: word != "in")
 values = st.from_regex(labels.VALUE, fullmatch=True)

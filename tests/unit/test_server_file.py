@@ -10,7 +10,7 @@ import pytest
 
 from tfquiver import durable, errors
 from tfquiver.cluster_address.service_name import coordinator_address
-from tfquiver.notes_in_cache_and_work_directories import server_file
+from tfquiver.node_daemon_and_notes_in_directories import server_file
 
 
 def held(path: Path, text: str) -> int:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from tfquiver.hash_prefixes_and_sorted_numbers.sorted_numbers import stable_order
+from tfquiver.shard_owners_chunks_hash_prefixes.sorted_numbers import stable_order
 
 
 @pytest.mark.parametrize("count", [0, 1, 2, 1023, 1024, 5000])

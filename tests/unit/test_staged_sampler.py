@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
 from tests.support.python_calls import python_calls
-from tfquiver.formats_of_draws_and_weights.drawn_shards import DrawnShards
+from tfquiver.messages_and_binary_formats.drawn_shards import DrawnShards
 from tfquiver.service.coordinator.samplers_what_a_session_reads_next import staged
 from tfquiver.service.coordinator.samplers_what_a_session_reads_next.staged import InTurn, Staged
 

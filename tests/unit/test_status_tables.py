@@ -13,8 +13,8 @@ from tfquiver.cli import calls
 from tfquiver.cli.main import main
 from tfquiver.cli.status_asked_watched_explained import status as status_command
 from tfquiver.cli.status_tables_and_warnings import status_view, words
-from tfquiver.notes_in_cache_and_work_directories import up_file
-from tfquiver.notes_in_cache_and_work_directories.up_file import Ports
+from tfquiver.node_daemon_and_notes_in_directories import up_file
+from tfquiver.node_daemon_and_notes_in_directories.up_file import Ports
 
 NAMES = ["run[/1]", "[bold red]x", "\x1b[2J\x1b[31m", "a\nb", "\u202egnp.exe", "\udcff", ":smile:", "[", "x" * 300]
 

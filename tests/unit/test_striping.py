@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tfquiver import errors
-from tfquiver.node_labels_shard_owners_chunks import striping
 from tfquiver.service.coordinator.dataset_caching import chunk_counts
+from tfquiver.shard_owners_chunks_hash_prefixes import striping
 
 lengths_of_shards = st.lists(st.integers(0, 8 << 20), min_size=0, max_size=300)
 

@@ -8,7 +8,7 @@ import hypothesis.strategies as st
 import pytest
 from hypothesis import given
 
-from tfquiver.service.coordinator.plan_rounds_and_moves.explanations.supported import supported
+from tfquiver.service.coordinator.plan_rounds_and_moves.decisions_kept_and_explained.supported import supported
 from tfquiver.service.coordinator.policies.views_and_plans.interface import JobView
 
 MODEL = 1e12

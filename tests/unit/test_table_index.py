@@ -8,10 +8,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.support.digests import numbered_digest
-from tfquiver.hash_prefixes_and_sorted_numbers.prefixes import Prefixes, of_rows
 from tfquiver.service.coordinator.resident_shards import table_index
 from tfquiver.service.coordinator.resident_shards.residency import Residency, Table
 from tfquiver.service.coordinator.resident_shards.table_index import Joint, TableIndex
+from tfquiver.shard_owners_chunks_hash_prefixes.prefixes import Prefixes, of_rows
 
 some_values = st.lists(st.integers(0, 30), max_size=12)
 tables = st.lists(st.tuples(st.integers(0, 5), some_values | st.none() | st.booleans()), max_size=16)

@@ -12,12 +12,12 @@ from hypothesis import strategies as st
 
 from tests.support.digests import digest_of
 from tfquiver.clock import ManualClock
-from tfquiver.hash_prefixes_and_sorted_numbers.prefixes import of_hashes
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2 as pb2
 from tfquiver.service.coordinator.nodes_mounts_dispatchers import heartbeats
 from tfquiver.service.coordinator.nodes_mounts_dispatchers.heartbeats import Heartbeats
 from tfquiver.service.coordinator.nodes_mounts_dispatchers.membership import Membership
 from tfquiver.service.coordinator.resident_shards.residency import Residency, Settled, Table
+from tfquiver.shard_owners_chunks_hash_prefixes.prefixes import of_hashes
 
 HASHES = [n.to_bytes(1, "little") * 32 for n in range(8)]
 # One has a shard twice; both share some.

@@ -13,8 +13,8 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from tfquiver import errors, stores
-from tfquiver.glob_patterns import trees
-from tfquiver.log_lines import rare_lines
+from tfquiver.glob_patterns_and_file_trees import trees
+from tfquiver.log_files_and_lines import rare_lines
 
 _NAMES = st.sampled_from(["a", "b", ".h", "[x]", "c d"])
 _PATHS = st.lists(st.lists(_NAMES, min_size=1, max_size=4), max_size=12)

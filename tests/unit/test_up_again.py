@@ -12,8 +12,8 @@ from tfquiver.cli.up_stop_logs_clear import last_time
 from tfquiver.cli.up_stop_logs_clear.last_time import Asked
 from tfquiver.local_cluster import left_out
 from tfquiver.local_cluster.plan import Wish
-from tfquiver.notes_in_cache_and_work_directories import up_file
-from tfquiver.notes_in_cache_and_work_directories.up_file import Given, Ports
+from tfquiver.node_daemon_and_notes_in_directories import up_file
+from tfquiver.node_daemon_and_notes_in_directories.up_file import Given, Ports
 
 HERE = Path("/cache")
 LAST = Given(4, "50GiB", {"worker": ["--heartbeat_interval_ms=500"], "node": ["--codec=raw"]})

@@ -17,8 +17,8 @@ from tfquiver.cli.doctor.finding import Verdict
 from tfquiver.cli.status_asked_watched_explained import up_away
 from tfquiver.cli.status_tables_and_warnings import status_view
 from tfquiver.cluster_address import running_nodes
-from tfquiver.notes_in_cache_and_work_directories import up_file
-from tfquiver.notes_in_cache_and_work_directories.up_file import Ports
+from tfquiver.node_daemon_and_notes_in_directories import up_file
+from tfquiver.node_daemon_and_notes_in_directories.up_file import Ports
 from tfquiver.proto.tfquiver.v1 import types_pb2
 from tfquiver.proto.tfquiver.v1.coordinator_pb2 import ListNodesReply, LostNode
 

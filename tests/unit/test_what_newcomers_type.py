@@ -14,8 +14,7 @@ from tfquiver import durable, errors
 from tfquiver.cli.main import main
 from tfquiver.cluster_address import running, running_nodes
 from tfquiver.listing.nothing_found import what_is_there
-from tfquiver.node_daemon_and_cache_directory import daemon
-from tfquiver.notes_in_cache_and_work_directories import server_file, up_file, whose_files
+from tfquiver.node_daemon_and_notes_in_directories import daemon, server_file, up_file, whose_files
 
 
 @pytest.fixture(autouse=True)

@@ -15,7 +15,7 @@ from tfquiver import durable, errors
 from tfquiver.cli import calls
 from tfquiver.cli.main import main, parser
 from tfquiver.cluster_address import running, running_nodes
-from tfquiver.notes_in_cache_and_work_directories import server_file, up_file
+from tfquiver.node_daemon_and_notes_in_directories import server_file, up_file
 
 NOBODY = "localhost:1"
 ASKS = [

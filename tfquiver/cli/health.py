@@ -11,11 +11,10 @@ import grpc
 from tfquiver import errors, plain_text
 from tfquiver.cli import calls
 from tfquiver.cluster_address import service_name
-from tfquiver.grpc_plumbing import rpc
-from tfquiver.notes_in_cache_and_work_directories.node_endpoint import read_endpoint
+from tfquiver.grpc_plumbing import health, rpc
+from tfquiver.node_daemon_and_notes_in_directories.node_endpoint import read_endpoint
 from tfquiver.proto.tfquiver.v1.health_pb2 import HealthCheckResponse
 from tfquiver.server_reachability import unreached
-from tfquiver.service.common_to_servers import health
 
 _ABOUT = """Says whether a server is ready, in one line and the exit code (0: yes). WHERE is its own: host:port or
 unix:/path of a coordinator, a node, a dispatcher or a worker; or a cache directory, for the node that runs there. No

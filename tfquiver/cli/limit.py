@@ -7,12 +7,13 @@ import sys
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from tfquiver import errors, plain_text, sizes
-from tfquiver.amounts import many, of_bytes
+from tfquiver import errors, plain_text
 from tfquiver.cli import calls
 from tfquiver.cli.status_tables_and_warnings import words
 from tfquiver.grpc_plumbing import pages
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2
+from tfquiver.sizes_durations_amounts import sizes
+from tfquiver.sizes_durations_amounts.amounts import many, of_bytes
 
 _NONE = "none"
 _MOST_NAMES = 10

@@ -15,21 +15,21 @@ from typing import IO, TYPE_CHECKING, Any
 from absl import flags, logging
 
 from tfquiver import errors, plain_text
-from tfquiver.amounts import of_bytes
-from tfquiver.background_logs import kept_short, log_file
 from tfquiver.cli import calls
 from tfquiver.cli.dataset_commands import waiting
 from tfquiver.cluster_address import service_name
 from tfquiver.digests import formats
 from tfquiver.durable import private_directory
 from tfquiver.grpc_plumbing import addresses
+from tfquiver.log_files_and_lines import kept_short, log_file
 from tfquiver.mounting import mount_points
 from tfquiver.mounting.named import AUTO
 from tfquiver.proto.tfquiver.v1 import types_pb2
-from tfquiver.sizes import parse_bytes
+from tfquiver.sizes_durations_amounts.amounts import of_bytes
+from tfquiver.sizes_durations_amounts.sizes import parse_bytes
 
 if TYPE_CHECKING:
-    from tfquiver.file_tree.tree import FileTree
+    from tfquiver.glob_patterns_and_file_trees.tree import FileTree
     from tfquiver.mounting.serving import MountOptions
 
 _LOG = "mount.log"

@@ -11,7 +11,7 @@ from pathlib import Path
 from tfquiver import errors
 from tfquiver.cluster_address import service_name
 from tfquiver.grpc_plumbing import addresses
-from tfquiver.notes_in_cache_and_work_directories import server_file, up_file
+from tfquiver.node_daemon_and_notes_in_directories import server_file, up_file
 
 _MOST_OF_PROGRAM = 24
 _NOTEBOOKS = ("ipykernel_launcher", "colab_kernel_launcher")
@@ -84,7 +84,7 @@ def session_key(scheme: str = "") -> str:
     key = f"{uuid.uuid4().hex}-{program(sys.argv[0] if sys.argv else '')}"
     if not scheme:
         return key
-    from tfquiver.formats_of_draws_and_weights.drawn_shards import KEY_MARK  # most epochs are of shards
+    from tfquiver.messages_and_binary_formats.drawn_shards import KEY_MARK  # most epochs are of shards
 
     return f"{key}{KEY_MARK}{scheme}"
 

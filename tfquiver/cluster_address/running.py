@@ -8,10 +8,10 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from tfquiver import errors
-from tfquiver.amounts import many
 from tfquiver.cluster_address import running_nodes, service_name
-from tfquiver.notes_in_cache_and_work_directories import server_file, up_file
+from tfquiver.node_daemon_and_notes_in_directories import server_file, up_file
 from tfquiver.plain_text import plain
+from tfquiver.sizes_durations_amounts.amounts import many
 
 _MOST_NAMED = 8
 _OWN_NODE = "node"  # of a dispatcher, in its --work_dir

@@ -10,7 +10,7 @@ import os
 from pathlib import Path
 
 from tfquiver import durable
-from tfquiver.notes_in_cache_and_work_directories import server_file, up_file
+from tfquiver.node_daemon_and_notes_in_directories import server_file, up_file
 
 _PROC = Path("/proc")
 _MOST_BYTES = 1 << 16  # of a command line

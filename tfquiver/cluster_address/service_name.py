@@ -12,8 +12,8 @@ from pathlib import Path
 
 from tfquiver import errors
 from tfquiver.grpc_plumbing import addresses
-from tfquiver.notes_in_cache_and_work_directories import server_file, up_file
-from tfquiver.notes_in_cache_and_work_directories.node_endpoint import read_endpoint
+from tfquiver.node_daemon_and_notes_in_directories import server_file, up_file
+from tfquiver.node_daemon_and_notes_in_directories.node_endpoint import read_endpoint
 from tfquiver.plain_text import shortened
 
 VARIABLE = "TFQUIVER_SERVICE"

@@ -9,9 +9,9 @@ from __future__ import annotations
 from google.protobuf.message import DecodeError
 
 from tfquiver import errors
-from tfquiver.grpc_plumbing import proto_wire
 from tfquiver.grpc_plumbing.unary_call import unary_call
 from tfquiver.proto.tfquiver.v1 import types_pb2
+from tfquiver.tensorflow_dispatcher_and_worker_connections import proto_wire
 
 FIND = "/tfquiver.v1.Coordinator/FindDataset"
 LISTING_KEY = 2  # of FindDatasetRequest

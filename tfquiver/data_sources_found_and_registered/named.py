@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from absl import logging
 
 from tfquiver import errors
-from tfquiver.log_lines.rare_lines import every_n_seconds
+from tfquiver.log_files_and_lines.rare_lines import every_n_seconds
 from tfquiver.users_arguments_checked.option_groups import Progress
 
 if TYPE_CHECKING:

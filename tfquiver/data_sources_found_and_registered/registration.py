@@ -12,17 +12,17 @@ from typing import TYPE_CHECKING, TypeVar
 import grpc
 
 from tfquiver import errors
-from tfquiver.amounts import many
 from tfquiver.digests.file_entry import FileEntry
 from tfquiver.grpc_plumbing import rpc
 from tfquiver.listing.listing_terms import ListingTerms
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2, coordinator_pb2_grpc, types_pb2
 from tfquiver.server_reachability.patient_calls import until_answered
+from tfquiver.sizes_durations_amounts.amounts import many
 from tfquiver.users_arguments_checked.option_groups import Progress
 
 if TYPE_CHECKING:
     from tfquiver.digests.digest import Digest
-    from tfquiver.formats_of_draws_and_weights.record_weights import RecordWeights
+    from tfquiver.messages_and_binary_formats.record_weights import RecordWeights
 
 T = TypeVar("T")
 CALL_S = 10.0
@@ -227,7 +227,7 @@ class Registrar:
         )
 
     def _put(self, weights: RecordWeights, digest_id: bytes) -> None:
-        from tfquiver.formats_of_draws_and_weights.record_weights import (
+        from tfquiver.messages_and_binary_formats.record_weights import (
             HEADER_BYTES,  # only who has weights needs NumPy
         )
 

@@ -14,9 +14,9 @@ from tfquiver import errors
 from tfquiver.digests.file_entry import FileEntry
 from tfquiver.grpc_plumbing import addresses, rpc
 from tfquiver.listing.listing_terms import ListingTerms
-from tfquiver.log_lines.rare_lines import every_n_seconds
-from tfquiver.node_labels_shard_owners_chunks import rendezvous
+from tfquiver.log_files_and_lines.rare_lines import every_n_seconds
 from tfquiver.proto.tfquiver.v1 import node_pb2, node_pb2_grpc, types_pb2
+from tfquiver.shard_owners_chunks_hash_prefixes import rendezvous
 from tfquiver.users_arguments_checked.option_groups import Progress
 
 Metadata = tuple[tuple[str, str], ...]

@@ -5,9 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tfquiver.amounts import many
 from tfquiver.charts_as_png import png
 from tfquiver.demo.report import DemoResult, RoundResult
+from tfquiver.sizes_durations_amounts.amounts import many
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -8,7 +8,7 @@ from typing import Any
 from rich import box
 from rich.table import Table
 
-from tfquiver.amounts import many
+from tfquiver.sizes_durations_amounts.amounts import many
 from tfquiver.testing.throttled_store import Traffic
 
 _BAR = 24

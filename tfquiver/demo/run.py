@@ -12,13 +12,13 @@ from typing import Any
 from rich.console import Console
 
 from tfquiver import errors
-from tfquiver.amounts import many
 from tfquiver.charts_as_png import png
 from tfquiver.cli import told_to_stop
 from tfquiver.demo import needs, picture, rounds, sample_files
 from tfquiver.demo.report import DemoResult, bars, table, verdict
 from tfquiver.demo.show import Show
 from tfquiver.plain_text import plain
+from tfquiver.sizes_durations_amounts.amounts import many
 
 _INTERRUPTED = 130
 _PNG = Path("tfquiver-demo.png")

@@ -15,8 +15,8 @@ import numpy as np
 import numpy.typing as npt
 
 from tfquiver import errors
-from tfquiver.amounts import many
 from tfquiver.digests.file_entry import COMPRESSIONS, FileEntry
+from tfquiver.sizes_durations_amounts.amounts import many
 
 _COUNT = struct.Struct("<I")
 _FILE = struct.Struct("<QBII")  # size, compression, length of uri, length of generation

@@ -10,13 +10,13 @@ from typing import Any
 import grain
 
 from tfquiver import errors
-from tfquiver.amounts import many
 from tfquiver.grain import state
 from tfquiver.reader.batch import Batch
 from tfquiver.reader.epoch import Epoch
 from tfquiver.reader.native import Opening
 from tfquiver.reader.records import Records
 from tfquiver.reader.share import Share
+from tfquiver.sizes_durations_amounts.amounts import many
 
 _MOST_EMPTY = 1000  # epochs in a row: who repeats for ever would wait for ever for an element, and say nothing
 

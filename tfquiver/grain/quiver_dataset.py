@@ -9,12 +9,12 @@ from typing import Any
 import grain
 
 from tfquiver import errors
-from tfquiver.amounts import many
 from tfquiver.grain.iterator import QuiverIterator
 from tfquiver.listing.listing import Source
 from tfquiver.reader.batch import Batch
 from tfquiver.reader.records import records
 from tfquiver.reader.share import Share
+from tfquiver.sizes_durations_amounts.amounts import many
 from tfquiver.users_arguments_checked.option_groups import Connection, FirstUse, Reading
 from tfquiver.users_arguments_checked.orders import Order, Replay, Shuffled
 

@@ -22,8 +22,8 @@ from absl import logging
 
 from tfquiver import closed_streams, errors
 from tfquiver.grpc_plumbing import addresses
-from tfquiver.log_lines.logs import about
-from tfquiver.log_lines.rare_lines import every_n_seconds
+from tfquiver.log_files_and_lines.logs import about
+from tfquiver.log_files_and_lines.rare_lines import every_n_seconds
 from tfquiver.plain_text import plain
 from tfquiver.roles_and_tokens.identity import ANYBODYS, EVERYBODY, Authority, Identity, Open, check_call
 from tfquiver.version import VERSION

@@ -11,8 +11,7 @@ from pathlib import Path
 
 from tfquiver import durable, errors
 from tfquiver.local_cluster import plan, stopping
-from tfquiver.node_daemon_and_cache_directory import daemon
-from tfquiver.notes_in_cache_and_work_directories import up_file, whose_files
+from tfquiver.node_daemon_and_notes_in_directories import daemon, up_file, whose_files
 
 _LOCK_S = 0.3  # somebody may just be looking whether it is held
 _PREDECESSOR_S = 12.0  # the servers of an `up` that was killed take a few seconds to leave

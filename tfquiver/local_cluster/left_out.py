@@ -11,7 +11,7 @@ import grpc
 from tfquiver import errors
 from tfquiver.grpc_plumbing import rpc
 from tfquiver.local_cluster.plan import Wish
-from tfquiver.notes_in_cache_and_work_directories.up_file import Given, Ports
+from tfquiver.node_daemon_and_notes_in_directories.up_file import Given, Ports
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2, coordinator_pb2_grpc
 from tfquiver.roles_and_tokens import own_token
 

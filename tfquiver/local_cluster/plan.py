@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from tfquiver.notes_in_cache_and_work_directories.up_file import Ports
+from tfquiver.node_daemon_and_notes_in_directories.up_file import Ports
 
 COORDINATOR, NODE, DISPATCHER, WORKER = KINDS = ("coordinator", "node", "dispatcher", "worker")
 WITH_TENSORFLOW = frozenset({DISPATCHER, WORKER})

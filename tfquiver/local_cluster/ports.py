@@ -8,7 +8,7 @@ from pathlib import Path
 
 from tfquiver import errors
 from tfquiver.grpc_plumbing import addresses
-from tfquiver.notes_in_cache_and_work_directories.up_file import MOST_PORTS, Ports
+from tfquiver.node_daemon_and_notes_in_directories.up_file import MOST_PORTS, Ports
 
 USUAL = Ports(coordinator=5040, dispatcher=5050)
 _CONNECTIONS_OWN = Path("/proc/sys/net/ipv4/ip_local_port_range")

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from tfquiver import errors
-from tfquiver.background_logs import kept_short, log_file
+from tfquiver.log_files_and_lines import kept_short, log_file
 
 READY_S = 300.0  # importing TensorFlow on a busy machine takes minutes
 _STOP_S = 8.0

@@ -11,8 +11,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 from tfquiver import durable, errors
-from tfquiver.amounts import many
-from tfquiver.notes_in_cache_and_work_directories import server_file, up_file
+from tfquiver.node_daemon_and_notes_in_directories import server_file, up_file
+from tfquiver.sizes_durations_amounts.amounts import many
 
 NODE_LOCK = "node.lock"
 KEPT = "--die_with_parent"  # whoever started this node ends with it, and starts it again

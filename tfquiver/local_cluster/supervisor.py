@@ -13,7 +13,7 @@ from tfquiver.local_cluster import plan, ports
 from tfquiver.local_cluster.plan import ServerPlan, Wish
 from tfquiver.local_cluster.restarts import Restarts
 from tfquiver.local_cluster.server_process import ServerProcess
-from tfquiver.notes_in_cache_and_work_directories.up_file import Ports
+from tfquiver.node_daemon_and_notes_in_directories.up_file import Ports
 
 _LONGEST = 6000  # a path may have 4096 characters
 

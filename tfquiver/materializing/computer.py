@@ -13,11 +13,11 @@ from absl import logging
 
 from tfquiver import errors
 from tfquiver.grpc_plumbing import rpc
-from tfquiver.log_lines.rare_lines import every_n_seconds
+from tfquiver.log_files_and_lines.rare_lines import every_n_seconds
 from tfquiver.materializing.derivation import Derivation
 from tfquiver.materializing.making import Making
 from tfquiver.materializing.remembered_rows import RememberedRows
-from tfquiver.node_daemon_and_cache_directory import endpoints
+from tfquiver.node_daemon_and_notes_in_directories import endpoints
 from tfquiver.proto.tfquiver.v1 import node_pb2 as pb
 from tfquiver.proto.tfquiver.v1 import node_pb2_grpc
 

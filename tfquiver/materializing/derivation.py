@@ -8,9 +8,9 @@ from __future__ import annotations
 import numpy as np
 
 from tfquiver import errors
-from tfquiver.amounts import many
 from tfquiver.digests.digest import Digest
-from tfquiver.hash_prefixes_and_sorted_numbers.sorted_numbers import distinct
+from tfquiver.shard_owners_chunks_hash_prefixes.sorted_numbers import distinct
+from tfquiver.sizes_durations_amounts.amounts import many
 
 
 class Derivation:

@@ -20,8 +20,8 @@ from tfquiver.materializing.derivation import Derivation
 from tfquiver.materializing.function_fingerprints.function import Function
 from tfquiver.materializing.making import Making
 from tfquiver.materializing.raw_shards import RawShards
-from tfquiver.node_daemon_and_cache_directory import endpoints
-from tfquiver.notes_in_cache_and_work_directories.node_endpoint import NodeEndpoint
+from tfquiver.node_daemon_and_notes_in_directories import endpoints
+from tfquiver.node_daemon_and_notes_in_directories.node_endpoint import NodeEndpoint
 from tfquiver.proto.tfquiver.v1.derived_datasets_pb2 import OpenDerivedRequest
 from tfquiver.server_reachability.lifetimes import user_of
 from tfquiver.tensorflow_client.opening import Opening, opened

@@ -11,8 +11,8 @@ from collections.abc import Callable, Sequence
 
 from tfquiver import errors
 from tfquiver.digests.digest import Digest
-from tfquiver.messages_on_the_nodes_socket import frames_received
-from tfquiver.messages_on_the_nodes_socket import reader_frames as frames
+from tfquiver.messages_and_binary_formats import frames_received
+from tfquiver.messages_and_binary_formats import reader_frames as frames
 from tfquiver.server_reachability.greeting import greeted
 
 _CONNECT_S, _ANSWER_S = 10.0, 150.0  # a node gives a shard up after two minutes

@@ -17,13 +17,13 @@ from tfquiver.digests import formats
 from tfquiver.digests.digest import Digest
 from tfquiver.digests.file_entry import FileEntry
 from tfquiver.grpc_plumbing import rpc
+from tfquiver.listing.directories import beneath
 from tfquiver.listing.listing import PACK_NOTE
 from tfquiver.listing.listing_terms import ListingTerms
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2, coordinator_pb2_grpc, types_pb2
 from tfquiver.scanning import tfrecord
 from tfquiver.scanning.cutting import CutPolicy
 from tfquiver.stores.credentials.resolved import Access, place_of
-from tfquiver.users_arguments_checked.directories import beneath
 from tfquiver.users_arguments_checked.option_groups import Progress
 
 MAX_DIGEST_BYTES = 4 << 30

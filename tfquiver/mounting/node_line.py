@@ -17,8 +17,8 @@ from absl import logging
 
 from tfquiver import errors
 from tfquiver.digests.digest import Digest
-from tfquiver.messages_on_the_nodes_socket import frames_received
-from tfquiver.messages_on_the_nodes_socket import reader_frames as frames
+from tfquiver.messages_and_binary_formats import frames_received
+from tfquiver.messages_and_binary_formats import reader_frames as frames
 
 MOST_ASKED = 128  # half of what a node takes
 _HELLO_S = 10.0

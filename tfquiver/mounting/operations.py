@@ -14,17 +14,17 @@ from absl import logging
 
 from tfquiver import errors
 from tfquiver.digests.digest import Digest
-from tfquiver.file_tree.paths import CONTROL as CONTROL_NAME
-from tfquiver.file_tree.times import modified_ns
-from tfquiver.file_tree.tree import CONTROL, NEXT, NEXT0, ROOT, FileTree
-from tfquiver.mounting import next_names
+from tfquiver.glob_patterns_and_file_trees.paths import CONTROL as CONTROL_NAME
+from tfquiver.glob_patterns_and_file_trees.tree import CONTROL, NEXT, NEXT0, ROOT, FileTree
 from tfquiver.mounting.killed_readers import KilledReaders, Process, process_of
 from tfquiver.mounting.node_line import NodeLine
 from tfquiver.mounting.open_shards import OpenShards
 from tfquiver.mounting.read_plan import ReadPlan
+from tfquiver.mounting.reading_ahead import next_names
 from tfquiver.mounting.reading_ahead.ahead_places import AheadPlaces
 from tfquiver.mounting.reading_ahead.parts_at_once import PartsAtOnce
 from tfquiver.mounting.reading_ahead.read_ahead import ReadAhead
+from tfquiver.stores.times import modified_ns
 
 FOR_EVER_S = 3600.0 * 24 * 365  # names and sizes of a digest do not change
 _AHEAD_AT_ONCE = 16

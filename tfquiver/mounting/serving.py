@@ -15,11 +15,11 @@ import trio
 from absl import logging
 
 from tfquiver import errors
+from tfquiver.data_sources_found_and_registered import store_access
 from tfquiver.data_sources_found_and_registered.listed import accesses_of
 from tfquiver.data_sources_found_and_registered.registration import Registrar
-from tfquiver.datasets_being_read import store_access
 from tfquiver.digests.digest import Digest
-from tfquiver.file_tree.tree import FileTree
+from tfquiver.glob_patterns_and_file_trees.tree import FileTree
 from tfquiver.mounting import mount_points, taken_away
 from tfquiver.mounting.known_again import KnownAgain
 from tfquiver.mounting.named import check_shown, digest_of, named
@@ -27,7 +27,7 @@ from tfquiver.mounting.node_line import NodeLine
 from tfquiver.mounting.open_shards import OpenShards
 from tfquiver.mounting.operations import MOST_CALLS, Operations
 from tfquiver.mounting.reading_ahead import kernel_read_ahead
-from tfquiver.node_daemon_and_cache_directory import daemon, endpoints
+from tfquiver.node_daemon_and_notes_in_directories import daemon, endpoints
 from tfquiver.proto.tfquiver.v1 import types_pb2
 from tfquiver.users_arguments_checked.option_groups import Progress
 

@@ -15,12 +15,12 @@ from concurrent.futures.process import BrokenProcessPool
 from typing import Any
 
 from tfquiver import errors
-from tfquiver.amounts import many
 from tfquiver.listing.listing import PACK_NOTE
 from tfquiver.packing import examples
 from tfquiver.packing.sources import Part
 from tfquiver.packing.targets import Target
 from tfquiver.scanning import tfrecord
+from tfquiver.sizes_durations_amounts.amounts import many
 from tfquiver.stores.local import whole_path
 from tfquiver.users_arguments_checked import checks
 

@@ -10,7 +10,7 @@ from typing import Any, overload
 import numpy as np
 import numpy.typing as npt
 
-from tfquiver.amounts import many
+from tfquiver.sizes_durations_amounts.amounts import many
 
 
 class TfqBatch(ctypes.Structure):

@@ -12,14 +12,14 @@ from pathlib import Path
 
 from tfquiver import errors
 from tfquiver.cluster_address import naming
+from tfquiver.data_sources_found_and_registered import made_datasets, store_access
 from tfquiver.data_sources_found_and_registered.described import describe
+from tfquiver.data_sources_found_and_registered.made_datasets import MadeDataset
 from tfquiver.data_sources_found_and_registered.progress_bar import ProgressBar
 from tfquiver.data_sources_found_and_registered.registration import Registrar
-from tfquiver.datasets_being_read import made_datasets, store_access
-from tfquiver.datasets_being_read.made_datasets import MadeDataset
 from tfquiver.listing.listing import Source
-from tfquiver.node_daemon_and_cache_directory import endpoints
-from tfquiver.notes_in_cache_and_work_directories.node_endpoint import NodeEndpoint
+from tfquiver.node_daemon_and_notes_in_directories import endpoints
+from tfquiver.node_daemon_and_notes_in_directories.node_endpoint import NodeEndpoint
 from tfquiver.reader import native
 from tfquiver.reader.batch import Batch
 from tfquiver.reader.epoch import Epoch
@@ -50,7 +50,7 @@ class Where:
         if self.service:
             locate = functools.partial(endpoints.running_node, self.cache_dir)
         else:
-            from tfquiver.node_daemon_and_cache_directory.daemon import find_or_start
+            from tfquiver.node_daemon_and_notes_in_directories.daemon import find_or_start
 
             locate = functools.partial(find_or_start, self.cache_dir, self.quota_bytes)
         return endpoints.acquire(self.endpoint_name, locate, native.Sockets(), self.cache_dir)

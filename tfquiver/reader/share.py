@@ -1,7 +1,8 @@
 """A fixed share of an epoch: the position of a reader that has it before it, and nothing else. Pure.
 
 What several readers would otherwise be given as they ask is settled here without their knowing of one another: the
-shards of the others count as done. In the format of ops/core/progress_and_checkpoints/checkpoint.h, which reads it.
+shards of the others count as done. In the format of ops/core/progress_and_checkpoints/checkpoint.h, which reads
+it.
 """
 
 from __future__ import annotations
@@ -61,7 +62,7 @@ def beginning(share: Share, digest_id: bytes, shards: int, seed: int, epoch: int
 
 
 def order_seed(seed: int, epoch: int) -> int:
-    """As OrderSeed in ops/core/random.h, and as the coordinator makes it."""
+    """As OrderSeed in ops/core/shuffle_pool_and_order/random.h, and as the coordinator makes it."""
     z = (seed + (epoch + 1) * _GOLDEN) & _MASK
     z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9 & _MASK
     z = (z ^ (z >> 27)) * 0x94D049BB133111EB & _MASK

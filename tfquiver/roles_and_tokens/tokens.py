@@ -16,9 +16,9 @@ from pathlib import Path
 from absl import logging
 
 from tfquiver import errors
-from tfquiver.amounts import many
-from tfquiver.log_lines.rare_lines import every_n_seconds
+from tfquiver.log_files_and_lines.rare_lines import every_n_seconds
 from tfquiver.roles_and_tokens.identity import EVERYBODY, Identity, Role, check_name, wrong_token
+from tfquiver.sizes_durations_amounts.amounts import many
 
 _MAX_FILE_BYTES = 4 << 20
 _LOOK_S = 1.0

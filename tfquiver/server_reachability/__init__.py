@@ -1,6 +1,5 @@
 """Whether servers answer: those that do not are noticed, waited for, asked again, and people are told of it meanwhile,
-in words, now and then. Whether a node is at its Unix socket is said by its first frame (`greeting`); connections to
-machines that are gone without a word end (`silent_machines`).
+in words, now and then. Whether a node is at its Unix socket is said by its first frame (`greeting`).
 
 Called by whoever depends on a server: clients, the command line. Never decides what is done without it.
 """

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import socket
 
-from tfquiver.messages_on_the_nodes_socket import greeting_frames as frames
+from tfquiver.messages_and_binary_formats import greeting_frames as frames
 
 
 def greeted(path: str, timeout_s: float, role: int = frames.ROLE_READER) -> tuple[socket.socket, bytes]:

@@ -12,7 +12,7 @@ from absl import logging
 
 from tfquiver import errors
 from tfquiver.clock import Clock, SystemClock
-from tfquiver.log_lines.rare_lines import every_n_seconds
+from tfquiver.log_files_and_lines.rare_lines import every_n_seconds
 
 T = TypeVar("T")
 _FIRST_PAUSE_S = 0.1

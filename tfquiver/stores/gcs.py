@@ -16,7 +16,7 @@ from google.api_core import exceptions
 from google.cloud import storage
 
 from tfquiver import errors
-from tfquiver.glob_patterns import globs
+from tfquiver.glob_patterns_and_file_trees import globs
 from tfquiver.stores import versions
 from tfquiver.stores.attempts import Attempts, Busy, Transient, Unreachable
 from tfquiver.stores.credentials.google import EMULATOR, WHAT_TO_DO, credentials

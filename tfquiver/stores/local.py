@@ -13,8 +13,8 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 
 from tfquiver import errors
-from tfquiver.glob_patterns import globs, trees
-from tfquiver.glob_patterns.files_under import FilesUnder, files_under
+from tfquiver.glob_patterns_and_file_trees import globs, trees
+from tfquiver.glob_patterns_and_file_trees.files_under import FilesUnder, files_under
 from tfquiver.stores import versions
 from tfquiver.stores.hanging_file_systems.mounts import Mounts
 from tfquiver.stores.hanging_file_systems.patience import Patience

@@ -12,7 +12,7 @@ from tfquiver.server_reachability import reaching, watched_servers
 from tfquiver.server_reachability.watched_servers import Watched
 from tfquiver.tensorflow_client import element_transport, exactly_once
 from tfquiver.tensorflow_client.tf_errors import raised_as_both
-from tfquiver.tensorflow_client.worker_connections import WorkerConnections
+from tfquiver.tensorflow_dispatcher_and_worker_connections.worker_connections import WorkerConnections
 from tfquiver.users_arguments_checked.checks import check_integer, check_name, check_seconds
 
 if TYPE_CHECKING:

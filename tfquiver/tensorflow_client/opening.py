@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING, Any
 
 from absl import logging
 
-from tfquiver.amounts import apart
 from tfquiver.cluster_address import naming
+from tfquiver.data_sources_found_and_registered import made_datasets
 from tfquiver.data_sources_found_and_registered.progress_bar import ProgressBar
-from tfquiver.datasets_being_read import made_datasets
-from tfquiver.node_daemon_and_cache_directory import endpoints
+from tfquiver.node_daemon_and_notes_in_directories import endpoints
 from tfquiver.server_reachability.lifetimes import user_of
+from tfquiver.sizes_durations_amounts.amounts import apart
 from tfquiver.tensorflow_client.exactly_once import Origin
 from tfquiver.users_arguments_checked.dataset_options import SourceOptions
 from tfquiver.users_arguments_checked.option_groups import Progress
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from tfquiver.data_sources_found_and_registered.described import AtOnce
     from tfquiver.data_sources_found_and_registered.registration import Registrar
-    from tfquiver.datasets_being_read.store_access import StoreAccess
+    from tfquiver.data_sources_found_and_registered.store_access import StoreAccess
     from tfquiver.proto.tfquiver.v1 import types_pb2
     from tfquiver.stores.credentials.resolved import Access
     from tfquiver.tensorflow_client.parsing import Parsing
@@ -95,7 +95,7 @@ def opened(
         endpoint = endpoints.acquire(endpoint_name, way.locate(), way.library, where)
         control, coordinator, node_id = endpoint.control, service or endpoint.coordinator, endpoint.node_id
         if way.accesses:
-            from tfquiver.datasets_being_read import store_access
+            from tfquiver.data_sources_found_and_registered import store_access
 
             reaching = store_access.of(endpoint_name, token)
     alone = naming.session_key(sampled.asked()[0] if sampled else "")
@@ -193,7 +193,7 @@ def _warn_of_quota(registrar: Registrar, quota_bytes: int, where: str) -> None:
 
 
 def _starter(directory: Path, quota_bytes: int | None) -> endpoints.Locate:
-    from tfquiver.node_daemon_and_cache_directory.daemon import find_or_start
+    from tfquiver.node_daemon_and_notes_in_directories.daemon import find_or_start
 
     return functools.partial(find_or_start, directory, quota_bytes)
 

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 
 from tfquiver import errors
-from tfquiver.amounts import many
 from tfquiver.reader.share import Share
+from tfquiver.sizes_durations_amounts.amounts import many
 
 _SHARED, _SETTLED = 1, 2  # versions: of readers that share a session, or read alone; of those with a settled share
 _MOST_EPOCHS = (1 << 63) - 1  # the next one's number is a whole number of 64 bits, too

@@ -14,13 +14,13 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from tfquiver import errors
-from tfquiver.amounts import many
 from tfquiver.data_sources_found_and_registered.registration import Registrar
-from tfquiver.messages_on_the_nodes_socket import reader_frames as frames
+from tfquiver.messages_and_binary_formats import reader_frames as frames
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2
 from tfquiver.reader.native import Opening
 from tfquiver.reader.records import Records
 from tfquiver.server_reachability.greeting import greeted
+from tfquiver.sizes_durations_amounts.amounts import many
 from tfquiver.torch import positions
 
 _SAID_S = 60.0  # until what was said is known at the coordinator

@@ -9,8 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from tfquiver import errors
-from tfquiver.amounts import many
 from tfquiver.reader.share import Share
+from tfquiver.sizes_durations_amounts.amounts import many
 
 _LEAST_SHARDS, _LEAST_BATCHES = 8, 32  # of each reader, where it is left to them which of them reads what
 _SUGGESTED_SHARDS = 16  # of each rank

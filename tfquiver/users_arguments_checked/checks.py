@@ -6,7 +6,8 @@ import numbers
 import os
 from pathlib import Path
 
-from tfquiver import errors, sizes
+from tfquiver import errors
+from tfquiver.sizes_durations_amounts import sizes
 
 _MAX_BYTES = 1 << 50
 LEAST_QUOTA_BYTES = 1 << 16  # in fewer not one shard fits

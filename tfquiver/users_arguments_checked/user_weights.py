@@ -13,9 +13,9 @@ from typing import Any
 import numpy as np
 
 from tfquiver import errors
-from tfquiver.amounts import many, of_bytes
-from tfquiver.formats_of_draws_and_weights import record_weights
-from tfquiver.formats_of_draws_and_weights.record_weights import RecordWeights, Values
+from tfquiver.messages_and_binary_formats import record_weights
+from tfquiver.messages_and_binary_formats.record_weights import RecordWeights, Values
+from tfquiver.sizes_durations_amounts.amounts import many, of_bytes
 
 _NPY, _TFQW = b"\x93NUMPY", record_weights.MAGIC
 _MOST_FILE_BYTES = 8 * record_weights.MOST_RECORDS + (64 << 10)  # float64, and the header

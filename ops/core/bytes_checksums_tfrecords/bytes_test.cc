@@ -1,6 +1,6 @@
 #include "ops/core/bytes_checksums_tfrecords/bytes.h"
 
-#include "ops/core/random.h"
+#include "ops/core/shuffle_pool_and_order/random.h"
 #include "ops/testing/test_support.h"
 #include "ops/testing/testing.h"
 

@@ -2,7 +2,7 @@
 
 #include <string>
 
-#include "ops/core/random.h"
+#include "ops/core/shuffle_pool_and_order/random.h"
 #include "ops/testing/test_support.h"
 #include "ops/testing/testing.h"
 

@@ -4,8 +4,8 @@
 #include <map>
 #include <set>
 
-#include "ops/core/random.h"
 #include "ops/core/record_tag.h"
+#include "ops/core/shuffle_pool_and_order/random.h"
 #include "ops/testing/test_support.h"
 #include "ops/testing/testing.h"
 

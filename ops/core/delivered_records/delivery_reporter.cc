@@ -6,7 +6,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "ops/core/node_messages_and_socket/frame.h"
+#include "ops/core/node_messages_socket_tickets/frame.h"
 
 namespace tfquiver {
 namespace {

@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "ops/core/node_messages_and_socket/unix_socket.h"
+#include "ops/core/node_messages_socket_tickets/unix_socket.h"
 
 namespace tfquiver {
 

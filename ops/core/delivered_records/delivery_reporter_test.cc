@@ -11,7 +11,7 @@
 #include <filesystem>
 #include <thread>
 
-#include "ops/core/node_messages_and_socket/frame.h"
+#include "ops/core/node_messages_socket_tickets/frame.h"
 #include "ops/testing/testing.h"
 
 namespace tfquiver {

@@ -13,8 +13,8 @@
 #include <vector>
 
 #include "ops/core/element_client_and_server/element_client.h"
-#include "ops/core/element_messages_and_handshake/handshake.h"
-#include "ops/core/element_sockets_and_host_names/stream_socket.h"
+#include "ops/core/element_messages_handshake_sockets/handshake.h"
+#include "ops/core/element_messages_handshake_sockets/stream_socket.h"
 #include "ops/testing/element_worker.h"
 #include "ops/testing/testing.h"
 

@@ -7,7 +7,7 @@
 
 #include "ops/core/element_client_and_server/element_client.h"
 #include "ops/core/element_client_and_server/element_server.h"
-#include "ops/core/element_messages_and_handshake/handshake.h"
+#include "ops/core/element_messages_handshake_sockets/handshake.h"
 #include "ops/testing/element_worker.h"
 #include "ops/testing/testing.h"
 

@@ -4,7 +4,7 @@
 #include <chrono>
 #include <utility>
 
-#include "ops/core/element_messages_and_handshake/handshake.h"
+#include "ops/core/element_messages_handshake_sockets/handshake.h"
 
 namespace tfquiver {
 namespace {

@@ -11,10 +11,10 @@
 
 #include "ops/core/clock.h"
 #include "ops/core/element_client_and_server/received_memory.h"
-#include "ops/core/element_messages_and_handshake/messages.h"
-#include "ops/core/element_sockets_and_host_names/host_look_up.h"
-#include "ops/core/element_sockets_and_host_names/stream_socket.h"
-#include "ops/core/node_messages_and_socket/unix_socket.h"
+#include "ops/core/element_messages_handshake_sockets/host_look_up.h"
+#include "ops/core/element_messages_handshake_sockets/messages.h"
+#include "ops/core/element_messages_handshake_sockets/stream_socket.h"
+#include "ops/core/node_messages_socket_tickets/unix_socket.h"
 
 namespace tfquiver {
 

@@ -10,7 +10,7 @@
 #include <utility>
 
 #include "ops/core/element_client_and_server/shared_memory.h"
-#include "ops/core/element_messages_and_handshake/handshake.h"
+#include "ops/core/element_messages_handshake_sockets/handshake.h"
 
 namespace tfquiver {
 namespace {

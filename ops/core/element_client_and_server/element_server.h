@@ -14,7 +14,7 @@
 
 #include "ops/core/clock.h"
 #include "ops/core/element_client_and_server/kept_elements.h"
-#include "ops/core/element_sockets_and_host_names/stream_socket.h"
+#include "ops/core/element_messages_handshake_sockets/stream_socket.h"
 
 namespace tfquiver {
 

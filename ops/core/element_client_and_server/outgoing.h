@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "ops/core/bytes_checksums_tfrecords/crc32c.h"
-#include "ops/core/element_messages_and_handshake/messages.h"
+#include "ops/core/element_messages_handshake_sockets/messages.h"
 
 namespace tfquiver {
 

@@ -7,7 +7,7 @@
 #include <atomic>
 #include <cstdlib>
 
-#include "ops/core/element_messages_and_handshake/messages.h"
+#include "ops/core/element_messages_handshake_sockets/messages.h"
 
 namespace tfquiver {
 namespace {

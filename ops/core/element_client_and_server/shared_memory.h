@@ -5,7 +5,7 @@
 #include <memory>
 #include <unordered_map>
 
-#include "ops/core/node_messages_and_socket/unix_socket.h"
+#include "ops/core/node_messages_socket_tickets/unix_socket.h"
 
 namespace tfquiver {
 

@@ -3,7 +3,7 @@
 #include <string>
 #include <vector>
 
-#include "ops/core/random.h"
+#include "ops/core/shuffle_pool_and_order/random.h"
 #include "ops/testing/testing.h"
 
 namespace tfquiver {

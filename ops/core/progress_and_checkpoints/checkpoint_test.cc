@@ -4,7 +4,7 @@
 #include <memory>
 
 #include "ops/core/progress_and_checkpoints/rewind.h"
-#include "ops/core/random.h"
+#include "ops/core/shuffle_pool_and_order/random.h"
 #include "ops/testing/test_support.h"
 #include "ops/testing/testing.h"
 

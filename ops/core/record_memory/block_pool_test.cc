@@ -10,8 +10,8 @@
 #include <utility>
 #include <vector>
 
-#include "ops/core/random.h"
 #include "ops/core/record_memory/shard_records.h"
+#include "ops/core/shuffle_pool_and_order/random.h"
 #include "ops/testing/test_support.h"
 #include "ops/testing/testing.h"
 

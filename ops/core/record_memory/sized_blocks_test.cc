@@ -5,7 +5,7 @@
 #include <cstring>
 #include <vector>
 
-#include "ops/core/random.h"
+#include "ops/core/shuffle_pool_and_order/random.h"
 #include "ops/testing/testing.h"
 
 namespace tfquiver {

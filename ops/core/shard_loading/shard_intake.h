@@ -9,8 +9,8 @@
 #include <string>
 #include <utility>
 
-#include "ops/core/node_messages_and_socket/frame.h"
-#include "ops/core/node_messages_and_socket/unix_socket.h"
+#include "ops/core/node_messages_socket_tickets/frame.h"
+#include "ops/core/node_messages_socket_tickets/unix_socket.h"
 #include "ops/core/shard_loading/shard_loader.h"
 #include "ops/core/shuffle_pool_and_order/record_pool.h"
 

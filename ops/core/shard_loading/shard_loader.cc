@@ -12,7 +12,7 @@
 #include <numeric>
 #include <utility>
 
-#include "ops/core/random.h"
+#include "ops/core/shuffle_pool_and_order/random.h"
 
 namespace tfquiver {
 namespace {

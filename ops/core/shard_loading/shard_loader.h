@@ -9,8 +9,8 @@
 
 #include "ops/core/bytes_checksums_tfrecords/crc32c.h"
 #include "ops/core/bytes_checksums_tfrecords/tfrecord.h"
-#include "ops/core/node_messages_and_socket/frame.h"
-#include "ops/core/node_messages_and_socket/unix_socket.h"
+#include "ops/core/node_messages_socket_tickets/frame.h"
+#include "ops/core/node_messages_socket_tickets/unix_socket.h"
 #include "ops/core/record_memory/block_pool.h"
 #include "ops/core/record_memory/shard_records.h"
 

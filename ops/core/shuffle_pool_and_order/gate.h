@@ -10,7 +10,7 @@
 #include <unordered_map>
 #include <vector>
 
-#include "ops/core/node_messages_and_socket/place.h"
+#include "ops/core/node_messages_socket_tickets/place.h"
 #include "ops/core/record_memory/shard_records.h"
 #include "ops/core/shuffle_pool_and_order/order_log.h"
 

@@ -7,7 +7,7 @@
 #include <unordered_map>
 #include <vector>
 
-#include "ops/core/node_messages_and_socket/place.h"
+#include "ops/core/node_messages_socket_tickets/place.h"
 #include "ops/core/progress_and_checkpoints/checkpoint.h"
 #include "ops/core/progress_and_checkpoints/trail.h"
 #include "ops/core/record_memory/block_pool.h"

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "ops/core/bytes_checksums_tfrecords/crc32c.h"
-#include "ops/core/node_messages_and_socket/unix_socket.h"
+#include "ops/core/node_messages_socket_tickets/unix_socket.h"
 #include "ops/core/status.h"
 
 namespace tfquiver {

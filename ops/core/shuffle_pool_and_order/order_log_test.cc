@@ -8,7 +8,7 @@
 #include <fstream>
 #include <iterator>
 
-#include "ops/core/node_messages_and_socket/frame.h"
+#include "ops/core/node_messages_socket_tickets/frame.h"
 #include "ops/testing/test_support.h"
 #include "ops/testing/testing.h"
 

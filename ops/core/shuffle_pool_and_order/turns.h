@@ -8,7 +8,7 @@
 #include <utility>
 #include <vector>
 
-#include "ops/core/random.h"
+#include "ops/core/shuffle_pool_and_order/random.h"
 
 namespace tfquiver {
 

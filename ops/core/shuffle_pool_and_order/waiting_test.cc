@@ -1,8 +1,8 @@
 // The two rules by which taker and feeder wait for each other, each told the time and the bytes.
 
-#include "ops/core/random.h"
 #include "ops/core/record_memory/credit.h"
 #include "ops/core/shuffle_pool_and_order/filling.h"
+#include "ops/core/shuffle_pool_and_order/random.h"
 #include "ops/testing/testing.h"
 
 namespace tfquiver {

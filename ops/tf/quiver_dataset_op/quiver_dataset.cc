@@ -2,7 +2,7 @@
 
 #include <utility>
 
-#include "ops/core/reader/reader.h"
+#include "ops/core/reader_and_its_conversation_with_the_node/reader.h"
 #include "ops/tf/tickets/ticket_provider.h"
 #include "tensorflow/core/framework/tensor.h"
 

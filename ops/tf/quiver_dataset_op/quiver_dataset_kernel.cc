@@ -1,7 +1,7 @@
 #include <string>
 #include <utility>
 
-#include "ops/core/node_messages_and_socket/frame.h"
+#include "ops/core/node_messages_socket_tickets/frame.h"
 #include "ops/core/told_by_python/options.h"
 #include "ops/tf/parsing/feature_spec.h"
 #include "ops/tf/parsing/fixed_fields.h"

@@ -5,7 +5,7 @@
 #include <utility>
 #include <vector>
 
-#include "ops/core/reader/reader.h"
+#include "ops/core/reader_and_its_conversation_with_the_node/reader.h"
 #include "ops/core/told_by_python/process.h"
 #include "ops/tf/misuse_refused/static_shard.h"
 #include "ops/tf/parsing/parsing.h"

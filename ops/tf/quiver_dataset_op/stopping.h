@@ -6,7 +6,7 @@
 #include <mutex>
 #include <string>
 
-#include "ops/core/reader/reader.h"
+#include "ops/core/reader_and_its_conversation_with_the_node/reader.h"
 #include "ops/core/told_by_python/process.h"
 
 namespace tfquiver {

@@ -8,7 +8,7 @@
 #include "ops/core/progress_and_checkpoints/checkpoint.h"
 #include "ops/core/progress_and_checkpoints/trail.h"
 #include "ops/core/progress_and_checkpoints/whereabouts.h"
-#include "ops/core/reader/reader.h"
+#include "ops/core/reader_and_its_conversation_with_the_node/reader.h"
 #include "ops/tf/quiver_dataset_op/quiver_dataset.h"
 #include "tensorflow/core/framework/dataset.h"
 

@@ -4,10 +4,10 @@
 #include <cstddef>
 #include <utility>
 
-#include "ops/core/asking_for_tickets/ticket_client.h"
 #include "ops/core/clock.h"
-#include "ops/core/node_messages_and_socket/frame.h"
-#include "ops/core/reader/reader.h"
+#include "ops/core/node_messages_socket_tickets/frame.h"
+#include "ops/core/node_messages_socket_tickets/ticket_client.h"
+#include "ops/core/reader_and_its_conversation_with_the_node/reader.h"
 #include "ops/core/told_by_python/process.h"
 #include "ops/tf/status_conversion.h"
 #include "ops/tf/tensor_parts.h"

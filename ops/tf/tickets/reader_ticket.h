@@ -6,8 +6,8 @@
 #include <string>
 #include <string_view>
 
-#include "ops/core/conversation_with_the_node/session_protocol.h"
 #include "ops/core/progress_and_checkpoints/checkpoint.h"
+#include "ops/core/reader_and_its_conversation_with_the_node/session_protocol.h"
 #include "ops/core/told_by_python/options.h"
 #include "ops/tf/quiver_dataset_op/quiver_dataset.h"
 #include "tensorflow/core/framework/dataset.h"

@@ -5,7 +5,7 @@
 #include <string>
 #include <utility>
 
-#include "ops/core/asking_for_tickets/ticket_client.h"
+#include "ops/core/node_messages_socket_tickets/ticket_client.h"
 #include "ops/core/told_by_python/process.h"
 #include "ops/tf/status_conversion.h"
 #include "tensorflow/core/framework/tensor.h"

@@ -5,7 +5,7 @@
 #include <mutex>
 #include <string>
 
-#include "ops/core/node_messages_and_socket/frame.h"
+#include "ops/core/node_messages_socket_tickets/frame.h"
 #include "ops/tf/misuse_refused/unsaved_splits.h"
 #include "tensorflow/core/framework/dataset.h"
 

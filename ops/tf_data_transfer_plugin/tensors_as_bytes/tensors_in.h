@@ -2,7 +2,7 @@
 #define TFQUIVER_OPS_TF_DATA_TRANSFER_PLUGIN_TENSORS_AS_BYTES_TENSORS_IN_H_
 
 #include "ops/core/element_client_and_server/received_memory.h"
-#include "ops/core/element_messages_and_handshake/messages.h"
+#include "ops/core/element_messages_handshake_sockets/messages.h"
 #include "ops/tf_data_transfer_plugin/data_transfer.h"
 
 namespace tfquiver {

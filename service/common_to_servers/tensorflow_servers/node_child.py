@@ -17,7 +17,7 @@ from pathlib import Path
 from absl import logging
 
 from tfquiver import durable, errors
-from tfquiver.notes_in_cache_and_work_directories.node_endpoint import NodeEndpoint, read_endpoint
+from tfquiver.node_daemon_and_notes_in_directories.node_endpoint import NodeEndpoint, read_endpoint
 from tfquiver.service.common_to_servers import serving
 
 _START_S = 30.0

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tfquiver.notes_in_cache_and_work_directories.node_endpoint import NodeEndpoint
+from tfquiver.node_daemon_and_notes_in_directories.node_endpoint import NodeEndpoint
 from tfquiver.ops.compiling_and_loading.told import Told
 
 

@@ -18,7 +18,7 @@ from absl import logging
 
 from tfquiver import errors
 from tfquiver.service.coordinator.choosing_the_policy.chosen import ChosenPolicy
-from tfquiver.service.coordinator.plan_rounds_and_moves.decision_history.decision import Decision
+from tfquiver.service.coordinator.plan_rounds_and_moves.decisions_kept_and_explained.decision import Decision
 from tfquiver.service.coordinator.plan_rounds_and_moves.planner import Planner
 from tfquiver.service.coordinator.policies import registry
 from tfquiver.service.coordinator.policies.views_and_plans.interface import Policy

@@ -9,12 +9,12 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from tfquiver.hash_prefixes_and_sorted_numbers.sorted_numbers import distinct
 from tfquiver.service.coordinator.chunk_rotation.board import Board
 from tfquiver.service.coordinator.chunk_rotation.interface import Decision, Rotation
 from tfquiver.service.coordinator.samplers_what_a_session_reads_next.chunk_layout import ChunkLayout, ResidentSlots
 from tfquiver.service.coordinator.samplers_what_a_session_reads_next.chunk_sampler import ChunkSampler
 from tfquiver.service.coordinator.samplers_what_a_session_reads_next.chunk_use import Menu
+from tfquiver.shard_owners_chunks_hash_prefixes.sorted_numbers import distinct
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -9,9 +9,9 @@ import numpy as np
 import numpy.typing as npt
 
 from tfquiver import errors
-from tfquiver.amounts import apart
 from tfquiver.service.coordinator.chunk_rotation.board import Board
 from tfquiver.service.coordinator.chunk_rotation.stay import Stay
+from tfquiver.sizes_durations_amounts.amounts import apart
 
 
 @dataclass(frozen=True, slots=True, eq=False)

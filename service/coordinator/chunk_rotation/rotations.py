@@ -16,8 +16,6 @@ import numpy.typing as npt
 from tfquiver.clock import Clock
 from tfquiver.digests.digest import Digest
 from tfquiver.disk_space_of_shards.entry_size import most_disk_bytes
-from tfquiver.hash_prefixes_and_sorted_numbers import prefixes
-from tfquiver.node_labels_shard_owners_chunks import striping
 from tfquiver.proto.tfquiver.v1 import types_pb2
 from tfquiver.service.coordinator.chunk_rotation.board import Board
 from tfquiver.service.coordinator.chunk_rotation.chunk_cache import ChunkCache, Counted
@@ -28,6 +26,7 @@ from tfquiver.service.coordinator.chunk_rotation.room import check_room
 from tfquiver.service.coordinator.samplers_what_a_session_reads_next.chunk_layout import ChunkLayout
 from tfquiver.service.coordinator.samplers_what_a_session_reads_next.sampler import Sampler
 from tfquiver.service.coordinator.sessions.session import Session
+from tfquiver.shard_owners_chunks_hash_prefixes import prefixes, striping
 
 
 class ChunkPlan:

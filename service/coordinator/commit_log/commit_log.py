@@ -16,10 +16,10 @@ from pathlib import Path
 from absl import logging
 
 from tfquiver import errors
-from tfquiver.amounts import many
 from tfquiver.proto.tfquiver.v1.commit_log_pb2 import CommitRecord
 from tfquiver.service.coordinator.commit_log.log_file import LogFile, NewLog, framed
 from tfquiver.service.metrics.instruments import LOG_SYNC
+from tfquiver.sizes_durations_amounts.amounts import many
 
 COMPACT_BYTES = 64 << 20
 # What nobody waits for is written with all that comes within so long of the last flush: where a thousand nodes come

@@ -23,8 +23,8 @@ from absl import logging
 from google.protobuf.message import DecodeError
 
 from tfquiver import durable, errors, version
-from tfquiver.amounts import many
 from tfquiver.proto.tfquiver.v1.commit_log_pb2 import CommitRecord
+from tfquiver.sizes_durations_amounts.amounts import many
 
 MAGIC = b"TFQL"
 VERSION = 1

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 from tfquiver import errors
-from tfquiver.node_labels_shard_owners_chunks.striping import MAX_CHUNKS
+from tfquiver.shard_owners_chunks_hash_prefixes.striping import MAX_CHUNKS
 
 CYCLIC_SHARE = 0.10
 CYCLIC_BYTES = 15 * 10**9

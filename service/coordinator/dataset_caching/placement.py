@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 
 from tfquiver import errors
-from tfquiver.amounts import apart, of_bytes
 from tfquiver.digests import formats
 from tfquiver.digests.digest import Digest
 from tfquiver.disk_space_of_shards.entry_size import most_disk_bytes
-from tfquiver.node_labels_shard_owners_chunks import striping
 from tfquiver.proto.tfquiver.v1 import commit_log_pb2 as log_pb2
 from tfquiver.proto.tfquiver.v1 import types_pb2
 from tfquiver.service.coordinator.dataset_caching import chunk_counts
+from tfquiver.shard_owners_chunks_hash_prefixes import striping
+from tfquiver.sizes_durations_amounts.amounts import apart, of_bytes
 
 NONE, COOPERATIVE = types_pb2.CACHE_MODE_NONE, types_pb2.CACHE_MODE_COOPERATIVE
 UNIFORM, LRU = types_pb2.CACHE_MODE_UNIFORM, types_pb2.CACHE_MODE_LRU

@@ -8,10 +8,10 @@ import numpy as np
 import numpy.typing as npt
 
 from tfquiver.digests.digest import Digest
-from tfquiver.hash_prefixes_and_sorted_numbers.prefixes import Prefixes, of_rows
-from tfquiver.hash_prefixes_and_sorted_numbers.sorted_numbers import distinct
-from tfquiver.node_labels_shard_owners_chunks.places import Places
 from tfquiver.service.coordinator.dataset_placement.suggestions import Held
+from tfquiver.shard_owners_chunks_hash_prefixes.places import Places
+from tfquiver.shard_owners_chunks_hash_prefixes.prefixes import Prefixes, of_rows
+from tfquiver.shard_owners_chunks_hash_prefixes.sorted_numbers import distinct
 
 
 def held_of(digest: Digest, held: Mapping[str, Prefixes], racks: Mapping[str, str], places: Places | None) -> Held:

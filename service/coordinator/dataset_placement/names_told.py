@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tfquiver.node_labels_shard_owners_chunks.places import Places
+from tfquiver.shard_owners_chunks_hash_prefixes.places import Places
 
 
 class NamesTold:

@@ -10,10 +10,6 @@ import numpy as np
 import numpy.typing as npt
 
 from tfquiver import errors
-from tfquiver.amounts import many
-from tfquiver.hash_prefixes_and_sorted_numbers.prefixes import Prefixes
-from tfquiver.node_labels_shard_owners_chunks import labels
-from tfquiver.node_labels_shard_owners_chunks.places import Groups, Places
 from tfquiver.proto.tfquiver.v1 import types_pb2
 from tfquiver.proto.tfquiver.v1.coordinator_pb2 import MoveReport
 from tfquiver.service.coordinator.dataset_placement.move_reports import MAX_STANDING, MoveReports
@@ -21,6 +17,10 @@ from tfquiver.service.coordinator.dataset_placement.names_told import NamesTold
 from tfquiver.service.coordinator.dataset_placement.rules import Labels, Rules
 from tfquiver.service.coordinator.nodes_mounts_dispatchers.membership import Membership
 from tfquiver.service.coordinator.resident_shards.residency import Residency
+from tfquiver.shard_owners_chunks_hash_prefixes import labels
+from tfquiver.shard_owners_chunks_hash_prefixes.places import Groups, Places
+from tfquiver.shard_owners_chunks_hash_prefixes.prefixes import Prefixes
+from tfquiver.sizes_durations_amounts.amounts import many
 
 MAX_NAMES_TOLD = 100_000  # of nodes, in all rules together: some MB, which every node is sent
 _LOOKED_AT_ONCE = 100  # rules; to draw each of thousands of stripes anew takes the loop most of a second

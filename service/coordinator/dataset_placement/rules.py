@@ -6,12 +6,12 @@ from collections.abc import Iterator, Mapping, Set
 from dataclasses import dataclass
 
 from tfquiver import errors
-from tfquiver.hash_prefixes_and_sorted_numbers.prefixes import of_hash
-from tfquiver.node_labels_shard_owners_chunks import labels
-from tfquiver.node_labels_shard_owners_chunks.places import Grouped, Groups, Regrouped, grouped, striped
-from tfquiver.node_labels_shard_owners_chunks.selector import Selector
 from tfquiver.proto.tfquiver.v1.commit_log_pb2 import CommitRecord, PlacementSet
 from tfquiver.proto.tfquiver.v1.types_pb2 import CACHE_MODE_COOPERATIVE, CacheSetting, PlacementRule
+from tfquiver.shard_owners_chunks_hash_prefixes import labels
+from tfquiver.shard_owners_chunks_hash_prefixes.places import Grouped, Groups, Regrouped, grouped, striped
+from tfquiver.shard_owners_chunks_hash_prefixes.prefixes import of_hash
+from tfquiver.shard_owners_chunks_hash_prefixes.selector import Selector
 
 MAX_REPLICAS = 8
 MAX_STRIPE = 10_000

@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from tfquiver.amounts import of_bytes
-from tfquiver.node_labels_shard_owners_chunks import labels
-from tfquiver.node_labels_shard_owners_chunks.places import Places
+from tfquiver.shard_owners_chunks_hash_prefixes import labels
+from tfquiver.shard_owners_chunks_hash_prefixes.places import Places
+from tfquiver.sizes_durations_amounts.amounts import of_bytes
 
 # What a byte costs, of what it costs from the store: nothing on the node itself; over the rack's own switch; over the
 # up-links, which are oversubscribed some three times (Hoard, section 4.5).

@@ -6,13 +6,13 @@ import numpy as np
 import numpy.typing as npt
 
 from tfquiver import errors
-from tfquiver.amounts import many
 from tfquiver.digests.digest import Digest
 from tfquiver.digests.file_entry import FileEntry
 from tfquiver.materializing.derived_uris import uri_of
 from tfquiver.proto.tfquiver.v1.derived_datasets_pb2 import DerivedRow
 from tfquiver.service.coordinator.derived_datasets.claims import Claims
 from tfquiver.service.coordinator.derived_datasets.made_rows import HASH_BYTES, MadeRows, StillRows
+from tfquiver.sizes_durations_amounts.amounts import many
 
 MOST_ROWS = 8 << 20  # of all builds together: about 60 bytes each
 MOST_PARTS = 1 << 16  # of one row

@@ -13,7 +13,7 @@ from absl import logging
 from tfquiver import errors
 from tfquiver.clock import Clock
 from tfquiver.digests.digest import Digest
-from tfquiver.log_lines.logs import about
+from tfquiver.log_files_and_lines.logs import about
 from tfquiver.proto.tfquiver.v1 import derived_datasets_pb2 as pb2
 from tfquiver.proto.tfquiver.v1 import types_pb2
 from tfquiver.proto.tfquiver.v1.commit_log_pb2 import CommitRecord

@@ -8,7 +8,6 @@ from typing import Any
 
 from tfquiver import errors
 from tfquiver.grpc_plumbing.rpc import caller, handled
-from tfquiver.node_labels_shard_owners_chunks import labels
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2 as pb2
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2_grpc
 from tfquiver.roles_and_tokens.identity import Role
@@ -32,6 +31,7 @@ from tfquiver.service.coordinator.grpc_calls.streamed_calls import StreamedCalls
 from tfquiver.service.coordinator.nodes_mounts_dispatchers.dispatchers import MAX_ID_BYTES, MAX_LEFT, MAX_WORKERS
 from tfquiver.service.coordinator.nodes_mounts_dispatchers.membership import MAX_NODES
 from tfquiver.service.coordinator.nodes_mounts_dispatchers.mounts import MAX_MOUNTS
+from tfquiver.shard_owners_chunks_hash_prefixes import labels
 from tfquiver.version import VERSION
 
 _ROLES = {Role.ADMIN: pb2.ROLE_ADMIN, Role.NODE: pb2.ROLE_NODE, Role.JOB: pb2.ROLE_JOB}

@@ -17,8 +17,8 @@ from absl import logging
 
 from tfquiver import errors
 from tfquiver.clock import Clock
-from tfquiver.log_lines.logs import about
-from tfquiver.log_lines.rare_lines import every_n_seconds
+from tfquiver.log_files_and_lines.logs import about
+from tfquiver.log_files_and_lines.rare_lines import every_n_seconds
 from tfquiver.plain_text import plain
 from tfquiver.proto.tfquiver.v1 import named_datasets_pb2 as pb2
 from tfquiver.roles_and_tokens.identity import Identity, Role

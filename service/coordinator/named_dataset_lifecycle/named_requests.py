@@ -12,7 +12,7 @@ from absl import logging
 
 from tfquiver import errors
 from tfquiver.disk_space_of_shards.node_room import room_bytes
-from tfquiver.log_lines.logs import about
+from tfquiver.log_files_and_lines.logs import about
 from tfquiver.proto.tfquiver.v1 import named_datasets_pb2 as pb2
 from tfquiver.roles_and_tokens.identity import Identity, Role
 from tfquiver.service.coordinator.long_work.in_parts import InParts

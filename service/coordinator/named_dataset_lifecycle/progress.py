@@ -8,9 +8,9 @@ from collections import Counter
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 
-from tfquiver.amounts import many
 from tfquiver.proto.tfquiver.v1 import named_datasets_pb2 as pb2
 from tfquiver.service.coordinator.named_dataset_lifecycle.lifecycle import MOST_OF
+from tfquiver.sizes_durations_amounts.amounts import many
 
 # Invalid, not found, denied, precondition, out of range, data loss, unauthenticated: another node may do it; this one
 # will not do it later either (what comes damaged from a remote store has been read again for a while before).

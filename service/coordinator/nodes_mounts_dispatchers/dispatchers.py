@@ -9,7 +9,6 @@ from dataclasses import dataclass, replace
 from math import inf
 
 from tfquiver import errors
-from tfquiver.amounts import many
 from tfquiver.clock import Clock
 from tfquiver.proto.tfquiver.v1 import commit_log_pb2 as log_pb2
 from tfquiver.proto.tfquiver.v1.coordinator_pb2 import DispatcherInfo, LostDispatcher
@@ -20,6 +19,7 @@ from tfquiver.service.coordinator.nodes_mounts_dispatchers.dispatchers_in_log im
     record,
     whole,
 )
+from tfquiver.sizes_durations_amounts.amounts import many
 
 MAX_DISPATCHERS = 100
 MAX_WORKERS = 10_000  # of all of them: what is listed fits one reply

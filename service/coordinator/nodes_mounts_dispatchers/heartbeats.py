@@ -6,11 +6,11 @@ from collections.abc import Callable, Collection, Iterable, Iterator
 
 from absl import logging
 
-from tfquiver.hash_prefixes_and_sorted_numbers.prefixes import of_hashes
-from tfquiver.log_lines.logs import about
+from tfquiver.log_files_and_lines.logs import about
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2 as pb2
 from tfquiver.service.coordinator.nodes_mounts_dispatchers.membership import InventoryVerdict, Membership, Sighting
 from tfquiver.service.coordinator.resident_shards.residency import Change, Residency, Settled
+from tfquiver.shard_owners_chunks_hash_prefixes.prefixes import of_hashes
 
 # For each node more than so many, what they tell of shards waits for what others tell, up to a tenth of a second: a
 # thousand tell 300 times a second, and to look for one node's ten shards costs as much as for those of thirty.

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable
 from absl import logging
 
 from tfquiver.clock import Clock
-from tfquiver.log_lines.logs import about
+from tfquiver.log_files_and_lines.logs import about
 from tfquiver.proto.tfquiver.v1 import commit_log_pb2 as log_pb2
 from tfquiver.proto.tfquiver.v1.coordinator_pb2 import LostNode
 from tfquiver.proto.tfquiver.v1.types_pb2 import NodeInfo

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from tfquiver.amounts import many
 from tfquiver.clock import Clock
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2 as pb2
+from tfquiver.sizes_durations_amounts.amounts import many
 
 MAX_MOUNTS = 256  # data sets of one report
 # A node that was started again hears of its mounts a moment later, and one that is lost for a while may come back.

@@ -14,10 +14,8 @@ from tfquiver import errors
 from tfquiver.clock import Clock
 from tfquiver.digests.digest import Digest
 from tfquiver.disk_space_of_shards.entry_size import most_disk_bytes
-from tfquiver.hash_prefixes_and_sorted_numbers import prefixes
-from tfquiver.log_lines.logs import about
-from tfquiver.log_lines.rare_lines import every_n_seconds
-from tfquiver.node_labels_shard_owners_chunks import striping
+from tfquiver.log_files_and_lines.logs import about
+from tfquiver.log_files_and_lines.rare_lines import every_n_seconds
 from tfquiver.proto.tfquiver.v1 import types_pb2
 from tfquiver.proto.tfquiver.v1.derived_datasets_pb2 import DerivedCost
 from tfquiver.service.coordinator.bandwidth_budgets.budgets import Budgets
@@ -47,6 +45,7 @@ from tfquiver.service.coordinator.probing.ideal import could_read, is_guess
 from tfquiver.service.coordinator.probing.probes import Probes
 from tfquiver.service.coordinator.registering_sharing_removing_datasets.registry import Registry
 from tfquiver.service.coordinator.sessions.sessions import Sessions
+from tfquiver.shard_owners_chunks_hash_prefixes import prefixes, striping
 
 _MODES: Mapping[Mode, types_pb2.CacheMode.ValueType] = {
     "none": NONE, "cooperative": COOPERATIVE, "uniform": UNIFORM, "lru": LRU,

@@ -6,13 +6,13 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Literal
 
-from tfquiver.amounts import many, of_bytes
-from tfquiver.service.coordinator.plan_rounds_and_moves.decision_history import changes
-from tfquiver.service.coordinator.plan_rounds_and_moves.decision_history.decision import Decision
+from tfquiver.service.coordinator.plan_rounds_and_moves.decisions_kept_and_explained import changes
+from tfquiver.service.coordinator.plan_rounds_and_moves.decisions_kept_and_explained.decision import Decision
 from tfquiver.service.coordinator.plan_rounds_and_moves.moves import HOUR_S, Move, MoveBudget, move
 from tfquiver.service.coordinator.plan_rounds_and_moves.worth import Valuing, worth_of
 from tfquiver.service.coordinator.policies.views_and_plans.interface import Allocation, ClusterView, Plan, Policy
 from tfquiver.service.coordinator.speed_model_and_weighted_shares.demand import reading_rates
+from tfquiver.sizes_durations_amounts.amounts import many, of_bytes
 
 _NEWS, _PAYS = "jobs, data sets or room changed", "pays for its moves"  # rules of decisions that the budget has paid
 Why = Literal["", "failed", "gain", "loading", "again", "budget"]

@@ -10,9 +10,9 @@ from typing import TypeVar
 
 from tfquiver import errors
 from tfquiver.plain_text import of_others_error, plain
-from tfquiver.service.coordinator.plan_rounds_and_moves.decision_history import changes
-from tfquiver.service.coordinator.plan_rounds_and_moves.decision_history.decision import Decision
-from tfquiver.service.coordinator.plan_rounds_and_moves.decision_history.history import History
+from tfquiver.service.coordinator.plan_rounds_and_moves.decisions_kept_and_explained import changes
+from tfquiver.service.coordinator.plan_rounds_and_moves.decisions_kept_and_explained.decision import Decision
+from tfquiver.service.coordinator.plan_rounds_and_moves.decisions_kept_and_explained.history import History
 from tfquiver.service.coordinator.plan_rounds_and_moves.hysteresis import Hysteresis, Patience, Verdict, Why
 from tfquiver.service.coordinator.plan_rounds_and_moves.moves import carried
 from tfquiver.service.coordinator.policies import registry

@@ -21,8 +21,8 @@ from absl import logging
 
 from tfquiver import errors
 from tfquiver.clock import Clock
-from tfquiver.log_lines.logs import about
-from tfquiver.log_lines.rare_lines import every_n_seconds
+from tfquiver.log_files_and_lines.logs import about
+from tfquiver.log_files_and_lines.rare_lines import every_n_seconds
 from tfquiver.proto.tfquiver.v1 import types_pb2
 from tfquiver.proto.tfquiver.v1.commit_log_pb2 import CommitRecord, PlanDecided
 from tfquiver.service.coordinator.bandwidth_budgets.budgets import Budgets
@@ -34,9 +34,9 @@ from tfquiver.service.coordinator.dataset_caching.caching import Caching
 from tfquiver.service.coordinator.long_work.in_parts import InParts
 from tfquiver.service.coordinator.measuring_jobs_and_stores.store_meter import StoreMeter
 from tfquiver.service.coordinator.plan_rounds_and_moves.cluster_view import ClusterViews, allocation_of, setting_of
-from tfquiver.service.coordinator.plan_rounds_and_moves.decision_history.decision import Decision
-from tfquiver.service.coordinator.plan_rounds_and_moves.explanations.explain import Explanation
-from tfquiver.service.coordinator.plan_rounds_and_moves.explanations.explaining import Explaining
+from tfquiver.service.coordinator.plan_rounds_and_moves.decisions_kept_and_explained.decision import Decision
+from tfquiver.service.coordinator.plan_rounds_and_moves.decisions_kept_and_explained.explain import Explanation
+from tfquiver.service.coordinator.plan_rounds_and_moves.decisions_kept_and_explained.explaining import Explaining
 from tfquiver.service.coordinator.plan_rounds_and_moves.plan_times import PlanTimes
 from tfquiver.service.coordinator.plan_rounds_and_moves.planner import Outcome, Planner
 from tfquiver.service.coordinator.policies import registry

@@ -6,7 +6,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from statistics import fmean
 
-from tfquiver.amounts import of_bytes, of_rate
 from tfquiver.service.coordinator.policies.irregular import in_parts, without_guests
 from tfquiver.service.coordinator.policies.pins import (
     free,
@@ -28,6 +27,7 @@ from tfquiver.service.coordinator.policies.views_and_plans.interface import (
 from tfquiver.service.coordinator.policies.views_and_plans.reasons import Reasons, Sentences
 from tfquiver.service.coordinator.speed_model_and_weighted_shares.closed_form import hit_ratio
 from tfquiver.service.coordinator.speed_model_and_weighted_shares.demand import reading_rates
+from tfquiver.sizes_durations_amounts.amounts import of_bytes, of_rate
 
 _GB, _MB = 1e9, 1e6
 # A job that was measured to be as fast without the cache: it still spares the store, but anything else comes first.

@@ -13,8 +13,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from tfquiver.amounts import of_bytes
 from tfquiver.service.coordinator.policies.views_and_plans.interface import Bools, Floats, Ints
+from tfquiver.sizes_durations_amounts.amounts import of_bytes
 
 _AT_ONCE = 512  # steps
 _ROUNDING = 1e-9

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence, Set
 from dataclasses import replace
 
-from tfquiver.amounts import of_bytes
 from tfquiver.service.coordinator.policies import pins
 from tfquiver.service.coordinator.policies.views_and_plans.columns import given_columns
 from tfquiver.service.coordinator.policies.views_and_plans.interface import (
@@ -21,6 +20,7 @@ from tfquiver.service.coordinator.speed_model_and_weighted_shares.demand import 
     share_remote,
 )
 from tfquiver.service.coordinator.speed_model_and_weighted_shares.filling import fill
+from tfquiver.sizes_durations_amounts.amounts import of_bytes
 
 
 def in_parts(view: ClusterView, plan_regular: Callable[[ClusterView], Plan]) -> Plan:

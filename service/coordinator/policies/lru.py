@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import numpy as np
 
-from tfquiver.amounts import of_bytes, of_rate
 from tfquiver.service.coordinator.policies.pins import free_bytes, pin_reasons, pinned, remote_pins
 from tfquiver.service.coordinator.policies.views_and_plans.columns import AllocationColumns, columns_of, listed, picked
 from tfquiver.service.coordinator.policies.views_and_plans.interface import ClusterView, Plan
 from tfquiver.service.coordinator.policies.views_and_plans.reasons import Reasons, Sentences
 from tfquiver.service.coordinator.speed_model_and_weighted_shares.demand import reading_rate_column
 from tfquiver.service.coordinator.speed_model_and_weighted_shares.filling import fill_column, whole_bytes
+from tfquiver.sizes_durations_amounts.amounts import of_bytes, of_rate
 
 
 class LruPolicy:

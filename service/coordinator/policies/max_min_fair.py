@@ -15,7 +15,6 @@ from dataclasses import dataclass
 import numpy as np
 
 from tfquiver import errors
-from tfquiver.amounts import of_bytes, of_rate
 from tfquiver.service.coordinator.policies.irregular import in_parts
 from tfquiver.service.coordinator.policies.pins import free_bytes, pin_reasons, pinned, remote_pins
 from tfquiver.service.coordinator.policies.views_and_plans.columns import (
@@ -41,6 +40,7 @@ from tfquiver.service.coordinator.speed_model_and_weighted_shares.demand import 
     reading_rate_column,
 )
 from tfquiver.service.coordinator.speed_model_and_weighted_shares.filling import whole_bytes
+from tfquiver.sizes_durations_amounts.amounts import of_bytes, of_rate
 
 try:
     from scipy import optimize

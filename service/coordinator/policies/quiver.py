@@ -7,7 +7,6 @@ from statistics import fmean
 
 import numpy as np
 
-from tfquiver.amounts import many, of_bytes
 from tfquiver.service.coordinator.policies.choice import Options, choose
 from tfquiver.service.coordinator.policies.irregular import in_parts, without_guests
 from tfquiver.service.coordinator.policies.pins import free_bytes, pin_reasons, pinned, remote_pins
@@ -22,6 +21,7 @@ from tfquiver.service.coordinator.policies.views_and_plans.interface import (
     ViewColumns,
 )
 from tfquiver.service.coordinator.policies.views_and_plans.reasons import Reasons, Sentences
+from tfquiver.sizes_durations_amounts.amounts import many, of_bytes
 
 # t_miss/t_hit of jobs while not one is measured: only that it is the same for all matters.
 _UNMEASURED_BENEFIT = 2.0

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from tfquiver.amounts import of_bytes, of_rate
 from tfquiver.service.coordinator.policies.irregular import in_parts
 from tfquiver.service.coordinator.policies.pins import (
     free,
@@ -22,6 +21,7 @@ from tfquiver.service.coordinator.speed_model_and_weighted_shares.demand import 
     share_remote,
     spared,
 )
+from tfquiver.sizes_durations_amounts.amounts import of_bytes, of_rate
 
 _GB = 1e9
 

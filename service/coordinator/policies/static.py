@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 
-from tfquiver.amounts import of_bytes
 from tfquiver.service.coordinator.policies.pins import free_bytes, pin_reasons, pinned, remote_pins
 from tfquiver.service.coordinator.policies.views_and_plans.columns import AllocationColumns, columns_of, listed
 from tfquiver.service.coordinator.policies.views_and_plans.interface import ClusterView, Plan
 from tfquiver.service.coordinator.policies.views_and_plans.reasons import Reasons, Sentences
+from tfquiver.sizes_durations_amounts.amounts import of_bytes
 
 
 class StaticPolicy:

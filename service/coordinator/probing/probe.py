@@ -10,12 +10,12 @@ import enum
 import math
 from dataclasses import dataclass
 
-from tfquiver.amounts import of_rate
 from tfquiver.service.coordinator.measuring_jobs_and_stores.counters import Counters
 from tfquiver.service.coordinator.probing import estimates
 from tfquiver.service.coordinator.probing.estimates import Ratio, TimePerByte
 from tfquiver.service.coordinator.probing.limits import ProbeLimits
 from tfquiver.service.coordinator.probing.measurement import JobMeasurement, waits
+from tfquiver.sizes_durations_amounts.amounts import of_rate
 
 _FLOOR_S = 5.0  # over less a rate is chance
 

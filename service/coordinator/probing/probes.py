@@ -14,7 +14,7 @@ from typing import Any
 from absl import logging
 
 from tfquiver.clock import Clock
-from tfquiver.log_lines.logs import about
+from tfquiver.log_files_and_lines.logs import about
 from tfquiver.service.coordinator.measuring_jobs_and_stores.counters import Counters
 from tfquiver.service.coordinator.measuring_jobs_and_stores.job_meter import JobMeter, Measured
 from tfquiver.service.coordinator.measuring_jobs_and_stores.meters import SILENT_S, JobMeters

@@ -12,8 +12,8 @@ from tfquiver import errors
 from tfquiver.disk_space_of_shards.entry_size import most_disk_bytes
 from tfquiver.disk_space_of_shards.node_room import most_bytes
 from tfquiver.listing.listing_terms import ListingTerms
-from tfquiver.log_lines.logs import about
-from tfquiver.log_lines.rare_lines import every_n_seconds
+from tfquiver.log_files_and_lines.logs import about
+from tfquiver.log_files_and_lines.rare_lines import every_n_seconds
 from tfquiver.proto.tfquiver.v1 import types_pb2
 from tfquiver.proto.tfquiver.v1.commit_log_pb2 import CacheSet, CommitRecord, DatasetRemoved, PlacementSet
 from tfquiver.roles_and_tokens.identity import EVERYBODY, Identity, Role

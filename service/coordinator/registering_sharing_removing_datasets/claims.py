@@ -11,13 +11,13 @@ import numpy.typing as npt
 from absl import logging
 
 from tfquiver import errors
-from tfquiver.hash_prefixes_and_sorted_numbers.prefixes import Prefixes, strike
-from tfquiver.log_lines.rare_lines import every_n_seconds
+from tfquiver.log_files_and_lines.rare_lines import every_n_seconds
 from tfquiver.service.coordinator.dataset_caching.caching import Caching
 from tfquiver.service.coordinator.named_dataset_lifecycle.lifecycle import SCANNING
 from tfquiver.service.coordinator.named_dataset_lifecycle.table import NamedTable
 from tfquiver.service.coordinator.nodes_mounts_dispatchers.membership import Membership
 from tfquiver.service.coordinator.registering_sharing_removing_datasets.registry import Registry
+from tfquiver.shard_owners_chunks_hash_prefixes.prefixes import Prefixes, strike
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 
 from tfquiver import errors
-from tfquiver.amounts import of_bytes
+from tfquiver.sizes_durations_amounts.amounts import of_bytes
 
 UPLOADS = 2  # of the largest size, at one time; one sender's together are one
 

@@ -15,10 +15,10 @@ from pathlib import Path
 from absl import logging
 
 from tfquiver import durable, errors
-from tfquiver.amounts import of_bytes
 from tfquiver.digests.digest import Digest
-from tfquiver.log_lines.logs import about
-from tfquiver.log_lines.rare_lines import every_n_seconds
+from tfquiver.log_files_and_lines.logs import about
+from tfquiver.log_files_and_lines.rare_lines import every_n_seconds
+from tfquiver.sizes_durations_amounts.amounts import of_bytes
 
 PART_BYTES = 1 << 20
 SAVE_AGAIN_S = 10.0

@@ -17,7 +17,7 @@ from absl import logging
 from tfquiver import errors
 from tfquiver.digests.digest import Digest
 from tfquiver.listing.listing_terms import ListingTerms
-from tfquiver.log_lines.logs import about
+from tfquiver.log_files_and_lines.logs import about
 from tfquiver.proto.tfquiver.v1 import commit_log_pb2 as log_pb2
 from tfquiver.proto.tfquiver.v1 import types_pb2
 from tfquiver.service.coordinator.registering_sharing_removing_datasets.coming_digests import ComingDigests

@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterator
 import numpy as np
 
 from tfquiver.digests.digest import Digest
-from tfquiver.hash_prefixes_and_sorted_numbers.prefixes import Prefixes, of_rows
+from tfquiver.shard_owners_chunks_hash_prefixes.prefixes import Prefixes, of_rows
 
 _LOOKED_UP_AT_ONCE = 500_000  # hashes
 

@@ -1,12 +1,12 @@
-"""What one node holds: a set of hashes, kept by their first 8 bytes (`hash_prefixes_and_sorted_numbers`)."""
+"""What one node holds: a set of hashes, kept by their first 8 bytes (`shard_owners_chunks_hash_prefixes`)."""
 
 from __future__ import annotations
 
 import numpy as np
 import numpy.typing as npt
 
-from tfquiver.hash_prefixes_and_sorted_numbers.prefixes import Prefixes
-from tfquiver.hash_prefixes_and_sorted_numbers.sorted_numbers import distinct
+from tfquiver.shard_owners_chunks_hash_prefixes.prefixes import Prefixes
+from tfquiver.shard_owners_chunks_hash_prefixes.sorted_numbers import distinct
 
 # Each change is an object of Python's until it is merged: ten times the memory, and every collection of garbage goes
 # through all of them. Of 800 nodes with 20 000 shards each one took up to 0.9 s.

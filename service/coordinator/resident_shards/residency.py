@@ -12,12 +12,12 @@ import numpy.typing as npt
 
 from tfquiver.digests.digest import Digest
 from tfquiver.disk_space_of_shards.entry_size import most_disk_bytes
-from tfquiver.hash_prefixes_and_sorted_numbers.prefixes import Prefixes, of_rows
-from tfquiver.hash_prefixes_and_sorted_numbers.sorted_numbers import among, distinct
-from tfquiver.node_labels_shard_owners_chunks.rendezvous import Owners
 from tfquiver.service.coordinator.resident_shards.holdings import Holdings
 from tfquiver.service.coordinator.resident_shards.table_index import Joint, TableIndex
 from tfquiver.service.coordinator.resident_shards.unsettled import Told, Unsettled, of_these
+from tfquiver.shard_owners_chunks_hash_prefixes.prefixes import Prefixes, of_rows
+from tfquiver.shard_owners_chunks_hash_prefixes.rendezvous import Owners
+from tfquiver.shard_owners_chunks_hash_prefixes.sorted_numbers import among, distinct
 
 _NOBODY = -1
 _MERGED_AT_ONCE = 50_000  # hashes: some ms

@@ -8,8 +8,8 @@ from functools import partial
 import numpy as np
 import numpy.typing as npt
 
-from tfquiver.hash_prefixes_and_sorted_numbers.prefixes import Prefixes
-from tfquiver.hash_prefixes_and_sorted_numbers.sorted_numbers import among, distinct
+from tfquiver.shard_owners_chunks_hash_prefixes.prefixes import Prefixes
+from tfquiver.shard_owners_chunks_hash_prefixes.sorted_numbers import among, distinct
 
 _MOST_INDEXED = 65_536  # of a table's hashes; larger ones are joined in a thread
 _MOST_APART = 4  # of these, and of many a quarter, are looked at one by one until they are

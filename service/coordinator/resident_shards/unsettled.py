@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from tfquiver.hash_prefixes_and_sorted_numbers.prefixes import Prefixes
+from tfquiver.shard_owners_chunks_hash_prefixes.prefixes import Prefixes
 
 Told = tuple[Prefixes, npt.NDArray[np.int32]]  # hashes, sorted, and the number of the node that each is told by
 

@@ -27,7 +27,10 @@ _MOST_EPOCHS = 1 << 20
 
 
 def order_seed(seed: int, epoch: int) -> int:
-    """Of an epoch's order; never 0. The op makes the same number (ops/core/reader/reader.cc)."""
+    """Of an epoch's order; never 0.
+
+    The op makes the same number (ops/core/reader_and_its_conversation_with_the_node/reader.cc).
+    """
     return int(mixed(np.array([(seed + epoch * _GOLDEN) & _MASK], np.uint64))[0]) or 1
 
 
@@ -119,7 +122,7 @@ def _cut(lengths: npt.NDArray[np.uint64], block_bytes: int) -> list[int]:
 
 
 def mixed(values: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint64]:
-    """SplitMix64's first number of each seed, as ops/core/random.h makes it."""
+    """SplitMix64's first number of each seed, as ops/core/shuffle_pool_and_order/random.h makes it."""
     z = values + np.uint64(_GOLDEN)
     z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)

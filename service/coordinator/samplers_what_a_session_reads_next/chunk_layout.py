@@ -7,9 +7,9 @@ from array import array
 import numpy as np
 import numpy.typing as npt
 
-from tfquiver.hash_prefixes_and_sorted_numbers.sorted_numbers import distinct
-from tfquiver.node_labels_shard_owners_chunks.striping import Striping
 from tfquiver.service.coordinator.samplers_what_a_session_reads_next.slots import Bits
+from tfquiver.shard_owners_chunks_hash_prefixes.sorted_numbers import distinct
+from tfquiver.shard_owners_chunks_hash_prefixes.striping import Striping
 
 
 class ChunkLayout:

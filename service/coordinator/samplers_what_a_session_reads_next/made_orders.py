@@ -8,7 +8,7 @@ from typing import TypeVar, cast
 
 from absl import logging
 
-from tfquiver.log_lines.logs import about
+from tfquiver.log_files_and_lines.logs import about
 
 T = TypeVar("T")
 MADE_AT_ONCE = 20_000  # shards: what a session of fewer needs is made at once, in a few ms

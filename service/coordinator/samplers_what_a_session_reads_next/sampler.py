@@ -15,7 +15,6 @@ from typing import Any, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from tfquiver.hash_prefixes_and_sorted_numbers.sorted_numbers import distinct
 from tfquiver.service.coordinator.samplers_what_a_session_reads_next.slots import (
     MOST_DRAWN,
     Slots,
@@ -23,6 +22,7 @@ from tfquiver.service.coordinator.samplers_what_a_session_reads_next.slots impor
     draw_runs,
     packed,
 )
+from tfquiver.shard_owners_chunks_hash_prefixes.sorted_numbers import distinct
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,12 +8,12 @@ from typing import Protocol
 import numpy as np
 import numpy.typing as npt
 
-from tfquiver.node_labels_shard_owners_chunks.striping import stripe
 from tfquiver.proto.tfquiver.v1 import types_pb2
 from tfquiver.service.coordinator.samplers_what_a_session_reads_next.block_order import BlockOrder, units_of
 from tfquiver.service.coordinator.samplers_what_a_session_reads_next.chunk_layout import ChunkLayout, ResidentSlots
 from tfquiver.service.coordinator.samplers_what_a_session_reads_next.chunk_sampler import AllAtOnce, ChunkSampler
 from tfquiver.service.coordinator.samplers_what_a_session_reads_next.deterministic import Deterministic
+from tfquiver.shard_owners_chunks_hash_prefixes.striping import stripe
 
 
 class Asker(Protocol):

@@ -14,7 +14,7 @@ from typing import TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from tfquiver.hash_prefixes_and_sorted_numbers.sorted_numbers import distinct
+from tfquiver.shard_owners_chunks_hash_prefixes.sorted_numbers import distinct
 
 Bits = npt.NDArray[np.uint8]  # number i is bit i % 8, least significant first, of byte i / 8
 _SOME = re.compile(rb"[^\0]")

@@ -1,6 +1,6 @@
 """Samplers of draws: stage after stage, and in each what is resident first; or one draw after another. Pure.
 
-Numbers are those of draws (`formats_of_draws_and_weights.drawn_shards`), of which several may be of one shard.
+Numbers are those of draws (`messages_and_binary_formats.drawn_shards`), of which several may be of one shard.
 """
 
 from __future__ import annotations
@@ -11,10 +11,10 @@ from collections.abc import Iterable, Sequence
 import numpy as np
 import numpy.typing as npt
 
-from tfquiver.formats_of_draws_and_weights.drawn_shards import DrawnShards
-from tfquiver.hash_prefixes_and_sorted_numbers.sorted_numbers import distinct
+from tfquiver.messages_and_binary_formats.drawn_shards import DrawnShards
 from tfquiver.service.coordinator.samplers_what_a_session_reads_next.sampler import NOWHERE, Place, ResidentFirst
 from tfquiver.service.coordinator.samplers_what_a_session_reads_next.slots import MOST_DRAWN, Slots
+from tfquiver.shard_owners_chunks_hash_prefixes.sorted_numbers import distinct
 
 Flags = npt.NDArray[np.bool_]
 Lengths = npt.NDArray[np.uint64]

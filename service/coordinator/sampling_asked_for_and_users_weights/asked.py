@@ -6,7 +6,7 @@ import json
 from collections.abc import Callable, Iterator, Mapping
 
 from tfquiver import errors
-from tfquiver.formats_of_draws_and_weights.drawn_shards import KEY_MARK
+from tfquiver.messages_and_binary_formats.drawn_shards import KEY_MARK
 from tfquiver.plain_text import shortened
 from tfquiver.proto.tfquiver.v1 import commit_log_pb2 as log_pb2
 

@@ -11,10 +11,10 @@ import numpy as np
 import numpy.typing as npt
 
 from tfquiver import errors
-from tfquiver.amounts import many
 from tfquiver.digests.digest import Digest
-from tfquiver.formats_of_draws_and_weights import record_weights
-from tfquiver.formats_of_draws_and_weights.record_weights import Header, RecordWeights
+from tfquiver.messages_and_binary_formats import record_weights
+from tfquiver.messages_and_binary_formats.record_weights import Header, RecordWeights
+from tfquiver.sizes_durations_amounts.amounts import many
 
 _COMING_BYTES = 2 * record_weights.MOST_BYTES
 _PATIENCE_S, _SLOWEST_BYTES_PER_S = 10.0, 1 << 20  # who is slower is not waited for by others who have the same

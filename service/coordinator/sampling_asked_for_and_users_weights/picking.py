@@ -11,15 +11,15 @@ import numpy as np
 import numpy.typing as npt
 
 from tfquiver import errors
-from tfquiver.amounts import of_bytes
-from tfquiver.formats_of_draws_and_weights.drawn_shards import DrawnShards
-from tfquiver.formats_of_draws_and_weights.record_picks import RecordPicks
-from tfquiver.formats_of_draws_and_weights.record_weights import RecordWeights
+from tfquiver.messages_and_binary_formats.drawn_shards import DrawnShards
+from tfquiver.messages_and_binary_formats.record_picks import RecordPicks
+from tfquiver.messages_and_binary_formats.record_weights import RecordWeights
 from tfquiver.service.coordinator.registering_sharing_removing_datasets.registry import Registry
 from tfquiver.service.coordinator.sampling_asked_for_and_users_weights.samplings import Samplings
 from tfquiver.service.coordinator.sampling_asked_for_and_users_weights.weight_files import WeightFiles
-from tfquiver.service.coordinator.sampling_schemes_drawing_epochs.record_weighted_draws.draw_planes import planes
+from tfquiver.service.coordinator.sampling_by_weights_or_with_replacement.draw_planes import planes
 from tfquiver.service.coordinator.sessions.sessions import Sessions
+from tfquiver.sizes_durations_amounts.amounts import of_bytes
 
 MOST_REPLY_BYTES = 4 << 20
 _KEPT = 4  # data sets: 8 bytes a shard of each

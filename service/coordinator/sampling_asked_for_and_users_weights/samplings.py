@@ -13,8 +13,8 @@ from contextlib import AsyncExitStack
 
 from tfquiver import errors
 from tfquiver.digests.digest import Digest
-from tfquiver.formats_of_draws_and_weights.drawn_shards import DrawnShards, drawn_shards
-from tfquiver.formats_of_draws_and_weights.record_weights import RecordWeights
+from tfquiver.messages_and_binary_formats.drawn_shards import DrawnShards, drawn_shards
+from tfquiver.messages_and_binary_formats.record_weights import RecordWeights
 from tfquiver.plain_text import plain
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2 as pb2
 from tfquiver.proto.tfquiver.v1 import types_pb2

@@ -21,12 +21,12 @@ from pathlib import Path
 from absl import logging
 
 from tfquiver import durable, errors
-from tfquiver.amounts import many, of_bytes
 from tfquiver.digests.digest import Digest
-from tfquiver.formats_of_draws_and_weights import record_weights
-from tfquiver.formats_of_draws_and_weights.record_weights import HEADER_BYTES, RecordWeights
-from tfquiver.log_lines.rare_lines import every_n_seconds
+from tfquiver.log_files_and_lines.rare_lines import every_n_seconds
+from tfquiver.messages_and_binary_formats import record_weights
+from tfquiver.messages_and_binary_formats.record_weights import HEADER_BYTES, RecordWeights
 from tfquiver.service.coordinator.sampling_asked_for_and_users_weights.coming_weights import ComingWeights
+from tfquiver.sizes_durations_amounts.amounts import many, of_bytes
 
 MOST_KEPT_BYTES = 4 << 30
 MOST_FILES = 10_000  # as many keys are known to be drawn by some

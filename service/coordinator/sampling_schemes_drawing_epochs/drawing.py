@@ -8,13 +8,13 @@ import numpy as np
 import numpy.typing as npt
 
 from tfquiver import errors
-from tfquiver.amounts import many
-from tfquiver.formats_of_draws_and_weights.drawn_shards import MOST_DRAWS, MOST_STAGES, DrawnShards, are_stages
-from tfquiver.formats_of_draws_and_weights.record_picks import MOST_PICK_BYTES, RecordPicks, record_picks
+from tfquiver.messages_and_binary_formats.drawn_shards import MOST_DRAWS, MOST_STAGES, DrawnShards, are_stages
+from tfquiver.messages_and_binary_formats.record_picks import MOST_PICK_BYTES, RecordPicks, record_picks
 from tfquiver.plain_text import plain
 from tfquiver.service.coordinator.sampling_schemes_drawing_epochs.chance import Chance
 from tfquiver.service.coordinator.sampling_schemes_drawing_epochs.interface import Draws, Population, Scheme
 from tfquiver.service.coordinator.sampling_schemes_drawing_epochs.numbers import too_many_draws
+from tfquiver.sizes_durations_amounts.amounts import many
 
 
 def drawn(name: str, scheme: Scheme, population: Population, seed: int, epoch: int) -> DrawnShards:

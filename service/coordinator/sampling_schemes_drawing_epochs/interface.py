@@ -16,11 +16,11 @@ from typing import Protocol
 import numpy as np
 import numpy.typing as npt
 
-from tfquiver.formats_of_draws_and_weights.record_picks import MOST_PLANES, RecordPicks
-from tfquiver.formats_of_draws_and_weights.record_weights import RecordWeights, Values
+from tfquiver.messages_and_binary_formats.record_picks import MOST_PLANES, RecordPicks
+from tfquiver.messages_and_binary_formats.record_weights import RecordWeights, Values
 from tfquiver.service.coordinator.sampling_schemes_drawing_epochs.chance import Chance
-from tfquiver.service.coordinator.sampling_schemes_drawing_epochs.record_weighted_draws.seeded_numbers import picks_seed
-from tfquiver.service.coordinator.sampling_schemes_drawing_epochs.record_weighted_draws.smallest_keys import AT_ONCE
+from tfquiver.service.coordinator.sampling_schemes_drawing_epochs.seeded_numbers import picks_seed
+from tfquiver.service.coordinator.sampling_schemes_drawing_epochs.smallest_keys import AT_ONCE
 
 
 @dataclass(frozen=True, eq=False)

@@ -7,8 +7,8 @@ from collections.abc import Iterable
 import numpy as np
 import numpy.typing as npt
 
-from tfquiver.amounts import many
-from tfquiver.formats_of_draws_and_weights.drawn_shards import MOST_DRAWS
+from tfquiver.messages_and_binary_formats.drawn_shards import MOST_DRAWS
+from tfquiver.sizes_durations_amounts.amounts import many
 
 _MOST = 1e300
 

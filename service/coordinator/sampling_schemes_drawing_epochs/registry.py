@@ -13,12 +13,14 @@ from tfquiver.plain_text import plain, shortened
 from tfquiver.service.coordinator.sampling_schemes_drawing_epochs.interface import Scheme
 
 GROUP = "tfquiver.sampling_schemes"
+# As the entry points of others: found when they are asked for, for they may import this room.
+_HERE, _WEIGHTS = __package__, f"{__package__.rpartition('.')[0]}.sampling_by_weights_or_with_replacement"
 _OURS = {
-    "class_balanced": "ClassBalanced",
-    "curriculum": "Curriculum",
-    "reservoir": "Reservoir",
-    "weighted": "Weighted",
-    "with_replacement": "WithReplacement",
+    "class_balanced": f"{_WEIGHTS}.class_balanced:ClassBalanced",
+    "curriculum": f"{_HERE}.curriculum:Curriculum",
+    "reservoir": f"{_HERE}.reservoir:Reservoir",
+    "weighted": f"{_WEIGHTS}.weighted:Weighted",
+    "with_replacement": f"{_WEIGHTS}.with_replacement:WithReplacement",
 }
 
 
@@ -46,7 +48,8 @@ def make(name: str, arguments: Mapping[str, object]) -> Scheme:
 
 def _kind(name: str) -> tuple[Any, str]:
     if name in _OURS:
-        return getattr(import_module(f"{__package__}.{name}"), _OURS[name]), name
+        module, _, kind = _OURS[name].partition(":")
+        return getattr(import_module(module), kind), name
     found = _theirs().get(name)
     if found is None:
         raise errors.InvalidArgumentError(f"sampling scheme {shortened(name)}: there are {', '.join(names())}")

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tfquiver import errors
-from tfquiver.amounts import many
+from tfquiver.sizes_durations_amounts.amounts import many
 
 
 class Bitmap:

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 
 from absl import logging
 
-from tfquiver.amounts import many
 from tfquiver.clock import Clock
-from tfquiver.log_lines.logs import about
+from tfquiver.log_files_and_lines.logs import about
 from tfquiver.service.coordinator.sessions.session import Session
+from tfquiver.sizes_durations_amounts.amounts import many
 
 _PAUSE_S = 10.0  # between two lines of one job and data set
 _MOST_AT_ONCE = 10  # jobs and data sets: a rack that is lost is that of thousands

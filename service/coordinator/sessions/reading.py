@@ -6,9 +6,8 @@ import asyncio
 from collections.abc import Sequence, Set
 
 from tfquiver import errors
-from tfquiver.amounts import many
 from tfquiver.digests.digest import Digest
-from tfquiver.formats_of_draws_and_weights import drawn_shards
+from tfquiver.messages_and_binary_formats import drawn_shards
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2 as pb2
 from tfquiver.proto.tfquiver.v1.commit_log_pb2 import ResumeAsked
 from tfquiver.service.coordinator.bandwidth_budgets.budgets import Budgets
@@ -26,6 +25,7 @@ from tfquiver.service.coordinator.sessions.lease import LeaseResult, LeaseState
 from tfquiver.service.coordinator.sessions.readers import ReaderRequest
 from tfquiver.service.coordinator.sessions.session import Reader, Session
 from tfquiver.service.coordinator.sessions.sessions import Sessions
+from tfquiver.sizes_durations_amounts.amounts import many
 
 # Calls of all readers together that bring acknowledgements only: each takes about half a millisecond of a core.
 _ACK_CALLS_PER_S = 200

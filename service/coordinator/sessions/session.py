@@ -21,7 +21,7 @@ from typing import Protocol
 import numpy as np
 import numpy.typing as npt
 
-from tfquiver.formats_of_draws_and_weights.drawn_shards import DrawnShards, drawn_shards
+from tfquiver.messages_and_binary_formats.drawn_shards import DrawnShards, drawn_shards
 from tfquiver.proto.tfquiver.v1 import commit_log_pb2 as log_pb2
 from tfquiver.service.coordinator.samplers_what_a_session_reads_next.sampler import Sampler
 from tfquiver.service.coordinator.sessions.bitmap import Bitmap

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from tfquiver.amounts import many
 from tfquiver.service.coordinator.sessions.session import Session
+from tfquiver.sizes_durations_amounts.amounts import many
 
 _NAMED = 3  # jobs, of many
 

@@ -7,7 +7,6 @@ from statistics import fmean
 
 import numpy as np
 
-from tfquiver.amounts import of_rate
 from tfquiver.service.coordinator.policies.pins import jobs_by_dataset, remote_pins
 from tfquiver.service.coordinator.policies.views_and_plans.columns import AllocationColumns
 from tfquiver.service.coordinator.policies.views_and_plans.interface import (
@@ -24,6 +23,7 @@ from tfquiver.service.coordinator.speed_model_and_weighted_shares.closed_form im
     throughput,
 )
 from tfquiver.service.coordinator.speed_model_and_weighted_shares.filling import fill
+from tfquiver.sizes_durations_amounts.amounts import of_rate
 
 # Of the jobs when not one is measured yet: ResNet-50 on a V100 (SiloD, section 2.2). Only ratios matter then.
 UNMEASURED_BYTES_PER_S = 114e6

@@ -7,8 +7,8 @@ from itertools import accumulate
 
 import numpy as np
 
-from tfquiver.hash_prefixes_and_sorted_numbers.sorted_numbers import stable_order
 from tfquiver.service.coordinator.policies.views_and_plans.interface import Floats, Ints
+from tfquiver.shard_owners_chunks_hash_prefixes.sorted_numbers import stable_order
 
 
 def fill(total: float, caps: Mapping[str, float], weights: Mapping[str, float] | None = None) -> dict[str, float]:

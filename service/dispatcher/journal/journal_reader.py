@@ -16,8 +16,8 @@ import google_crc32c
 from absl import logging
 
 from tfquiver import errors
-from tfquiver.grpc_plumbing import proto_wire
 from tfquiver.scanning import tfrecord
+from tfquiver.tensorflow_dispatcher_and_worker_connections import proto_wire
 
 JOURNAL_DIR = "tf_data_dispatcher_journal"
 MAX_RECORD_BYTES = 256 << 20

@@ -15,8 +15,8 @@ from pathlib import Path
 from absl import logging
 
 from tfquiver import errors
-from tfquiver.amounts import of_bytes
 from tfquiver.service.dispatcher.journal import journal_reader
+from tfquiver.sizes_durations_amounts.amounts import of_bytes
 
 CUT_DIR = "journal_cuts"
 _MAX_JOURNAL_BYTES = 4 << 30

@@ -20,9 +20,9 @@ from pathlib import Path
 from absl import logging
 
 from tfquiver.clock import Clock, SystemClock
-from tfquiver.service.dispatcher.departures import Departures
 from tfquiver.service.dispatcher.journal.graphs import Graphs
 from tfquiver.service.dispatcher.journal.journal_reader import JOURNAL_DIR, JournalFollower
+from tfquiver.service.dispatcher.lost_workers_and_leftover_tasks.departures import Departures
 from tfquiver.service.dispatcher.lost_workers_and_leftover_tasks.service_rpc import ServiceRpc
 from tfquiver.service.dispatcher.lost_workers_and_leftover_tasks.session_news import SessionNews
 from tfquiver.service.dispatcher.lost_workers_and_leftover_tasks.silences import Silences

@@ -8,8 +8,9 @@ from typing import Protocol
 
 import grpc
 
-from tfquiver.grpc_plumbing import proto_wire, rpc, worker_list
+from tfquiver.grpc_plumbing import rpc
 from tfquiver.server_reachability.refusals import Refusals
+from tfquiver.tensorflow_dispatcher_and_worker_connections import proto_wire, worker_list
 
 _WORKER_UPDATE = "/tensorflow.data.DispatcherService/WorkerUpdate"
 _GET_WORKER_TASKS = "/tensorflow.data.WorkerService/GetWorkerTasks"

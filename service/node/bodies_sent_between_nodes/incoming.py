@@ -10,8 +10,8 @@ from tfquiver import errors
 from tfquiver.service.node.disk import entry
 from tfquiver.service.node.disk.disk_cache import DiskCache
 from tfquiver.service.node.evicting_emptying_removing_leftovers.letting_go import among
+from tfquiver.service.node.placing_at_owners_and_writing.placer import insert_received, memory_bytes
 from tfquiver.service.node.sealed_memory_of_checked_shards.body_memory import BodyMemory
-from tfquiver.service.node.shards_put_at_their_owners.placer import insert_received, memory_bytes
 
 PATIENCE_S = 10.0  # who puts a shard has somebody to serve, and waits for the reply
 _THREADS = 4

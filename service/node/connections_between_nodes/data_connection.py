@@ -14,7 +14,7 @@ from absl import logging
 
 from tfquiver import errors
 from tfquiver.digests.digest import Digest
-from tfquiver.log_lines.rare_lines import every_n_seconds
+from tfquiver.log_files_and_lines.rare_lines import every_n_seconds
 from tfquiver.plain_text import plain
 from tfquiver.roles_and_tokens.identity import Authority, check_data_port
 from tfquiver.service.node.bodies_sent_between_nodes.body_sender import Body, BodySender

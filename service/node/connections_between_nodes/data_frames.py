@@ -11,15 +11,15 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from tfquiver import errors
-from tfquiver.amounts import many
 from tfquiver.errors import ProtocolError, TfquiverError
-from tfquiver.messages_on_the_nodes_socket import frame_header
-from tfquiver.messages_on_the_nodes_socket.frame_fields import Fields, text
-from tfquiver.messages_on_the_nodes_socket.frame_fields import clipped as clipped
-from tfquiver.messages_on_the_nodes_socket.frame_header import HEADER_BYTES as HEADER_BYTES
-from tfquiver.messages_on_the_nodes_socket.frame_header import MAGIC as MAGIC
+from tfquiver.messages_and_binary_formats import frame_header
+from tfquiver.messages_and_binary_formats.frame_fields import Fields, text
+from tfquiver.messages_and_binary_formats.frame_fields import clipped as clipped
+from tfquiver.messages_and_binary_formats.frame_header import HEADER_BYTES as HEADER_BYTES
+from tfquiver.messages_and_binary_formats.frame_header import MAGIC as MAGIC
 from tfquiver.service.node.disk import entry
 from tfquiver.service.node.shards_from_disk_other_nodes_or_store import reach
+from tfquiver.sizes_durations_amounts.amounts import many
 
 VERSION = 2
 MAX_PAYLOAD_BYTES = 1 << 20

@@ -12,16 +12,16 @@ from concurrent.futures import ThreadPoolExecutor
 from absl import logging
 
 from tfquiver import errors
-from tfquiver.amounts import many
 from tfquiver.digests.digest import Digest
 from tfquiver.grpc_plumbing import addresses
-from tfquiver.log_lines.rare_lines import every_n_seconds
+from tfquiver.log_files_and_lines.rare_lines import every_n_seconds
 from tfquiver.roles_and_tokens.identity import Authority
 from tfquiver.service.node.bodies_sent_between_nodes.incoming import Incoming
 from tfquiver.service.node.connections_between_nodes.connection_slots import to_give_way
 from tfquiver.service.node.connections_between_nodes.data_connection import DataConnection, Services
 from tfquiver.service.node.disk.disk_cache import DiskCache
 from tfquiver.service.node.shards_from_disk_other_nodes_or_store.shard_source import ShardSource
+from tfquiver.sizes_durations_amounts.amounts import many
 
 MAX_CONNECTIONS = 512
 _THREADS = 8

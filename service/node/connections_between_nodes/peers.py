@@ -15,7 +15,7 @@ from absl import logging
 
 from tfquiver import errors
 from tfquiver.digests.digest import Digest, ShardRef
-from tfquiver.log_lines.logs import about
+from tfquiver.log_files_and_lines.logs import about
 from tfquiver.proto.tfquiver.v1 import types_pb2
 from tfquiver.service.node.bodies_sent_between_nodes.peer_body import DamagedBodyError, WrongBodyError
 from tfquiver.service.node.connections_between_nodes.lanes import Lane, Pools, lane_of

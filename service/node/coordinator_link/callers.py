@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable
 from absl import logging
 
 from tfquiver import errors
-from tfquiver.log_lines.rare_lines import every_n_seconds
+from tfquiver.log_files_and_lines.rare_lines import every_n_seconds
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2 as pb
 from tfquiver.roles_and_tokens.identity import Identity, Role, wrong_token
 from tfquiver.roles_and_tokens.tokens import SharedToken, hash_of

@@ -17,15 +17,15 @@ import grpc
 from absl import logging
 
 from tfquiver import errors
-from tfquiver.amounts import many
 from tfquiver.clock import SystemClock
 from tfquiver.grpc_plumbing import rpc
-from tfquiver.log_lines.rare_lines import every_n_seconds
+from tfquiver.log_files_and_lines.rare_lines import every_n_seconds
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2 as pb
 from tfquiver.proto.tfquiver.v1 import named_datasets_pb2, types_pb2
 from tfquiver.service.node.coordinator_link.coordinator_calls import CALL_TIMEOUT_S, CoordinatorCalls
 from tfquiver.service.node.coordinator_link.inventory_reports import InventoryReports
 from tfquiver.service.node.coordinator_link.reader_reports import ReaderReports
+from tfquiver.sizes_durations_amounts.amounts import many
 
 TELL_EVERY_S = 5.0
 _SOONEST_S = 0.01  # between heartbeats that only carry news: each step of a rotation waits for one

@@ -13,8 +13,8 @@ from collections.abc import Callable, Mapping, Sequence
 from absl import logging
 
 from tfquiver.clock import Clock
-from tfquiver.log_lines.logs import about, telling
-from tfquiver.log_lines.rare_lines import every_n_seconds
+from tfquiver.log_files_and_lines.logs import about, telling
+from tfquiver.log_files_and_lines.rare_lines import every_n_seconds
 from tfquiver.service.node.coordinator_orders.chunk_map import ChunkMap
 from tfquiver.service.node.coordinator_orders.load_plan import PARALLEL_LOADS, ChunkLoad, Load, LoadPlan
 from tfquiver.service.node.disk.disk_cache import DiskCache

@@ -9,8 +9,7 @@ import numpy.typing as npt
 
 from tfquiver.digests.digest import Digest
 from tfquiver.disk_space_of_shards.entry_size import most_disk_bytes
-from tfquiver.hash_prefixes_and_sorted_numbers import prefixes
-from tfquiver.node_labels_shard_owners_chunks import rendezvous, striping
+from tfquiver.shard_owners_chunks_hash_prefixes import prefixes, rendezvous, striping
 
 NO_CHUNK = 0
 

@@ -18,8 +18,8 @@ from absl import logging
 from tfquiver import errors
 from tfquiver.clock import Clock, SystemClock
 from tfquiver.digests.digest import Digest
-from tfquiver.log_lines.logs import about
-from tfquiver.log_lines.rare_lines import every_n_seconds
+from tfquiver.log_files_and_lines.logs import about
+from tfquiver.log_files_and_lines.rare_lines import every_n_seconds
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2 as pb
 from tfquiver.proto.tfquiver.v1 import types_pb2
 from tfquiver.service.node.coordinator_orders import dataset_rules
@@ -29,8 +29,8 @@ from tfquiver.service.node.coordinator_orders.dataset_rules import CacheRules, D
 from tfquiver.service.node.coordinator_orders.load_plan import ChunkLoad
 from tfquiver.service.node.coordinator_orders.named_list import called
 from tfquiver.service.node.disk.disk_cache import DiskCache
+from tfquiver.service.node.placing_at_owners_and_writing.known_places import KnownPlaces
 from tfquiver.service.node.shards_from_disk_other_nodes_or_store.shard_source import ShardSource
-from tfquiver.service.node.shards_put_at_their_owners.known_places import KnownPlaces
 
 _AT_ONCE_SHARDS = 1024
 _ASKED_SHARDS = 65536

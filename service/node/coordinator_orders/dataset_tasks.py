@@ -12,8 +12,8 @@ from collections.abc import Awaitable, Callable, Sequence
 from absl import logging
 
 from tfquiver import errors
-from tfquiver.log_lines.logs import telling
-from tfquiver.log_lines.rare_lines import every_n_seconds
+from tfquiver.log_files_and_lines.logs import telling
+from tfquiver.log_files_and_lines.rare_lines import every_n_seconds
 from tfquiver.proto.tfquiver.v1 import named_datasets_pb2 as pb
 
 PROGRESS_S = 0.5

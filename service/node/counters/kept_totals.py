@@ -8,7 +8,7 @@ from pathlib import Path
 
 from absl import logging
 
-from tfquiver.log_lines.rare_lines import every_n_seconds
+from tfquiver.log_files_and_lines.rare_lines import every_n_seconds
 from tfquiver.service.node.counters import totals_file
 from tfquiver.service.node.counters.totals_file import Totals
 from tfquiver.service.node.hanging_disk.disk_threads import OnDisk

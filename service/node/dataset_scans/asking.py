@@ -9,7 +9,6 @@ from typing import Any
 import grpc
 
 from tfquiver import errors
-from tfquiver.amounts import many
 from tfquiver.data_sources_found_and_registered.scans import file_parts
 from tfquiver.digests.file_entry import FileEntry
 from tfquiver.grpc_plumbing import rpc
@@ -19,6 +18,7 @@ from tfquiver.proto.tfquiver.v1 import node_pb2 as pb
 from tfquiver.proto.tfquiver.v1 import node_pb2_grpc, types_pb2
 from tfquiver.scanning.file_scan import ScannedFile
 from tfquiver.service.node.dataset_scans.tables import Tables
+from tfquiver.sizes_durations_amounts.amounts import many
 
 _LONGEST_TROUBLE = 1000
 SILENT_S = 30.0  # who serves a call says something every second

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Sequence
 import numpy as np
 
 from tfquiver.digests.file_entry import FileEntry
-from tfquiver.node_labels_shard_owners_chunks.rendezvous import Owners
+from tfquiver.shard_owners_chunks_hash_prefixes.rendezvous import Owners
 
 _AT_ONCE = 1 << 16  # files, of which the scores of all nodes are in memory
 

@@ -26,7 +26,7 @@ from absl import logging
 from tfquiver import durable, errors
 from tfquiver.digests.file_entry import COMPRESSIONS, FileEntry
 from tfquiver.listing.listing_terms import ListingTerms
-from tfquiver.log_lines.rare_lines import every_n_seconds
+from tfquiver.log_files_and_lines.rare_lines import every_n_seconds
 from tfquiver.scanning.file_scan import ScannedFile
 from tfquiver.scanning.scan_journal import ROW
 from tfquiver.scanning.streams import with_compression

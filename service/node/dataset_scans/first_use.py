@@ -9,16 +9,16 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from absl import logging
 
 from tfquiver import errors
-from tfquiver.amounts import apart
 from tfquiver.digests.digest import Digest
 from tfquiver.digests.file_entry import FileEntry
 from tfquiver.listing.listing_terms import ListingTerms
-from tfquiver.log_lines.logs import about, telling
+from tfquiver.log_files_and_lines.logs import about, telling
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2, node_pb2, types_pb2
 from tfquiver.service.node.coordinator_link.coordinator_link import CoordinatorLink
 from tfquiver.service.node.dataset_scans.elsewhere import ScansElsewhere
 from tfquiver.service.node.dataset_scans.scan import ScanReport
 from tfquiver.service.node.digests_kept_here.digest_cache import DigestCache
+from tfquiver.sizes_durations_amounts.amounts import apart
 from tfquiver.stores import ObjectStore
 
 MAX_FILES = 1_000_000

@@ -8,7 +8,7 @@ from collections.abc import AsyncGenerator, Iterator, Sequence
 
 from tfquiver import errors, stores
 from tfquiver.digests.file_entry import FileEntry
-from tfquiver.glob_patterns.globs import is_glob, literal_prefix
+from tfquiver.glob_patterns_and_file_trees.globs import is_glob, literal_prefix
 from tfquiver.listing.listing_terms import ListingTerms, format_name
 from tfquiver.proto.tfquiver.v1 import named_datasets_pb2, node_pb2
 from tfquiver.scanning.cutting import CutPolicy

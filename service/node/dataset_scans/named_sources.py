@@ -8,11 +8,11 @@ from collections.abc import Awaitable, Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 
 from tfquiver import errors
-from tfquiver.amounts import many
 from tfquiver.digests import formats
 from tfquiver.digests.digest import Digest
 from tfquiver.digests.file_entry import FileEntry
 from tfquiver.listing import listing
+from tfquiver.listing.directories import beneath
 from tfquiver.listing.listing_terms import ListingTerms, format_name
 from tfquiver.proto.tfquiver.v1 import named_datasets_pb2 as pb
 from tfquiver.proto.tfquiver.v1 import types_pb2
@@ -20,8 +20,8 @@ from tfquiver.scanning.cutting import CutPolicy
 from tfquiver.service.node.dataset_scans.first_use import MAX_FILES, DatasetScans
 from tfquiver.service.node.dataset_scans.scan import Scanner, ScanReport
 from tfquiver.service.node.reading_the_object_store.named_access import NamedAccess, Way
+from tfquiver.sizes_durations_amounts.amounts import many
 from tfquiver.stores import ObjectStore
-from tfquiver.users_arguments_checked.directories import beneath
 
 Report = Callable[[int, int, str], None]
 _PROGRESS_S = 0.25

@@ -15,17 +15,17 @@ from contextlib import aclosing
 from absl import logging
 
 from tfquiver import errors
-from tfquiver.amounts import many
 from tfquiver.digests.digest import Digest
 from tfquiver.digests.file_entry import FileEntry
 from tfquiver.listing.listing_terms import ListingTerms
-from tfquiver.log_lines.logs import about
-from tfquiver.log_lines.rare_lines import every_n_seconds
+from tfquiver.log_files_and_lines.logs import about
+from tfquiver.log_files_and_lines.rare_lines import every_n_seconds
 from tfquiver.proto.tfquiver.v1 import types_pb2
 from tfquiver.scanning.file_scan import ScannedFile
 from tfquiver.service.node.dataset_scans.asking import Asking
 from tfquiver.service.node.dataset_scans.file_pool import FilePool
 from tfquiver.service.node.dataset_scans.scan import Scanner, ScanReport, assembled
+from tfquiver.sizes_durations_amounts.amounts import many
 from tfquiver.stores import ObjectStore
 
 MOST_OTHERS = 63

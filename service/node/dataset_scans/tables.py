@@ -8,7 +8,6 @@ from collections.abc import Iterator
 import numpy as np
 
 from tfquiver import errors
-from tfquiver.amounts import many
 from tfquiver.digests import formats
 from tfquiver.digests.file_entry import FileEntry
 from tfquiver.proto.tfquiver.v1 import node_pb2 as pb
@@ -17,6 +16,7 @@ from tfquiver.scanning.cutting import SHARD_LIMIT_BYTES, CutPolicy
 from tfquiver.scanning.file_scan import ScannedFile
 from tfquiver.scanning.scan_journal import ROW, Rows
 from tfquiver.scanning.streams import with_compression
+from tfquiver.sizes_durations_amounts.amounts import many
 
 MESSAGE_ROWS = 1 << 15  # of 42 bytes or so
 _COMPRESSED_ROWS = 1 << 22  # of a file whose decompressed length nobody knows

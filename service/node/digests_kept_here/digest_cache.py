@@ -19,10 +19,10 @@ from typing import TypeVar
 from absl import logging
 
 from tfquiver import durable, errors
-from tfquiver.amounts import of_bytes
 from tfquiver.digests.digest import Digest
-from tfquiver.log_lines.logs import about
-from tfquiver.log_lines.rare_lines import every_n_seconds
+from tfquiver.log_files_and_lines.logs import about
+from tfquiver.log_files_and_lines.rare_lines import every_n_seconds
+from tfquiver.sizes_durations_amounts.amounts import of_bytes
 
 T = TypeVar("T")
 MAX_DIGEST_BYTES = 4 << 30

@@ -13,8 +13,8 @@ from collections.abc import Collection, Iterable, Sequence, Set
 import numpy as np
 import numpy.typing as npt
 
-from tfquiver.hash_prefixes_and_sorted_numbers.prefixes import Prefixes, of_rows
-from tfquiver.hash_prefixes_and_sorted_numbers.sorted_numbers import distinct
+from tfquiver.shard_owners_chunks_hash_prefixes.prefixes import Prefixes, of_rows
+from tfquiver.shard_owners_chunks_hash_prefixes.sorted_numbers import distinct
 
 MOST = 8 << 20  # pairs: 96 MiB
 _MOST_JOINED = 2 << 20  # what is made of two runs is no longer: it has both beside it while it is made

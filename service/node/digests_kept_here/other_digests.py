@@ -13,10 +13,10 @@ from absl import logging
 
 from tfquiver import errors
 from tfquiver.digests.digest import Digest
-from tfquiver.hash_prefixes_and_sorted_numbers.prefixes import Prefixes, of_rows, strike
-from tfquiver.log_lines.logs import about
+from tfquiver.log_files_and_lines.logs import about
 from tfquiver.service.common_to_servers.repeated import OwnTask
 from tfquiver.service.node.digests_kept_here.named_prefixes import NamedPrefixes
+from tfquiver.shard_owners_chunks_hash_prefixes.prefixes import Prefixes, of_rows, strike
 
 T = TypeVar("T")
 _LOOK_S = 10.0

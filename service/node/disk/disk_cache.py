@@ -12,7 +12,6 @@ import google_crc32c
 from absl import logging
 
 from tfquiver import errors
-from tfquiver.amounts import apart, of_bytes
 from tfquiver.clock import Clock, SystemClock
 from tfquiver.service.node.counters.refusals import Refusals
 from tfquiver.service.node.disk import codec, entry, free_room
@@ -25,6 +24,7 @@ from tfquiver.service.node.disk_quota_books_and_eviction.books import Books, Cla
 from tfquiver.service.node.disk_quota_books_and_eviction.rules import Rules, Why
 from tfquiver.service.node.sealed_memory_of_checked_shards.sealed_memory import NoMemoryError
 from tfquiver.service.node.sealed_memory_of_checked_shards.verified import VerifiedShard
+from tfquiver.sizes_durations_amounts.amounts import apart, of_bytes
 
 _SHRINKS = 16
 _DEFAULT_SHARE = 0.8
@@ -32,7 +32,7 @@ _OUT_OF_DESCRIPTORS = (errno.EMFILE, errno.ENFILE)
 
 
 class DiskCache(LeavingEntries):
-    """Thread-safe. One process has the directory (see tfquiver/node_daemon_and_cache_directory).
+    """Thread-safe. One process has the directory (see tfquiver/node_daemon_and_notes_in_directories).
 
     Invariants: I-3 and I-5 (an entry is checked when it goes in and when it is opened; what fails is dropped and a
     miss), I-4 (the sizes of all entries and temporary files, in whole pages, never exceed the quota). Each entry is in

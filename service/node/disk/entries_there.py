@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from tfquiver.glob_patterns.files_under import NUMBERS_BYTES, FilesUnder, files_under
+from tfquiver.glob_patterns_and_file_trees.files_under import NUMBERS_BYTES, FilesUnder, files_under
 from tfquiver.service.node.disk import entry
 from tfquiver.service.node.disk.layout import Layout
 

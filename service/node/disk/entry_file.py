@@ -14,7 +14,7 @@ import google_crc32c
 from absl import logging
 
 from tfquiver import errors
-from tfquiver.log_lines.rare_lines import every_n_seconds
+from tfquiver.log_files_and_lines.rare_lines import every_n_seconds
 from tfquiver.service.node.disk import entry
 
 _PIECE_BYTES = 8 << 20

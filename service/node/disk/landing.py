@@ -10,12 +10,12 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from tfquiver import errors
-from tfquiver.amounts import of_bytes
 from tfquiver.clock import Clock
 from tfquiver.service.node.disk import entry, entry_file, free_room
 from tfquiver.service.node.disk.layout import Layout
 from tfquiver.service.node.disk.setback import Setback
 from tfquiver.service.node.disk_quota_books_and_eviction.books import Books, Claim
+from tfquiver.sizes_durations_amounts.amounts import of_bytes
 
 _SURE_S = 1.0  # what the disk writes in less, as it wrote the last one, is not written in pieces
 

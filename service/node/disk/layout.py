@@ -11,8 +11,8 @@ from pathlib import Path
 from absl import logging
 
 from tfquiver import durable, errors
-from tfquiver.amounts import many
 from tfquiver.service.node.disk import entry
+from tfquiver.sizes_durations_amounts.amounts import many
 
 _NAME = re.compile(r"[0-9a-f]{64}")
 _TEMPORARY = re.compile(r"[0-9a-f]{64}\.[0-9]+\.part")

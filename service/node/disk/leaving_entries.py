@@ -9,14 +9,14 @@ from typing import NamedTuple
 
 from absl import logging
 
-from tfquiver.amounts import of_bytes
 from tfquiver.clock import Clock
-from tfquiver.log_lines.logs import about
+from tfquiver.log_files_and_lines.logs import about
 from tfquiver.service.node.disk import entry_file
 from tfquiver.service.node.disk.layout import Layout
 from tfquiver.service.node.disk_quota_books_and_eviction.books import Books
 from tfquiver.service.node.disk_quota_books_and_eviction.rules import Why
 from tfquiver.service.node.hanging_disk.hanging import Hanging
+from tfquiver.sizes_durations_amounts.amounts import of_bytes
 
 _BATCH = 64  # entries that are dealt with under the lock at one time
 

@@ -15,7 +15,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from tfquiver import errors
-from tfquiver.amounts import of_bytes
+from tfquiver.sizes_durations_amounts.amounts import of_bytes
 
 UNSET = b""
 

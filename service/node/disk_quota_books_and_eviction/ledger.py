@@ -8,7 +8,7 @@ locks.
 from __future__ import annotations
 
 from tfquiver import errors
-from tfquiver.amounts import apart, of_bytes
+from tfquiver.sizes_durations_amounts.amounts import apart, of_bytes
 
 
 class Ledger:

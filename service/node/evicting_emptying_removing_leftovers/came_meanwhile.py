@@ -16,9 +16,9 @@ import numpy.typing as npt
 from absl import logging
 
 from tfquiver import errors
-from tfquiver.hash_prefixes_and_sorted_numbers.prefixes import Prefixes, of_hashes
-from tfquiver.hash_prefixes_and_sorted_numbers.sorted_numbers import distinct
-from tfquiver.log_lines.rare_lines import every_n_seconds
+from tfquiver.log_files_and_lines.rare_lines import every_n_seconds
+from tfquiver.shard_owners_chunks_hash_prefixes.prefixes import Prefixes, of_hashes
+from tfquiver.shard_owners_chunks_hash_prefixes.sorted_numbers import distinct
 
 MOST_NOTED = 1 << 16  # beyond it whatever was emptied meanwhile is emptied once more
 

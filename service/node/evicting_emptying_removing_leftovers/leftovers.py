@@ -18,12 +18,12 @@ import numpy.typing as npt
 from absl import logging
 
 from tfquiver import errors
-from tfquiver.amounts import many
-from tfquiver.hash_prefixes_and_sorted_numbers.prefixes import Prefixes, of_hashes
-from tfquiver.log_lines.rare_lines import every_n_seconds
+from tfquiver.log_files_and_lines.rare_lines import every_n_seconds
 from tfquiver.service.common_to_servers.repeated import OwnTask
 from tfquiver.service.node.evicting_emptying_removing_leftovers.placed_log import PlacedLog
 from tfquiver.service.node.hanging_disk.disk_threads import OnDisk
+from tfquiver.shard_owners_chunks_hash_prefixes.prefixes import Prefixes, of_hashes
+from tfquiver.sizes_durations_amounts.amounts import many
 
 KEPT_S = 3600.0
 MAX_ASKED = 1 << 19  # prefixes in a question: 4 MiB

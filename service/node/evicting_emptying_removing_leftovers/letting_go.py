@@ -7,15 +7,15 @@ from collections.abc import Iterator, Sequence, Set
 from typing import Protocol
 
 from tfquiver import errors
-from tfquiver.amounts import many
 from tfquiver.service.node.disk.disk_cache import DiskCache
 from tfquiver.service.node.disk.leaving_entries import GaveUp
 from tfquiver.service.node.disk_quota_books_and_eviction.rules import Why
 from tfquiver.service.node.evicting_emptying_removing_leftovers.given_up import GivenUp
 from tfquiver.service.node.hanging_disk.disk_threads import OnDisk
+from tfquiver.service.node.placing_at_owners_and_writing.handing_over import HandingOver
+from tfquiver.service.node.placing_at_owners_and_writing.inserts import Inserts
 from tfquiver.service.node.sealed_memory_of_checked_shards.hot import HotSet
-from tfquiver.service.node.shards_put_at_their_owners.handing_over import HandingOver
-from tfquiver.service.node.shards_written_in_time.inserts import Inserts
+from tfquiver.sizes_durations_amounts.amounts import many
 
 _AT_ONCE = 1 << 14
 

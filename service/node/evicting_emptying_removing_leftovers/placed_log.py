@@ -20,8 +20,8 @@ from pathlib import Path
 from absl import logging
 
 from tfquiver import durable
-from tfquiver.amounts import many
-from tfquiver.log_lines.rare_lines import every_n_seconds
+from tfquiver.log_files_and_lines.rare_lines import every_n_seconds
+from tfquiver.sizes_durations_amounts.amounts import many
 
 MAX_NOTED = 1 << 20
 _RECORD_BYTES = 40

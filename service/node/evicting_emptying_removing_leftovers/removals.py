@@ -14,11 +14,11 @@ import numpy.typing as npt
 from absl import logging
 
 from tfquiver import errors
-from tfquiver.amounts import many
 from tfquiver.digests.digest import Digest
-from tfquiver.log_lines.logs import about
+from tfquiver.log_files_and_lines.logs import about
 from tfquiver.service.common_to_servers.repeated import OwnTask
 from tfquiver.service.node.digests_kept_here.other_digests import OtherDigests
+from tfquiver.sizes_durations_amounts.amounts import many
 
 _ASKED_AT_ONCE = 16_384
 _TRY_AGAIN_S = 5.0

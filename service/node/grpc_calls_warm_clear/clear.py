@@ -6,11 +6,11 @@ import asyncio
 
 from absl import logging
 
-from tfquiver.amounts import many
 from tfquiver.proto.tfquiver.v1 import node_pb2
 from tfquiver.service.node.disk.disk_cache import DiskCache
 from tfquiver.service.node.sealed_memory_of_checked_shards.hot import HotSet
 from tfquiver.service.node.shards_from_disk_other_nodes_or_store.shard_source import ShardSource
+from tfquiver.sizes_durations_amounts.amounts import many
 
 
 async def clear(disk: DiskCache, source: ShardSource, hot: HotSet) -> node_pb2.ClearReply:

@@ -10,17 +10,17 @@ import numpy as np
 from absl import logging
 
 from tfquiver import errors
-from tfquiver.amounts import many, of_bytes
 from tfquiver.digests.digest import Digest
-from tfquiver.hash_prefixes_and_sorted_numbers.prefixes import of_rows
-from tfquiver.node_labels_shard_owners_chunks import rendezvous
-from tfquiver.node_labels_shard_owners_chunks.places import Places
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2, node_pb2, types_pb2
 from tfquiver.service.node.disk import entry
 from tfquiver.service.node.disk.disk_cache import DiskCache
+from tfquiver.service.node.placing_at_owners_and_writing.handing_over import Nobody, StandIns
+from tfquiver.service.node.placing_at_owners_and_writing.known_places import KnownPlaces
 from tfquiver.service.node.shards_from_disk_other_nodes_or_store.shard_source import ShardSource
-from tfquiver.service.node.shards_put_at_their_owners.handing_over import Nobody, StandIns
-from tfquiver.service.node.shards_put_at_their_owners.known_places import KnownPlaces
+from tfquiver.shard_owners_chunks_hash_prefixes import rendezvous
+from tfquiver.shard_owners_chunks_hash_prefixes.places import Places
+from tfquiver.shard_owners_chunks_hash_prefixes.prefixes import of_rows
+from tfquiver.sizes_durations_amounts.amounts import many, of_bytes
 
 MOST_TOLD = 64
 # Requests to the store, where shards are neighbours: less than half of what it is sent at first; readers have the rest.

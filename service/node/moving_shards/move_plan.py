@@ -8,8 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from tfquiver.hash_prefixes_and_sorted_numbers.prefixes import Prefixes
-from tfquiver.node_labels_shard_owners_chunks.places import Places
+from tfquiver.shard_owners_chunks_hash_prefixes.places import Places
+from tfquiver.shard_owners_chunks_hash_prefixes.prefixes import Prefixes
 
 Shards = npt.NDArray[np.int64]  # indices in the digest, ascending
 

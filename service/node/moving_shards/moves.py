@@ -16,14 +16,10 @@ import numpy.typing as npt
 from absl import logging
 
 from tfquiver import errors
-from tfquiver.amounts import many
 from tfquiver.clock import Clock, SystemClock
 from tfquiver.digests.digest import Digest
-from tfquiver.hash_prefixes_and_sorted_numbers import prefixes
-from tfquiver.hash_prefixes_and_sorted_numbers.prefixes import Prefixes
-from tfquiver.log_lines.logs import about
-from tfquiver.log_lines.rare_lines import every_n_seconds
-from tfquiver.node_labels_shard_owners_chunks.places import Places
+from tfquiver.log_files_and_lines.logs import about
+from tfquiver.log_files_and_lines.rare_lines import every_n_seconds
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2 as pb
 from tfquiver.proto.tfquiver.v1 import types_pb2
 from tfquiver.service.common_to_servers.repeated import OwnTask
@@ -32,9 +28,13 @@ from tfquiver.service.node.disk import entry
 from tfquiver.service.node.disk.disk_cache import DiskCache
 from tfquiver.service.node.moving_shards import move_plan
 from tfquiver.service.node.moving_shards.look_again import LookAgain, lookups
+from tfquiver.service.node.placing_at_owners_and_writing.known_places import KeptSet, KnownPlaces
 from tfquiver.service.node.rate_limits.token_bucket import TokenBucket
 from tfquiver.service.node.shards_from_disk_other_nodes_or_store.shard_source import ShardSource
-from tfquiver.service.node.shards_put_at_their_owners.known_places import KeptSet, KnownPlaces
+from tfquiver.shard_owners_chunks_hash_prefixes import prefixes
+from tfquiver.shard_owners_chunks_hash_prefixes.places import Places
+from tfquiver.shard_owners_chunks_hash_prefixes.prefixes import Prefixes
+from tfquiver.sizes_durations_amounts.amounts import many
 
 # Two nodes that know different placements might each give up what they think the other keeps. By then each has told
 # what it gave up under the one before.

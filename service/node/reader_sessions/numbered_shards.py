@@ -6,7 +6,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tfquiver.digests.digest import Digest
-from tfquiver.formats_of_draws_and_weights.drawn_shards import DrawnShards
+from tfquiver.messages_and_binary_formats.drawn_shards import DrawnShards
 
 
 def shard_name(digest: Digest, shard: int) -> str:

@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Protocol
 
 from tfquiver import errors
-from tfquiver.formats_of_draws_and_weights.drawn_shards import MOST_DRAWS
-from tfquiver.messages_on_the_nodes_socket import reader_frames as frames
+from tfquiver.messages_and_binary_formats import reader_frames as frames
+from tfquiver.messages_and_binary_formats.drawn_shards import MOST_DRAWS
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2 as pb
 from tfquiver.proto.tfquiver.v1 import types_pb2 as types_pb
 from tfquiver.service.node.reader_sessions.instructions import Lease, LeaseState

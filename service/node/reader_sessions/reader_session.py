@@ -22,12 +22,12 @@ import numpy as np
 import numpy.typing as npt
 
 from tfquiver import errors
-from tfquiver.amounts import many
 from tfquiver.errors import ProtocolError, TfquiverError
 from tfquiver.service.node.reader_sessions import instructions
 from tfquiver.service.node.reader_sessions.acknowledgements import MAX_BY_ACK, MAX_BY_LEASE, Acknowledgements
 from tfquiver.service.node.reader_sessions.instructions import Instruction, Lease, LeaseState
 from tfquiver.service.node.reader_sessions.wanted_shard import FailedShards, RetriedFailures, WantedShard
+from tfquiver.sizes_durations_amounts.amounts import many
 
 MAX_LEASE_SHARDS = 1024
 MAX_CREDIT_BYTES = 1 << 62  # at one time: what one frame may give

@@ -11,12 +11,11 @@ from typing import Any
 from absl import logging
 
 from tfquiver import errors
-from tfquiver.amounts import many
 from tfquiver.digests import formats
 from tfquiver.digests.digest import Digest
-from tfquiver.formats_of_draws_and_weights.drawn_shards import KEY_MARK, MOST_DRAWS, drawn_shards
-from tfquiver.log_lines.logs import about
-from tfquiver.messages_on_the_nodes_socket import reader_frames as frames
+from tfquiver.log_files_and_lines.logs import about
+from tfquiver.messages_and_binary_formats import reader_frames as frames
+from tfquiver.messages_and_binary_formats.drawn_shards import KEY_MARK, MOST_DRAWS, drawn_shards
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2 as pb
 from tfquiver.service.metrics.instruments import STALL
 from tfquiver.service.node.reader_sessions import instructions
@@ -30,6 +29,7 @@ from tfquiver.service.node.reader_sessions.shard_fetches import ShardFetches
 from tfquiver.service.node.shards_from_disk_other_nodes_or_store.shard_source import ShardSource
 from tfquiver.service.node.unix_socket_clients.frame_socket import FrameSocket, want_no_descriptors
 from tfquiver.service.tracing.shard_spans import ReaderSpans, ShardSpans
+from tfquiver.sizes_durations_amounts.amounts import many
 
 REPORT_MS = 1000
 MAX_BITMAP_BYTES = 4 << 20

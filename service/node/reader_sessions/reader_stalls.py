@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from tfquiver.messages_on_the_nodes_socket import reader_frames as frames
+from tfquiver.messages_and_binary_formats import reader_frames as frames
 
 _LATE_S = 5.0  # a report may have been so long under way
 

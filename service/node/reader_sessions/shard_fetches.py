@@ -8,8 +8,8 @@ from collections.abc import Awaitable, Callable
 from absl import logging
 
 from tfquiver import errors
-from tfquiver.log_lines.logs import telling
-from tfquiver.log_lines.rare_lines import every_n_seconds
+from tfquiver.log_files_and_lines.logs import telling
+from tfquiver.log_files_and_lines.rare_lines import every_n_seconds
 from tfquiver.service.node.reader_sessions.instructions import Fetch
 from tfquiver.service.node.reader_sessions.numbered_shards import NumberedShards
 from tfquiver.service.node.sealed_memory_of_checked_shards.ready_shard import ReadyShard

@@ -16,7 +16,7 @@ from typing import Any, TypeVar
 from absl import logging
 
 from tfquiver import errors
-from tfquiver.amounts import many
+from tfquiver.sizes_durations_amounts.amounts import many
 
 T = TypeVar("T")
 

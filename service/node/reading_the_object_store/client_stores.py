@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from absl import logging
 
 from tfquiver import errors, stores
-from tfquiver.log_lines.rare_lines import every_n_seconds
+from tfquiver.log_files_and_lines.rare_lines import every_n_seconds
 from tfquiver.stores import ObjectInfo, ObjectStore, scheme_of
 from tfquiver.stores.credentials.resolved import Access, place_in
 from tfquiver.stores.object_store import Parts, ReadsInParts

@@ -13,7 +13,7 @@ from typing import Any
 
 from tfquiver import errors
 from tfquiver.digests.digest import Digest, ShardRef
-from tfquiver.log_lines.logs import telling
+from tfquiver.log_files_and_lines.logs import telling
 from tfquiver.service.node.reading_the_object_store.bounded_reads import BoundedReads
 from tfquiver.service.node.reading_the_object_store.hedging import Hedges
 from tfquiver.service.node.reading_the_object_store.one_range import Asked, OneRange

@@ -14,7 +14,7 @@ from absl import logging
 
 from tfquiver import errors
 from tfquiver.digests.digest import ShardRef
-from tfquiver.log_lines.rare_lines import every_n_seconds
+from tfquiver.log_files_and_lines.rare_lines import every_n_seconds
 from tfquiver.service.node.disk import codec, entry
 from tfquiver.service.node.disk.disk_cache import DiskCache, OpenEntry
 from tfquiver.service.node.hanging_disk.hanging import HANGS_S

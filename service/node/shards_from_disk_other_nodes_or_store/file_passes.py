@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 
 from tfquiver import errors
 from tfquiver.digests.digest import Digest, ShardRef
-from tfquiver.log_lines.logs import telling
+from tfquiver.log_files_and_lines.logs import telling
 from tfquiver.scanning import streams
 from tfquiver.service.node.reading_the_object_store.bounded_reads import BoundedReads
 from tfquiver.service.node.reading_the_object_store.damaged import Damaged, patience_s, stale

@@ -10,15 +10,15 @@ from absl import logging
 
 from tfquiver import errors
 from tfquiver.digests.digest import ShardRef
-from tfquiver.log_lines.rare_lines import every_n_seconds
+from tfquiver.log_files_and_lines.rare_lines import every_n_seconds
 from tfquiver.service.node.disk import entry
 from tfquiver.service.node.disk.disk_cache import DiskCache
 from tfquiver.service.node.evicting_emptying_removing_leftovers.given_up import GivenUp
 from tfquiver.service.node.evicting_emptying_removing_leftovers.letting_go import among
+from tfquiver.service.node.placing_at_owners_and_writing.handing_over import HandingOver
+from tfquiver.service.node.placing_at_owners_and_writing.inserts import Inserts
 from tfquiver.service.node.sealed_memory_of_checked_shards.hot import HotSet
 from tfquiver.service.node.shards_from_disk_other_nodes_or_store.disk_reads import DiskReads
-from tfquiver.service.node.shards_put_at_their_owners.handing_over import HandingOver
-from tfquiver.service.node.shards_written_in_time.inserts import Inserts
 
 _MOST_QUEUED = 4096
 

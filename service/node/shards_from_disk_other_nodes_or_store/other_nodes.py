@@ -11,8 +11,8 @@ from absl import logging
 
 from tfquiver import errors
 from tfquiver.digests.digest import Digest, ShardRef
-from tfquiver.log_lines.logs import about
-from tfquiver.log_lines.rare_lines import every_n_seconds
+from tfquiver.log_files_and_lines.logs import about
+from tfquiver.log_files_and_lines.rare_lines import every_n_seconds
 from tfquiver.materializing.derived_uris import is_derived
 from tfquiver.service.node.counters.stats import Stats
 from tfquiver.service.node.reading_the_object_store.hedging import Hedges

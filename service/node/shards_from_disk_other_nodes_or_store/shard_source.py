@@ -12,8 +12,8 @@ from absl import logging
 
 from tfquiver import errors
 from tfquiver.digests.digest import Digest, ShardRef
-from tfquiver.log_lines.logs import about
-from tfquiver.log_lines.rare_lines import every_n_seconds
+from tfquiver.log_files_and_lines.logs import about
+from tfquiver.log_files_and_lines.rare_lines import every_n_seconds
 from tfquiver.materializing.derived_uris import depth, is_derived
 from tfquiver.service.metrics.instruments import FETCH
 from tfquiver.service.node.counters.stats import Stats
@@ -25,6 +25,8 @@ from tfquiver.service.node.disk.stored_body import StoredBody
 from tfquiver.service.node.evicting_emptying_removing_leftovers.given_up import Getting, GivenUp
 from tfquiver.service.node.evicting_emptying_removing_leftovers.letting_go import LettingGo
 from tfquiver.service.node.hanging_disk.disk_threads import DiskThreads, OnDisk
+from tfquiver.service.node.placing_at_owners_and_writing.handing_over import HandingOver, StandIns
+from tfquiver.service.node.placing_at_owners_and_writing.inserts import Inserts
 from tfquiver.service.node.sealed_memory_of_checked_shards.hot import HotSet
 from tfquiver.service.node.sealed_memory_of_checked_shards.ready_shard import ReadyShard as ReadyShard
 from tfquiver.service.node.sealed_memory_of_checked_shards.sealed_memory import NoMemoryError
@@ -35,8 +37,6 @@ from tfquiver.service.node.shards_from_disk_other_nodes_or_store.flights import 
 from tfquiver.service.node.shards_from_disk_other_nodes_or_store.from_memory_to_disks import FromMemoryToDisks
 from tfquiver.service.node.shards_from_disk_other_nodes_or_store.other_nodes import OtherNodes, Owners, Peers
 from tfquiver.service.node.shards_from_disk_other_nodes_or_store.reach import ON_DISK
-from tfquiver.service.node.shards_put_at_their_owners.handing_over import HandingOver, StandIns
-from tfquiver.service.node.shards_written_in_time.inserts import Inserts
 
 _ITSELF = b"itself"
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tfquiver.amounts import many, of_bytes
+from tfquiver.sizes_durations_amounts.amounts import many, of_bytes
 
 
 def left(total: int, used: int, own: int) -> int:

@@ -12,8 +12,8 @@ from pathlib import Path
 
 from absl import logging
 
-from tfquiver.amounts import of_bytes
 from tfquiver.service.node.disk import free_room
+from tfquiver.sizes_durations_amounts.amounts import of_bytes
 
 _PIECE_BYTES = 8 << 20
 _NO_UNNAMED = (errno.EOPNOTSUPP, errno.EISDIR, errno.EINVAL)

@@ -8,8 +8,8 @@ import itertools
 import os
 
 from tfquiver import errors
-from tfquiver.messages_on_the_nodes_socket import reader_frames as frames
-from tfquiver.messages_on_the_nodes_socket import stream_frames
+from tfquiver.messages_and_binary_formats import reader_frames as frames
+from tfquiver.messages_and_binary_formats import stream_frames
 from tfquiver.service.node.shared_batches.one_pass import Sum
 from tfquiver.service.node.shared_batches.streams import MOST_CHECKPOINT_BYTES, Stream, Streams
 from tfquiver.service.node.unix_socket_clients.frame_socket import want_no_descriptors

@@ -10,14 +10,14 @@ from dataclasses import dataclass, field
 from absl import logging
 
 from tfquiver import errors
-from tfquiver.amounts import of_bytes
-from tfquiver.messages_on_the_nodes_socket import stream_frames
+from tfquiver.messages_and_binary_formats import stream_frames
 from tfquiver.service.node.hanging_disk.disk_threads import OnDisk
 from tfquiver.service.node.shared_batches.member import Member
 from tfquiver.service.node.shared_batches.one_pass import Answer, OnePass, Sum
 from tfquiver.service.node.shared_batches.shares import grant, left, refusal, too_large
 from tfquiver.service.node.shared_batches.spill_files import SpillFiles
 from tfquiver.service.node.shared_batches.window import MOST_SEGMENTS, Delete, Forget, InMemory, Spill, Step, Window
+from tfquiver.sizes_durations_amounts.amounts import of_bytes
 
 MOST_STREAMS = 64
 MOST_PASSES = 16  # of a stream, at one time

@@ -17,7 +17,7 @@ from collections import deque
 from collections.abc import Callable
 
 from tfquiver.errors import ProtocolError
-from tfquiver.messages_on_the_nodes_socket import reader_frames as frames
+from tfquiver.messages_and_binary_formats import reader_frames as frames
 from tfquiver.version import VERSION
 
 _MAX_DESCRIPTORS = 4  # room for what a confused peer sends; one is ever asked for

@@ -14,8 +14,8 @@ from absl import logging
 
 from tfquiver import errors
 from tfquiver.digests.digest import Digest
-from tfquiver.messages_on_the_nodes_socket import mount_frames
-from tfquiver.messages_on_the_nodes_socket import reader_frames as frames
+from tfquiver.messages_and_binary_formats import mount_frames
+from tfquiver.messages_and_binary_formats import reader_frames as frames
 from tfquiver.service.node.coordinator_link.shown_by_mounts import ShownByMounts
 from tfquiver.service.node.reader_sessions.numbered_shards import shard_name
 from tfquiver.service.node.sealed_memory_of_checked_shards import sealed_memory

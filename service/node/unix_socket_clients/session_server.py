@@ -12,8 +12,8 @@ from absl import logging
 
 from tfquiver import errors
 from tfquiver.digests.digest import Digest
-from tfquiver.log_lines.rare_lines import every_n_seconds
-from tfquiver.messages_on_the_nodes_socket import reader_frames as frames
+from tfquiver.log_files_and_lines.rare_lines import every_n_seconds
+from tfquiver.messages_and_binary_formats import reader_frames as frames
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2 as pb
 from tfquiver.service.node.coordinator_link.shown_by_mounts import ShownByMounts
 from tfquiver.service.node.reader_sessions import reader_session

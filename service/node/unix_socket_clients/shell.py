@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tfquiver import errors
-from tfquiver.messages_on_the_nodes_socket import reader_frames as frames
+from tfquiver.messages_and_binary_formats import reader_frames as frames
 from tfquiver.service.node.unix_socket_clients.frame_socket import FrameSocket, want_no_descriptors
 
 

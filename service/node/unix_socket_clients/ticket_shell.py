@@ -10,7 +10,7 @@ import asyncio
 from typing import Protocol
 
 from tfquiver import errors
-from tfquiver.messages_on_the_nodes_socket import reader_frames as frames
+from tfquiver.messages_and_binary_formats import reader_frames as frames
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2 as pb
 from tfquiver.service.node.reader_sessions.reader_calls import order_of
 from tfquiver.service.node.unix_socket_clients.shell import Shell

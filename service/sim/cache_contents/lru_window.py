@@ -18,11 +18,11 @@ from math import inf
 
 import numpy as np
 
-from tfquiver.hash_prefixes_and_sorted_numbers.sorted_numbers import distinct
 from tfquiver.service.sim.cache_contents.curricula import Curricula
 from tfquiver.service.sim.job_queue_rates_store_bandwidth.sharing import Bools, Floats, Ints, some
 from tfquiver.service.sim.job_queue_rates_store_bandwidth.trail import Trail
 from tfquiver.service.sim.workloads_and_recordings.workload import Pacing
+from tfquiver.shard_owners_chunks_hash_prefixes.sorted_numbers import distinct
 
 _ALMOST_ALL, _EXACT, _LEAST_PART = 1 - 1e-12, 1e-6, 1e-9
 STEPS_A_WINDOW, STEPS_AN_EPOCH = 32, 128  # rates are followed in so many steps while the window passes once

@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from statistics import fmean
 
 from tfquiver import errors
-from tfquiver.amounts import of_rate
 from tfquiver.plain_text import shortened
 from tfquiver.service.sim.job_queue_rates_store_bandwidth.samples import Sample
 from tfquiver.service.sim.workloads_and_recordings.workload import Cluster, Workload
+from tfquiver.sizes_durations_amounts.amounts import of_rate
 
 YEAR_S, MOST_YEARS = 365 * 24 * 3600.0, 30
 

@@ -7,7 +7,6 @@ from collections.abc import Callable
 import numpy as np
 
 from tfquiver import errors
-from tfquiver.amounts import apart
 from tfquiver.service.coordinator.policies.views_and_plans.columns import AllocationColumns, RateColumns
 from tfquiver.service.coordinator.policies.views_and_plans.interface import MODES, ClusterView, Plan, Policy
 from tfquiver.service.coordinator.speed_model_and_weighted_shares.filling import whole_sum
@@ -19,6 +18,7 @@ from tfquiver.service.sim.probing_and_policies.probing import Probing
 from tfquiver.service.sim.probing_and_policies.shown import Shown, Views
 from tfquiver.service.sim.probing_and_policies.sight import Sight
 from tfquiver.service.sim.workloads_and_recordings.workload import Cluster, Workload
+from tfquiver.sizes_durations_amounts.amounts import apart
 
 
 class Planner:

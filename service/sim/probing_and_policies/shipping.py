@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tfquiver.service.coordinator.plan_rounds_and_moves.decision_history.decision import Decision
+from tfquiver.service.coordinator.plan_rounds_and_moves.decisions_kept_and_explained.decision import Decision
 from tfquiver.service.coordinator.plan_rounds_and_moves.planner import Planner
 from tfquiver.service.coordinator.policies.views_and_plans.interface import ClusterView, Plan
 

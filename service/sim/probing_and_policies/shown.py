@@ -13,7 +13,6 @@ from math import isnan
 
 import numpy as np
 
-from tfquiver.hash_prefixes_and_sorted_numbers.sorted_numbers import distinct
 from tfquiver.service.coordinator.dataset_caching.chunk_counts import CYCLIC_BYTES, CYCLIC_SHARE
 from tfquiver.service.coordinator.policies.views_and_plans.columns import Rows
 from tfquiver.service.coordinator.policies.views_and_plans.interface import (
@@ -31,6 +30,7 @@ from tfquiver.service.sim.job_queue_rates_store_bandwidth.sharing import Bools, 
 from tfquiver.service.sim.probing_and_policies.probing import Probing
 from tfquiver.service.sim.probing_and_policies.sight import Meters, Sight, two_chunks_bytes
 from tfquiver.service.sim.workloads_and_recordings.workload import Cluster, Stored, Workload
+from tfquiver.shard_owners_chunks_hash_prefixes.sorted_numbers import distinct
 
 _CHUNKS = 2
 

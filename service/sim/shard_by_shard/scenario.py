@@ -8,7 +8,6 @@ from math import ceil
 
 import numpy as np
 
-from tfquiver.node_labels_shard_owners_chunks import striping
 from tfquiver.service.coordinator.chunk_rotation.board import Board
 from tfquiver.service.coordinator.chunk_rotation.chunk_cache import ChunkCache
 from tfquiver.service.coordinator.chunk_rotation.cyclic import Cyclic
@@ -20,6 +19,7 @@ from tfquiver.service.sim.cache_contents.lru import LruCache
 from tfquiver.service.sim.shard_by_shard.chunked import ChunkedCache
 from tfquiver.service.sim.shard_by_shard.engine import Engine
 from tfquiver.service.sim.shard_by_shard.job import Job
+from tfquiver.shard_owners_chunks_hash_prefixes import striping
 
 EPOCH_S = 600.0  # of a job of speed 1 that never waits
 SHARD_BYTES = 1000

@@ -8,7 +8,7 @@ from typing import Any
 from tfquiver import errors
 from tfquiver.plain_text import shortened
 from tfquiver.service.coordinator.policies.views_and_plans.check import MOST_BYTES_PER_S
-from tfquiver.sizes import parse_bytes
+from tfquiver.sizes_durations_amounts.sizes import parse_bytes
 
 _REQUIRED: Any = object()
 _LONGEST_BARE = 40

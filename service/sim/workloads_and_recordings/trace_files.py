@@ -7,11 +7,11 @@ from dataclasses import asdict, fields
 from typing import Any
 
 from tfquiver import errors
-from tfquiver.amounts import many, of_bytes
 from tfquiver.plain_text import shortened
 from tfquiver.service.sim.workloads_and_recordings.fields import LONGEST_NAME, Fields, is_name
 from tfquiver.service.sim.workloads_and_recordings.traces import TraceShape, expected_jobs, generate
 from tfquiver.service.sim.workloads_and_recordings.workload import Pacing, Recorded, SimJob, Stored, Workload
+from tfquiver.sizes_durations_amounts.amounts import many, of_bytes
 
 MOST_JOBS = 1_000_000
 MOST_S = 1e10  # ten billion seconds are 300 years

@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from tests.bench.experiment.jobs import Floats, Jobs
 from tests.bench.experiment.remote import Data, Remote
-from tfquiver.node_labels_shard_owners_chunks.striping import stripe
+from tfquiver.shard_owners_chunks_hash_prefixes.striping import stripe
 
 
 class ChunksOnDisk:

@@ -14,7 +14,6 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from tfquiver.node_labels_shard_owners_chunks import striping
 from tfquiver.service.coordinator.chunk_rotation.chunk_cache import ChunkCache
 from tfquiver.service.coordinator.chunk_rotation.relevance import Relevance
 from tfquiver.service.coordinator.dataset_caching import chunk_counts
@@ -22,6 +21,7 @@ from tfquiver.service.coordinator.samplers_what_a_session_reads_next.chunk_layou
 from tfquiver.service.sim.shard_by_shard.chunked import ChunkedCache
 from tfquiver.service.sim.shard_by_shard.engine import Engine
 from tfquiver.service.sim.shard_by_shard.job import Job
+from tfquiver.shard_owners_chunks_hash_prefixes import striping
 
 Order = npt.NDArray[np.int64]
 SHARE = 0.2  # of the data set that has room in the cache

@@ -10,10 +10,10 @@ import numpy.typing as npt
 
 from tests.bench.thousand.scale import SHARD_BYTES, Scale, node_of, read_hashes
 from tfquiver.disk_space_of_shards.entry_size import most_disk_bytes
-from tfquiver.hash_prefixes_and_sorted_numbers.prefixes import of_rows
-from tfquiver.node_labels_shard_owners_chunks import striping
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2 as pb
 from tfquiver.proto.tfquiver.v1 import types_pb2
+from tfquiver.shard_owners_chunks_hash_prefixes import striping
+from tfquiver.shard_owners_chunks_hash_prefixes.prefixes import of_rows
 
 DISK_BYTES = int(most_disk_bytes(np.array([SHARD_BYTES], np.uint64))[0])
 Places = npt.NDArray[np.int64]

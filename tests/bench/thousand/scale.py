@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from tfquiver.digests.digest import Digest
 from tfquiver.digests.file_entry import FileEntry
-from tfquiver.hash_prefixes_and_sorted_numbers.prefixes import of_rows
+from tfquiver.shard_owners_chunks_hash_prefixes.prefixes import of_rows
 
 SHARD_BYTES = 2 << 20
 RECORD_BYTES = 128 << 10

@@ -8,7 +8,7 @@ from typing import Any
 from tfquiver.cli.dataset_commands import cache_setting
 from tfquiver.cli.status_asked_watched_explained import activity
 from tfquiver.cli.status_tables_and_warnings import nodes_view, words
-from tfquiver.node_labels_shard_owners_chunks.labels import is_spot
+from tfquiver.shard_owners_chunks_hash_prefixes.labels import is_spot
 
 MOST_NODES, MOST_DATASETS, MOST_JOBS, MOST_PROBLEMS = 10_000, 2000, 2000, 200
 _PAST_S = 24 * 3600  # as the page shows it

@@ -18,7 +18,7 @@ from tfquiver import errors, plain_text
 from tfquiver.cli.dashboard import feed
 from tfquiver.cli.dashboard.feed import Feed
 from tfquiver.cli.dashboard.past_answers import AskPast, PastAnswers
-from tfquiver.log_lines.rare_lines import every_n_seconds
+from tfquiver.log_files_and_lines.rare_lines import every_n_seconds
 from tfquiver.service.common_to_servers import fair_places
 
 PAGE = Path(__file__).with_name("page")

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from tfquiver import errors, sizes
-from tfquiver.amounts import of_bytes
+from tfquiver import errors
 from tfquiver.proto.tfquiver.v1 import types_pb2
+from tfquiver.sizes_durations_amounts import sizes
+from tfquiver.sizes_durations_amounts.amounts import of_bytes
 
 SYNTAX = "cooperative[:BYTES] | uniform[:BYTES] | lru[:BYTES] | none"
 _WITH_BYTES = {

@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Any
 
 from tfquiver import errors, plain_text
-from tfquiver.amounts import many
 from tfquiver.cli import calls
 from tfquiver.cli.dataset_commands import names, states, waiting, warm
 from tfquiver.cli.status_asked_watched_explained import status
@@ -23,6 +22,7 @@ from tfquiver.digests.digest import Digest
 from tfquiver.listing.listing_terms import format_number
 from tfquiver.proto.tfquiver.v1 import named_datasets_pb2 as pb2
 from tfquiver.proto.tfquiver.v1 import named_datasets_pb2_grpc, types_pb2
+from tfquiver.sizes_durations_amounts.amounts import many
 from tfquiver.stores.local import path_of, whole_path
 
 NOT_ALL = 3

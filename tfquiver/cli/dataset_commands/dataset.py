@@ -11,7 +11,6 @@ from contextlib import contextmanager
 from typing import Any
 
 from tfquiver import errors, plain_text
-from tfquiver.amounts import many, of_bytes
 from tfquiver.cli import calls
 from tfquiver.cli.dataset_commands import cache_setting, names, placing, states
 from tfquiver.cli.dataset_commands import commands as named
@@ -19,6 +18,7 @@ from tfquiver.cli.status_asked_watched_explained.unfollowed import Unfollowed
 from tfquiver.cli.status_tables_and_warnings import words
 from tfquiver.cluster_address.service_name import coordinator_address
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2, coordinator_pb2_grpc, named_datasets_pb2, types_pb2
+from tfquiver.sizes_durations_amounts.amounts import many, of_bytes
 
 _LEAST_DIGITS = 6
 _UNSET = ("auto", "unset")

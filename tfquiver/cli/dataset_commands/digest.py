@@ -22,7 +22,6 @@ from rich.progress import (
 )
 
 from tfquiver import durable, errors, plain_text
-from tfquiver.amounts import many
 from tfquiver.cli import calls
 from tfquiver.cli.dataset_commands import digest_shown
 from tfquiver.cluster_address.service_name import coordinator_address
@@ -35,7 +34,8 @@ from tfquiver.plain_text import shortened
 from tfquiver.scanning import digest_build
 from tfquiver.scanning.cutting import CutPolicy
 from tfquiver.scanning.digest_verify import check_content
-from tfquiver.sizes import parse_bytes
+from tfquiver.sizes_durations_amounts.amounts import many
+from tfquiver.sizes_durations_amounts.sizes import parse_bytes
 from tfquiver.stores.credentials.resolved import place_of
 from tfquiver.users_arguments_checked.user_weights import user_weights
 

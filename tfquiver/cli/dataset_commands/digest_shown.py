@@ -9,9 +9,9 @@ from typing import Any
 from rich.cells import cell_len, chop_cells
 from rich.console import Console
 
-from tfquiver.amounts import many
 from tfquiver.digests.digest import Digest
 from tfquiver.plain_text import plain
+from tfquiver.sizes_durations_amounts.amounts import many
 
 _MANY = 10
 _APART = "  "

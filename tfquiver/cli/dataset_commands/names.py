@@ -14,13 +14,13 @@ import grpc
 from rich.table import Table
 
 from tfquiver import errors
-from tfquiver.amounts import many
 from tfquiver.cli import calls
 from tfquiver.cli.dataset_commands import cache_setting, states
 from tfquiver.cli.status_tables_and_warnings import words
 from tfquiver.cluster_address.service_name import coordinator_address
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2, coordinator_pb2_grpc, types_pb2
 from tfquiver.proto.tfquiver.v1 import named_datasets_pb2 as pb2
+from tfquiver.sizes_durations_amounts.amounts import many
 
 _DIGITS = re.compile(r"[0-9a-fA-F]{6,64}")  # of a digest id: no fewer, that are more likely a name
 _GONE_S = 30.0

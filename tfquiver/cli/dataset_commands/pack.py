@@ -10,10 +10,11 @@ from typing import Any
 
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-from tfquiver import errors, plain_text, sizes
-from tfquiver.amounts import many
+from tfquiver import errors, plain_text
 from tfquiver.cli import calls
 from tfquiver.packing import pack, sources, targets
+from tfquiver.sizes_durations_amounts import sizes
+from tfquiver.sizes_durations_amounts.amounts import many
 
 _ABOUT = """Makes TFRecord files of tf.train.Examples out of image folders (one folder a class), WebDataset tars,
 Parquet files and Hugging Face data sets on a disk. Each tar, Parquet or Arrow file becomes one file; images are put

@@ -9,11 +9,11 @@ from contextlib import AbstractContextManager
 from typing import Any
 
 from tfquiver import errors
-from tfquiver.amounts import many, of_bytes
 from tfquiver.cli import calls
 from tfquiver.cli.status_tables_and_warnings.words import short
-from tfquiver.node_labels_shard_owners_chunks import selector
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2, types_pb2
+from tfquiver.shard_owners_chunks_hash_prefixes import selector
+from tfquiver.sizes_durations_amounts.amounts import many, of_bytes
 
 # Of parsed arguments: to ask, the coordinator, and the data set that is named.
 Find = Callable[[argparse.Namespace], AbstractContextManager[tuple[Callable[..., Any], Any, types_pb2.Dataset]]]

@@ -15,21 +15,21 @@ import grpc
 from rich.progress import Progress, TaskID
 
 from tfquiver import errors, plain_text
-from tfquiver.amounts import many, of_bytes
 from tfquiver.cli import calls
 from tfquiver.cli.dataset_commands import waiting
 from tfquiver.cli.status_tables_and_warnings import words
 from tfquiver.cluster_address import service_name
 from tfquiver.cluster_address.service_name import directory_to_use
+from tfquiver.data_sources_found_and_registered import store_access
 from tfquiver.data_sources_found_and_registered.listed import default_name, listed
 from tfquiver.data_sources_found_and_registered.registration import Registrar
-from tfquiver.datasets_being_read import store_access
 from tfquiver.digests import formats
 from tfquiver.grpc_plumbing import rpc
 from tfquiver.listing.listing_terms import ListingTerms
-from tfquiver.node_daemon_and_cache_directory import daemon, endpoints
+from tfquiver.node_daemon_and_notes_in_directories import daemon, endpoints
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2, coordinator_pb2_grpc, node_pb2, node_pb2_grpc, types_pb2
 from tfquiver.scanning.cutting import CutPolicy
+from tfquiver.sizes_durations_amounts.amounts import many, of_bytes
 from tfquiver.stores.credentials.resolved import Access, place_of
 
 ALL_RESIDENT, NOT_ALL = 0, 3

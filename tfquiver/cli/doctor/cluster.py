@@ -8,17 +8,17 @@ from contextlib import ExitStack
 from typing import Any
 
 from tfquiver import errors
-from tfquiver.amounts import many
 from tfquiver.cli import calls
 from tfquiver.cli.doctor import versions
 from tfquiver.cli.doctor.finding import Finding, fail, ok, skip, warn
 from tfquiver.cli.status_asked_watched_explained import up_away
 from tfquiver.cli.status_tables_and_warnings import words
 from tfquiver.grpc_plumbing import addresses
-from tfquiver.node_labels_shard_owners_chunks.labels import is_spot
 from tfquiver.plain_text import of_error, plain
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2, coordinator_pb2_grpc, node_pb2, node_pb2_grpc, types_pb2
 from tfquiver.server_reachability import unreached
+from tfquiver.shard_owners_chunks_hash_prefixes.labels import is_spot
+from tfquiver.sizes_durations_amounts.amounts import many
 from tfquiver.version import VERSION
 
 _SKEW_MS = 2000

@@ -22,8 +22,8 @@ from tfquiver.cli.status_tables_and_warnings import fitting
 from tfquiver.cluster_address import running, service_name
 from tfquiver.cluster_address.service_name import coordinator_address
 from tfquiver.grpc_plumbing import addresses, rpc
-from tfquiver.notes_in_cache_and_work_directories import whose_files
-from tfquiver.notes_in_cache_and_work_directories.node_endpoint import read_endpoint
+from tfquiver.node_daemon_and_notes_in_directories import whose_files
+from tfquiver.node_daemon_and_notes_in_directories.node_endpoint import read_endpoint
 from tfquiver.plain_text import of_error, plain
 from tfquiver.proto.tfquiver.v1 import node_pb2, node_pb2_grpc
 

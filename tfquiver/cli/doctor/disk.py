@@ -10,11 +10,11 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-from tfquiver.amounts import of_bytes, of_rate
 from tfquiver.cli.doctor import endurance, wear
 from tfquiver.cli.doctor.finding import Finding, fail, ok, skip, warn
 from tfquiver.plain_text import plain
 from tfquiver.service.node.counters import totals_file
+from tfquiver.sizes_durations_amounts.amounts import of_bytes, of_rate
 
 _TRIAL_BYTES = 64 << 20
 _PIECE_BYTES = 1 << 20

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from tfquiver.amounts import many, of_bytes
 from tfquiver.cli.doctor.finding import Finding, ok, skip, warn
+from tfquiver.sizes_durations_amounts.amounts import many, of_bytes
 
 WHAT = "SSD wear"
 MOST_USED = 0.8

@@ -12,8 +12,8 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-from tfquiver.amounts import of_bytes
 from tfquiver.cli.doctor.finding import Finding, fail, ok, warn
+from tfquiver.sizes_durations_amounts.amounts import of_bytes
 from tfquiver.version import VERSION
 
 _LEAST_DESCRIPTORS = 4096

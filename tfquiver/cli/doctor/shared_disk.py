@@ -10,7 +10,7 @@ from typing import Any
 from tfquiver import errors
 from tfquiver.cli import calls
 from tfquiver.cli.doctor.finding import Finding, ok, warn
-from tfquiver.notes_in_cache_and_work_directories.node_endpoint import read_endpoint
+from tfquiver.node_daemon_and_notes_in_directories.node_endpoint import read_endpoint
 from tfquiver.proto.tfquiver.v1 import node_pb2, node_pb2_grpc
 from tfquiver.service.node import caches_on_this_disk
 from tfquiver.service.node.caches_on_this_disk import Claim

@@ -6,9 +6,9 @@ import time
 from collections.abc import Iterator, Sequence
 
 from tfquiver import errors, stores
-from tfquiver.amounts import many, of_bytes, of_rate
 from tfquiver.cli.doctor.finding import Finding, fail, ok, warn
 from tfquiver.plain_text import of_error, plain
+from tfquiver.sizes_durations_amounts.amounts import many, of_bytes, of_rate
 from tfquiver.stores.object_store import ObjectInfo, ObjectStore
 
 _READ_BYTES = 8 << 20

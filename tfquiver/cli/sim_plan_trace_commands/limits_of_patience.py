@@ -11,9 +11,9 @@ import resource
 import sys
 
 from tfquiver import errors
-from tfquiver.amounts import of_bytes
 from tfquiver.cli.sim_plan_trace_commands.sim_view import lasting
 from tfquiver.clock import Clock, SystemClock
+from tfquiver.sizes_durations_amounts.amounts import of_bytes
 
 MOST_S, MOST_BYTES = 3600.0, 4 << 30
 JUDGED_FROM_S, JUDGED_UNTIL_S = 20.0, 600.0  # what has come so far is let go on, as long as it is within MOST_S

@@ -10,8 +10,7 @@ from math import isfinite
 from pathlib import Path
 from typing import Any
 
-from tfquiver import errors, sizes
-from tfquiver.amounts import of_bytes
+from tfquiver import errors
 from tfquiver.cli import calls
 from tfquiver.cli.sim_plan_trace_commands import limits_of_patience, plan_now, plan_view, sim, sim_view
 from tfquiver.cli.sim_plan_trace_commands.plan_view import Point
@@ -23,6 +22,8 @@ from tfquiver.service.sim.job_queue_rates_store_bandwidth.simulation import simu
 from tfquiver.service.sim.probing_and_policies.shipping import Shipping
 from tfquiver.service.sim.probing_and_policies.sight import SIGHTS
 from tfquiver.service.sim.workloads_and_recordings.workload import Cluster
+from tfquiver.sizes_durations_amounts import sizes
+from tfquiver.sizes_durations_amounts.amounts import of_bytes
 
 _ABOUT = """Simulates the jobs of a scenario (`tfquiver sim --help`) with its first policy and scheduler, for each size
 of the cache and each rate of the store. Without a file: the jobs that read now in a running cluster, as if each began

@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 from tfquiver import errors
-from tfquiver.amounts import many, of_bytes
 from tfquiver.cli import calls
 from tfquiver.cli.sim_plan_trace_commands import reading_jobs
 from tfquiver.cluster_address.service_name import coordinator_address
@@ -23,6 +22,7 @@ from tfquiver.service.sim.workloads_and_recordings.files import Scenario
 from tfquiver.service.sim.workloads_and_recordings.recorded import accelerators, as_now
 from tfquiver.service.sim.workloads_and_recordings.recording import REPLAN_S, WAITS
 from tfquiver.service.sim.workloads_and_recordings.workload import Cluster, Workload
+from tfquiver.sizes_durations_amounts.amounts import many, of_bytes
 
 EPOCHS = 10.0
 _DEFAULT = "benefit"

@@ -9,10 +9,10 @@ from pathlib import Path
 
 from rich.console import Console
 
-from tfquiver.amounts import of_bytes
 from tfquiver.charts_as_png import png
 from tfquiver.cli.calls import table
 from tfquiver.cli.sim_plan_trace_commands.sim_view import COLOURS, lasting
+from tfquiver.sizes_durations_amounts.amounts import of_bytes
 
 _LEGEND = (
     "JCT: from submission to end, on average. makespan: from the first submission to the last end. from store: what "

@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any
 
 from tfquiver import errors
-from tfquiver.amounts import many
 from tfquiver.cli import calls
 from tfquiver.cli.sim_plan_trace_commands import limits_of_patience, sim_view
 from tfquiver.cli.sim_plan_trace_commands.progressing import Progressing
@@ -26,6 +25,7 @@ from tfquiver.service.sim.probing_and_policies.sight import SIGHTS
 from tfquiver.service.sim.workloads_and_recordings import files
 from tfquiver.service.sim.workloads_and_recordings.files import Scenario
 from tfquiver.service.sim.workloads_and_recordings.workload import Workload
+from tfquiver.sizes_durations_amounts.amounts import many
 
 _ABOUT = f"""Simulates jobs that come, wait for accelerators, read and leave, with the
 policies and the planner that a coordinator runs. SCENARIO.json:

@@ -12,11 +12,11 @@ from typing import Any
 from rich.console import Console
 
 from tfquiver import errors
-from tfquiver.amounts import of_bytes
 from tfquiver.charts_as_png import png
 from tfquiver.cli.calls import table
 from tfquiver.service.sim.job_queue_rates_store_bandwidth.outcome import Bound, Outcome
 from tfquiver.service.sim.workloads_and_recordings.workload import Workload
+from tfquiver.sizes_durations_amounts.amounts import of_bytes
 
 _LEGEND = (
     "JCT: from submission to end, on average. makespan: from the first submission to the last end. bound: what no "

@@ -14,13 +14,14 @@ from pathlib import Path
 from typing import Any
 
 from tfquiver import durable, errors, plain_text
-from tfquiver.amounts import many
-from tfquiver.cli import calls, durations
+from tfquiver.cli import calls
 from tfquiver.cli.sim_plan_trace_commands import reading_jobs
 from tfquiver.cluster_address.service_name import coordinator_address
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2_grpc
 from tfquiver.service.coordinator.measuring_jobs_and_stores.meters import GONE_S
 from tfquiver.service.sim.workloads_and_recordings.recording import Recorder
+from tfquiver.sizes_durations_amounts import durations
+from tfquiver.sizes_durations_amounts.amounts import many
 
 _ABOUT = """Records which jobs read which data sets, and how fast they could, until Ctrl-C, SIGTERM, or --for is over;
 then `tfquiver sim FILE` and `tfquiver plan FILE` say what another policy, cache or store would have made of them. The

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from tfquiver.amounts import of_bytes
 from tfquiver.cli.status_tables_and_warnings import names, nodes_view, words
 from tfquiver.plain_text import plain
+from tfquiver.sizes_durations_amounts.amounts import of_bytes
 
 _KINDS = {"WORK_KIND_SCAN": "scan", "WORK_KIND_WARM": "warm"}
 

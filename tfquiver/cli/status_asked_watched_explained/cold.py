@@ -11,7 +11,7 @@ from typing import Any
 
 from tfquiver import durable, errors
 from tfquiver.cli.status_tables_and_warnings.status_view import saved
-from tfquiver.notes_in_cache_and_work_directories import up_file
+from tfquiver.node_daemon_and_notes_in_directories import up_file
 from tfquiver.service.node.counters import totals_file
 from tfquiver.service.node.disk import entry
 

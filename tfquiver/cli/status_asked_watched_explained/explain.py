@@ -12,7 +12,6 @@ from typing import Any
 from rich.console import Console
 
 from tfquiver import errors
-from tfquiver.amounts import many, of_bytes
 from tfquiver.cli import calls
 from tfquiver.cli.calls import cut, table
 from tfquiver.cli.status_asked_watched_explained import explained_names
@@ -21,6 +20,7 @@ from tfquiver.cluster_address import service_name
 from tfquiver.cluster_address.service_name import coordinator_address
 from tfquiver.plain_text import plain
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2, coordinator_pb2_grpc
+from tfquiver.sizes_durations_amounts.amounts import many, of_bytes
 
 _ABOUT = """Says what a job or a data set gets, what it would get with more cache or bandwidth, which measurement and
 which rule decided, and what was tried and refused. `tfquiver dataset set-cache` and `limit` change it."""

@@ -10,7 +10,7 @@ from typing import Any
 from tfquiver import durable, errors
 from tfquiver.cluster_address import running_nodes, service_name
 from tfquiver.grpc_plumbing import addresses
-from tfquiver.notes_in_cache_and_work_directories import up_file
+from tfquiver.node_daemon_and_notes_in_directories import up_file
 from tfquiver.plain_text import plain
 
 _MOST_ID_BYTES = 200

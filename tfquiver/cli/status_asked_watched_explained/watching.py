@@ -21,9 +21,9 @@ from rich.live import Live
 from rich.text import Text
 
 from tfquiver import errors, plain_text
-from tfquiver.amounts import many, of_bytes, of_rate
 from tfquiver.cli import calls
 from tfquiver.cli.status_tables_and_warnings import fitting, status_view
+from tfquiver.sizes_durations_amounts.amounts import many, of_bytes, of_rate
 
 Ask = Callable[[], Mapping[str, Any] | None]  # None: it is what it was
 _KEY_READ_BYTES = 64

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from tfquiver.amounts import many
+from tfquiver.sizes_durations_amounts.amounts import many
 
 MOST = 5
 

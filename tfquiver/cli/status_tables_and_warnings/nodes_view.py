@@ -7,13 +7,13 @@ from typing import Any
 
 from rich.table import Table
 
-from tfquiver.amounts import many, of_bytes
 from tfquiver.cli.calls import cut, table
 from tfquiver.cli.status_tables_and_warnings import alike, names
 from tfquiver.cli.status_tables_and_warnings.words import short
 from tfquiver.grpc_plumbing import addresses
-from tfquiver.node_labels_shard_owners_chunks.labels import is_spot
 from tfquiver.plain_text import plain
+from tfquiver.shard_owners_chunks_hash_prefixes.labels import is_spot
+from tfquiver.sizes_durations_amounts.amounts import many, of_bytes
 
 PLACES_LEGEND = (
     "directory: on that node's machine; there every command takes it for WHERE, and its node's log is in its log/. "

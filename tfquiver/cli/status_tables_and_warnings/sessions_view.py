@@ -7,10 +7,10 @@ from typing import Any
 
 from rich.table import Table
 
-from tfquiver.amounts import many
 from tfquiver.cli.calls import cut
 from tfquiver.cli.status_tables_and_warnings import names, words
 from tfquiver.plain_text import plain
+from tfquiver.sizes_durations_amounts.amounts import many
 
 LEGEND = (
     "A session is one epoch of one job; epochs count from 0. idle: it has not ended, and for so long nobody "

@@ -13,7 +13,6 @@ from rich.table import Table
 from rich.text import Text
 
 from tfquiver import plain_text
-from tfquiver.amounts import many, of_bytes, of_rate
 from tfquiver.cli import calls
 from tfquiver.cli.calls import cut, table
 from tfquiver.cli.dataset_commands.states import OLD_LEGEND
@@ -30,6 +29,7 @@ from tfquiver.cli.status_tables_and_warnings import (  # fmt: skip
     workers_view,
 )
 from tfquiver.cli.status_tables_and_warnings.words import count, job, short, size
+from tfquiver.sizes_durations_amounts.amounts import many, of_bytes, of_rate
 
 _MORE = (
     "used: on the disk, compressed where that pays; size: of all records, not compressed. Epochs count from 0. "

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from tfquiver.amounts import many
 from tfquiver.cli.status_tables_and_warnings.words import job, size
 from tfquiver.plain_text import plain
+from tfquiver.sizes_durations_amounts.amounts import many
 
 _SLOW_MS = 10_000  # one read, of 16 MiB at most: a store that is well has answered long before
 _WAITS = 0.5  # who waits for less of its time is not held up much

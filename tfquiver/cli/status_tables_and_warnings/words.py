@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from tfquiver import plain_text
-from tfquiver.amounts import many, of_bytes
 from tfquiver.grpc_plumbing import addresses
+from tfquiver.sizes_durations_amounts.amounts import many, of_bytes
 
 COMING_BACK_MS = 20_000  # a node asks again every five seconds, and longer where the machine is busy
 _UNNAMED = re.compile(r"([^/ ]+/)?job-([0-9a-f]{12}) \2[0-9a-f]{20}-([^:]+)(?::.*)?")  # owner, number, program

@@ -7,15 +7,15 @@ from contextlib import ExitStack
 from typing import Any
 
 from tfquiver import errors, plain_text
-from tfquiver.amounts import many, of_bytes
 from tfquiver.cli import calls
 from tfquiver.cli.status_asked_watched_explained import cold
 from tfquiver.cli.up_stop_logs_clear import clearing
 from tfquiver.cluster_address.running import to_be_cleared
 from tfquiver.cluster_address.service_name import coordinator_address, directory_of
 from tfquiver.grpc_plumbing import rpc
-from tfquiver.notes_in_cache_and_work_directories import whose_files
+from tfquiver.node_daemon_and_notes_in_directories import whose_files
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2, coordinator_pb2_grpc, node_pb2, node_pb2_grpc
+from tfquiver.sizes_durations_amounts.amounts import many, of_bytes
 
 _CLEAR_S = 600.0  # deleting a million files takes minutes
 _ABOUT = """Deletes what is cached. Data sets stay registered, and whoever reads goes on: what is missing is read from

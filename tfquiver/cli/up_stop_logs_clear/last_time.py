@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from tfquiver.local_cluster.plan import Wish
-from tfquiver.notes_in_cache_and_work_directories.up_file import Given
+from tfquiver.node_daemon_and_notes_in_directories.up_file import Given
 
 _WORKERS = 1
 

@@ -14,7 +14,7 @@ from tfquiver.cli import calls
 from tfquiver.cli.up_stop_logs_clear.followed_log import FollowedLog
 from tfquiver.cluster_address import running, service_name
 from tfquiver.local_cluster import stopping
-from tfquiver.notes_in_cache_and_work_directories import logged_to, server_file, whose_files
+from tfquiver.node_daemon_and_notes_in_directories import logged_to, server_file, whose_files
 from tfquiver.plain_text import plain, shortened
 
 _ABOUT = """Prints the last lines of the logs of the servers that run, or ran, in a cache directory of this machine:

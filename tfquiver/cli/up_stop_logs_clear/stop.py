@@ -12,8 +12,8 @@ from tfquiver.cluster_address import running_nodes, service_name
 from tfquiver.cluster_address.running import to_be_stopped
 from tfquiver.grpc_plumbing import addresses, pages, rpc
 from tfquiver.local_cluster import stopping
-from tfquiver.notes_in_cache_and_work_directories import server_file, up_file, whose_files
-from tfquiver.notes_in_cache_and_work_directories.node_endpoint import read_endpoint
+from tfquiver.node_daemon_and_notes_in_directories import server_file, up_file, whose_files
+from tfquiver.node_daemon_and_notes_in_directories.node_endpoint import read_endpoint
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2, coordinator_pb2_grpc, node_pb2, node_pb2_grpc
 
 

@@ -6,13 +6,14 @@ import argparse
 from pathlib import Path
 from typing import Any
 
-from tfquiver import errors, plain_text, sizes
-from tfquiver.amounts import many
+from tfquiver import errors, plain_text
 from tfquiver.cli.up_stop_logs_clear import whole_cluster
 from tfquiver.cli.up_stop_logs_clear.last_time import Asked
 from tfquiver.cluster_address import service_name
 from tfquiver.local_cluster import plan, ports
-from tfquiver.notes_in_cache_and_work_directories.up_file import MOST_WORKERS
+from tfquiver.node_daemon_and_notes_in_directories.up_file import MOST_WORKERS
+from tfquiver.sizes_durations_amounts import sizes
+from tfquiver.sizes_durations_amounts.amounts import many
 from tfquiver.users_arguments_checked import checks
 
 _ABOUT = """A whole cluster on this machine: coordinator, node, dispatcher and workers, until Ctrl-C or SIGTERM.

@@ -22,8 +22,8 @@ from tfquiver.cluster_address import running, service_name
 from tfquiver.local_cluster import hold, left_out, ports, scrape_targets
 from tfquiver.local_cluster.plan import Wish
 from tfquiver.local_cluster.supervisor import Supervisor
-from tfquiver.notes_in_cache_and_work_directories import cluster_file, up_file
-from tfquiver.notes_in_cache_and_work_directories.up_file import Ports
+from tfquiver.node_daemon_and_notes_in_directories import cluster_file, up_file
+from tfquiver.node_daemon_and_notes_in_directories.up_file import Ports
 from tfquiver.roles_and_tokens import own_token
 from tfquiver.service.node import caches_on_this_disk
 

@@ -11,8 +11,8 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from tfquiver import errors
-from tfquiver.amounts import many
 from tfquiver.scanning import tfrecord
+from tfquiver.sizes_durations_amounts.amounts import many
 
 MOST_PART_BYTES = 8 << 20  # of several records
 MOST_ELEMENT_BYTES = (1 << 30) - tfrecord.FRAMING_BYTES  # a node takes no larger shard

@@ -9,7 +9,7 @@ from queue import SimpleQueue
 from typing import Generic, TypeVar
 
 from tfquiver import errors
-from tfquiver.amounts import many
+from tfquiver.sizes_durations_amounts.amounts import many
 
 T = TypeVar("T")
 _MAX_HUNG = 256  # each holds a thread, which nothing can end

@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable
 
 from tfquiver import errors
-from tfquiver.amounts import many
+from tfquiver.sizes_durations_amounts.amounts import many
 
 _MOST_FOUND = 4_000_000  # a data set has a million files at most
 _MOST_S = 3600.0  # tens of millions of names

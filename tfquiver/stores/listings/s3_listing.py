@@ -8,7 +8,7 @@ from typing import Any
 
 import fsspec.asyn
 
-from tfquiver.glob_patterns import globs
+from tfquiver.glob_patterns_and_file_trees import globs
 from tfquiver.stores.listings.listing_pages import ListingPages
 
 Object = dict[str, Any]  # "name": bucket/key, and what S3 says of it

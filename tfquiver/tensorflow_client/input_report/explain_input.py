@@ -12,7 +12,7 @@ import tensorflow as tf
 from absl import logging
 
 from tfquiver import errors
-from tfquiver.datasets_being_read import made_datasets
+from tfquiver.data_sources_found_and_registered import made_datasets
 from tfquiver.grpc_plumbing import rpc
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2, coordinator_pb2_grpc
 from tfquiver.tensorflow_client.input_report.shares import InputReport, Source, Stage, report

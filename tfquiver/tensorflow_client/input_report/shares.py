@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from tfquiver.amounts import many
+from tfquiver.sizes_durations_amounts.amounts import many
 
 _LEAST_S = 1e-9  # TensorFlow counts nanoseconds; shares of what is far below would be 0 / 0
 _MUCH, _MOSTLY = 0.25, 0.9

@@ -12,9 +12,9 @@ import weakref
 from typing import NoReturn
 
 from tfquiver import errors
-from tfquiver.messages_on_the_nodes_socket import frames_received, stream_frames
-from tfquiver.messages_on_the_nodes_socket import reader_frames as frames
-from tfquiver.node_daemon_and_cache_directory import endpoints
+from tfquiver.messages_and_binary_formats import frames_received, stream_frames
+from tfquiver.messages_and_binary_formats import reader_frames as frames
+from tfquiver.node_daemon_and_notes_in_directories import endpoints
 
 HELLO_S = 10.0
 PING_S = 3.0

@@ -8,8 +8,8 @@ import threading
 from absl import logging
 
 from tfquiver import errors
-from tfquiver.messages_on_the_nodes_socket import reader_frames as frames
-from tfquiver.messages_on_the_nodes_socket import stream_frames
+from tfquiver.messages_and_binary_formats import reader_frames as frames
+from tfquiver.messages_and_binary_formats import stream_frames
 from tfquiver.tensorflow_client.shared_batches import packing
 from tfquiver.tensorflow_client.shared_batches.line import StreamLine, refuse
 from tfquiver.tensorflow_client.shared_batches.memory import read_all, sealed

@@ -9,7 +9,7 @@ from typing import Any
 from absl import logging
 
 from tfquiver import errors
-from tfquiver.messages_on_the_nodes_socket import stream_frames
+from tfquiver.messages_and_binary_formats import stream_frames
 from tfquiver.tensorflow_client.exactly_once import Origin
 from tfquiver.tensorflow_client.shared_batches import packing, pipeline_graph
 

@@ -9,7 +9,7 @@ import weakref
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from tfquiver.messages_on_the_nodes_socket import stream_frames
+from tfquiver.messages_and_binary_formats import stream_frames
 from tfquiver.tensorflow_client.shared_batches import line
 from tfquiver.tensorflow_client.shared_batches.apart import Apart
 from tfquiver.tensorflow_client.shared_batches.pipeline import Pipeline

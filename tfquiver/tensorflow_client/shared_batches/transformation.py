@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
 from tfquiver import errors
-from tfquiver.amounts import many
+from tfquiver.sizes_durations_amounts.amounts import many
 from tfquiver.tensorflow_client.tf_errors import raised_as_both
 from tfquiver.users_arguments_checked.checks import check_integer, check_name, size
 

@@ -12,9 +12,9 @@ import keras
 import tensorflow as tf
 from absl import logging
 
-from tfquiver.amounts import of_bytes
 from tfquiver.cluster_address import naming
 from tfquiver.roles_and_tokens import own_token
+from tfquiver.sizes_durations_amounts.amounts import of_bytes
 from tfquiver.tensorflow_client.step_times import accelerators as devices
 from tfquiver.tensorflow_client.step_times import step_reports
 from tfquiver.tensorflow_client.step_times.step_counts import MOST_RECORDS, StepTotals

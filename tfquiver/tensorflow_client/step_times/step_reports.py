@@ -18,9 +18,9 @@ from absl import logging
 
 from tfquiver import errors
 from tfquiver.cluster_address.service_name import coordinator_address
-from tfquiver.datasets_being_read import made_datasets
+from tfquiver.data_sources_found_and_registered import made_datasets
 from tfquiver.grpc_plumbing import rpc
-from tfquiver.log_lines.rare_lines import every_n_seconds
+from tfquiver.log_files_and_lines.rare_lines import every_n_seconds
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2, coordinator_pb2_grpc
 from tfquiver.tensorflow_client.step_times.step_counts import StepCounts, StepTotals
 

@@ -2,7 +2,7 @@ import { Heat } from "../drawn/heat";
 import { go, type Place } from "../place";
 import type { Dataset, Now, Past } from "../told";
 import { bytes, count, percent } from "../words";
-import { Bar, Find, Table } from "./table";
+import { Bar, Find, Table } from "../drawn/table";
 
 /** Whose chunks are drawn: the one that is chosen, or the largest that somebody reads. */
 export function drawn(now: Now | null, place: Place): string {

@@ -1,7 +1,7 @@
 import { go, type Place } from "../place";
 import type { Decision, Past } from "../told";
 import { bytes, date, rate } from "../words";
-import { Find } from "./table";
+import { Find } from "../drawn/table";
 
 function said(kind: string, value: unknown): string {
   if (value === null || value === undefined) return kind === "job" ? "not limited" : "nothing";

@@ -2,7 +2,7 @@ import { Chart } from "../drawn/chart";
 import { go, type Place } from "../place";
 import type { Job, Now, Past } from "../told";
 import { percent, rate } from "../words";
-import { Bar, Find, Table } from "./table";
+import { Bar, Find, Table } from "../drawn/table";
 
 const COLOURS = ["one", "two", "three", "four", "five"];
 

@@ -3,7 +3,7 @@ import { Racks } from "../drawn/racks";
 import { go, type Place } from "../place";
 import { isBad, type Node, type Now } from "../told";
 import { bytes, count, percent } from "../words";
-import { Bar, Find, Table } from "./table";
+import { Bar, Find, Table } from "../drawn/table";
 
 export function Nodes({ now, place }: { now: Now; place: Place }) {
   const box = useRef<HTMLDivElement>(null);

@@ -10,9 +10,7 @@ import numpy as np
 
 from tfquiver import errors
 from tfquiver.grpc_plumbing.rpc import caller, handled, handled_stream
-from tfquiver.hash_prefixes_and_sorted_numbers.prefixes import PREFIX_BYTES
 from tfquiver.listing.listing_terms import ListingTerms
-from tfquiver.node_labels_shard_owners_chunks.striping import MAX_CHUNKS
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2 as pb2
 from tfquiver.proto.tfquiver.v1 import types_pb2
 from tfquiver.roles_and_tokens.identity import Identity, Role
@@ -22,6 +20,8 @@ from tfquiver.service.coordinator.grpc_calls import checks
 from tfquiver.service.coordinator.grpc_calls.callers import Callers
 from tfquiver.service.coordinator.grpc_calls.uploads import parts_of, sender
 from tfquiver.service.coordinator.long_work.in_parts import InParts
+from tfquiver.shard_owners_chunks_hash_prefixes.prefixes import PREFIX_BYTES
+from tfquiver.shard_owners_chunks_hash_prefixes.striping import MAX_CHUNKS
 
 _MOST_LOOKED_AT = 32
 _MOST_UNREACHED = 1024

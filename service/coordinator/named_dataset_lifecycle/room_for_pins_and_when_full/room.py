@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from tfquiver import errors
-from tfquiver.amounts import of_bytes
+from tfquiver.sizes_durations_amounts.amounts import of_bytes
 
 PARTIAL, MANUAL, DATASET_LRU = "partial", "manual", "dataset_lru"
 WHEN_FULL = (PARTIAL, MANUAL, DATASET_LRU)

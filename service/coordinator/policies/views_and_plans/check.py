@@ -7,7 +7,6 @@ from collections.abc import Iterable, Mapping
 from typing import TypeGuard
 
 from tfquiver import errors
-from tfquiver.amounts import apart, of_bytes
 from tfquiver.plain_text import shortened
 from tfquiver.service.coordinator.policies.pins import free_bytes, remote_pins, two_chunks_bytes
 from tfquiver.service.coordinator.policies.views_and_plans.interface import (
@@ -18,6 +17,7 @@ from tfquiver.service.coordinator.policies.views_and_plans.interface import (
     Plan,
 )
 from tfquiver.service.coordinator.policies.views_and_plans.reasons import Reasons
+from tfquiver.sizes_durations_amounts.amounts import apart, of_bytes
 
 MOST_BYTES = 1 << 60  # an exbibyte: more than any cluster's disks hold
 LEAST_BYTES_PER_S, MOST_BYTES_PER_S = 1e-6, float(1 << 50)

@@ -7,8 +7,7 @@ import random
 from dataclasses import dataclass
 
 from tfquiver import errors
-from tfquiver.amounts import many
-from tfquiver.formats_of_draws_and_weights.drawn_shards import KEY_MARK
+from tfquiver.messages_and_binary_formats.drawn_shards import KEY_MARK
 from tfquiver.proto.tfquiver.v1 import commit_log_pb2 as log_pb2
 from tfquiver.proto.tfquiver.v1 import types_pb2
 from tfquiver.service.coordinator.samplers_what_a_session_reads_next.block_order import epoch_of
@@ -17,6 +16,7 @@ from tfquiver.service.coordinator.sessions.decisions import Decisions
 from tfquiver.service.coordinator.sessions.joining_and_leaving.resumptions import Start, check_position
 from tfquiver.service.coordinator.sessions.session import Session
 from tfquiver.service.coordinator.sessions.session_book import Record
+from tfquiver.sizes_durations_amounts.amounts import many
 
 _NOTICED_S = 2.0  # from a node's time being over until its readers are gone; in all less than an iterator asks for
 _FORGOTTEN_AT_ONCE = 100  # a hundredth of all

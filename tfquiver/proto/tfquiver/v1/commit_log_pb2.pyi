@@ -757,7 +757,7 @@ class PlanDecided(_message.Message):
 
     JSON_FIELD_NUMBER: _builtins.int
     json: _builtins.str
-    """at_s, kind, name, was, becomes, measurement, rule, refused, evicted_bytes (plan_rounds_and_moves/decision_history)"""
+    """at_s, kind, name, was, becomes, measurement, rule, refused, evicted_bytes (plan_rounds_and_moves/decision)"""
     def __init__(
         self,
         *,

@@ -1147,7 +1147,7 @@ class OrdersReply(_message.Message):
 
     @_builtins.property
     def places(self) -> _containers.RepeatedCompositeFieldContainer[Global___DatasetPlaces]:
-        """Every data set that has a placement rule. Nodes compute owners with it (tfquiver/node_labels_shard_owners_chunks)."""
+        """Every data set that has a placement rule. Nodes compute owners with it (tfquiver/shard_owners_chunks_hash_prefixes)."""
 
     @_builtins.property
     def tasks(self) -> _containers.RepeatedCompositeFieldContainer[_named_datasets_pb2.DatasetTask]:

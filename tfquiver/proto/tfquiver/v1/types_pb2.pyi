@@ -359,7 +359,7 @@ Global___PlacementRule: _TypeAlias = PlacementRule  # noqa: Y015
 
 @_typing.final
 class Places(_message.Message):
-    """What a rule comes to with the nodes that live: each shard has so many owners in each group (tfquiver/node_labels_shard_owners_chunks/places.py)."""
+    """What a rule comes to with the nodes that live: each shard has so many owners in each group (tfquiver/shard_owners_chunks_hash_prefixes/places.py)."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -428,7 +428,7 @@ class CacheSetting(_message.Message):
     rotation: _builtins.str
     """The rest is for COOPERATIVE only. "relevance" or "cyclic"; empty in a request: relevance."""
     chunks: _builtins.int
-    """Chunks and partitions of the striping (see tfquiver/node_labels_shard_owners_chunks/striping.py), which is a function of these and of the digest;
+    """Chunks and partitions of the striping (see tfquiver/shard_owners_chunks_hash_prefixes/striping.py), which is a function of these and of the digest;
     0 in a request: derived.
     """
     partitions: _builtins.int

@@ -1,0 +1,35 @@
+"""What differs between two plans, as decisions for the history. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from tfquiver.service.coordinator.plan_rounds_and_moves import moves
+from tfquiver.service.coordinator.plan_rounds_and_moves.decisions_kept_and_explained.decision import Decision
+from tfquiver.service.coordinator.policies.pins import PINNED, pinned, remote_pins
+from tfquiver.service.coordinator.policies.views_and_plans.interface import Allocation, ClusterView, Plan
+
+# A job's bandwidth follows every measurement: less than twice, or than half of it, is not told of.
+_NOTABLE = 2.0
+
+
+def between(view: ClusterView, old: Plan, new: Plan, rule: str, now: float) -> Iterator[Decision]:
+    pins, rates = pinned(view), remote_pins(view)
+    goes = moves.evicted(view, old.allocations, new.allocations)
+    unread = dict.fromkeys(old.allocations.keys() - {dataset.name for dataset in view.datasets}, "nobody reads it")
+    for name in sorted(old.allocations.keys() | new.allocations.keys()):
+        was, becomes = old.allocations.get(name, Allocation()), new.allocations.get(name, Allocation())
+        if was != becomes:
+            if name not in pins and old.reasons.get(name) == PINNED:
+                unread[name] = "no longer pinned"  # whoever reads it
+            by = "pinned" if name in pins else unread.get(name, rule)
+            why = new.reasons.get(name) or unread.get(name, "")
+            yield Decision(now, "dataset", name, was, becomes, why, by, evicted_bytes=goes.get(name, 0))
+    for name in sorted(old.remote_bytes_per_s.keys() | new.remote_bytes_per_s.keys()):
+        had, gets = old.remote_bytes_per_s.get(name), new.remote_bytes_per_s.get(name)
+        if had != gets and (had is None or gets is None or max(had, gets) > _NOTABLE * min(had, gets)):
+            yield Decision(now, "job", name, had, gets, new.reasons.get(name, ""), "pinned" if name in rates else rule)
+
+
+def kept(allocations: Mapping[str, Allocation]) -> dict[str, Allocation]:
+    return {name: allocation for name, allocation in allocations.items() if allocation.mode != "none"}

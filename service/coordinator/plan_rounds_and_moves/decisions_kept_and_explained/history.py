@@ -1,0 +1,67 @@
+"""The last decisions. Pure."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from dataclasses import replace
+
+from tfquiver.service.coordinator.plan_rounds_and_moves.decisions_kept_and_explained.decision import Decision
+from tfquiver.service.coordinator.policies.views_and_plans.names import digits_of, job_before, of_several
+
+MOST_DECISIONS = 4096
+
+
+class History:
+    """The last `most` decisions, oldest first."""
+
+    def __init__(self, most: int = MOST_DECISIONS) -> None:
+        self._decisions: deque[Decision] = deque(maxlen=most)
+
+    def __iter__(self) -> Iterator[Decision]:
+        return iter(self._decisions)
+
+    def __len__(self) -> int:
+        return len(self._decisions)
+
+    def extend(self, decisions: Iterable[Decision]) -> None:
+        self._decisions.extend(decisions)
+
+    def rename(self, names: Mapping[str, str]) -> None:
+        """Of data sets and jobs that are called otherwise now; `names`: new ones by old ones."""
+        renamed = (
+            replace(one, name=names[one.name]) if one.kind in ("dataset", "job") and one.name in names else one
+            for one in self._decisions
+        )  # fmt: skip
+        self._decisions = deque(renamed, self._decisions.maxlen)
+
+    def of(self, dataset: str, name: str) -> list[Decision]:
+        """Those about a data set, about `name`, itself or a job that reads it, and about the plan as a whole. A data
+        set may have been called otherwise when nobody read it, or when the log was written that a coordinator was
+        started with: its digits are the same."""
+        digits, job = digits_of(dataset), job_before(name, dataset)
+        found = list[Decision]()
+        for one in self._decisions:
+            if one.kind in ("plan", "policy") or one.name in (dataset, name):
+                found.append(one)
+            elif digits and digits_of(one.name) == digits:
+                if one.kind == "dataset":
+                    found.append(replace(one, name=dataset))
+                elif job and one.name.startswith(f"{job}, "):
+                    found.append(replace(one, name=name))
+        return found
+
+    def last(self, most: int, datasets: Callable[[Collection[str]], Mapping[str, str]]) -> list[Decision]:
+        """The last so many. `datasets`: what those with these digits are called now, by them."""
+        decisions = [*self._decisions][-most:]
+        called = datasets({digits for one in decisions if (digits := digits_of(one.name))})
+        return [replace(one, name=_now(one, called)) for one in decisions]
+
+
+def _now(one: Decision, called: Mapping[str, str]) -> str:
+    now = called.get(digits_of(one.name)) if one.kind in ("dataset", "job") else None
+    if now is None or one.kind == "dataset":
+        return one.name if now is None else now
+    job, separator, dataset = one.name.partition(", ")
+    # Where one of both names has such a comma itself, it is not known which of them is the job's.
+    return of_several(job, now) if separator and ", " not in dataset else one.name

@@ -1,0 +1,145 @@
+"""One look at one object, and what comes of it: asked, decided, carried out, the new status given back.
+
+`reconciling` decides.
+"""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Mapping
+from typing import Any
+
+from absl import logging
+
+from tfquiver import errors
+from tfquiver.log_files_and_lines.logs import about
+from tfquiver.service.operator import dataset_plan, job_manifest, job_plan
+from tfquiver.service.operator.checked_specs import dataset_wish, job_wish
+from tfquiver.service.operator.coordinator_calls import CoordinatorCalls, is_final
+from tfquiver.service.operator.dataset_plan import Action, Observed, Trouble
+from tfquiver.service.operator.job_manifest import GROUP, VERSION, NodeScore, Surroundings
+from tfquiver.service.operator.job_plan import ReadableDataset, Step, Waiting
+from tfquiver.service.operator.kubernetes_calls import KubernetesCalls
+
+CACHE_LABEL = f"{GROUP}/cache"  # of machines on which a node runs (configs/kubernetes)
+Status = dict[str, Any]
+
+
+class Rounds:
+    """Each round is whole in itself: whatever was lost before it, it finds out again."""
+
+    def __init__(self, coordinator: CoordinatorCalls, kubernetes: KubernetesCalls, around: Surroundings) -> None:
+        self._coordinator, self._kubernetes, self._around = coordinator, kubernetes, around
+
+    async def dataset(self, meta: Mapping[str, Any], spec: Any, before: Any) -> Status:
+        """The status of a Dataset."""
+        generation, at = int(meta.get("generation") or 0), _now()
+        try:
+            wish = dataset_wish.parse(meta["namespace"], meta["name"], spec)
+        except errors.InvalidArgumentError as error:
+            trouble = Trouble(job_plan.INVALID, str(error))
+            return dataset_plan.status(None, None, trouble, before, generation, at)
+        prefetched = _prefetched(before)
+        observed: Observed | None = None
+        trouble: Trouble | None = None  # type: ignore[no-redef]
+        try:
+            observed = await self._coordinator.dataset(wish.name, resident=True)
+            for action in dataset_plan.actions(wish, observed, prefetched):
+                asked = observed.version if action is Action.PREFETCH and observed is not None else prefetched
+                try:
+                    await self._coordinator.carry_out(action, wish, observed.digest_id if observed else "")
+                except errors.ResourceExhaustedError:
+                    prefetched = asked  # of what did not fit nothing is asked again
+                    raise
+                prefetched = asked
+                logging.info("dataset %s: %s", wish.name, action.value, extra=about(dataset=wish.name))
+                observed = await self._coordinator.dataset(wish.name, resident=True)
+        except errors.TfquiverError as error:
+            trouble = _trouble(error)
+        return dataset_plan.status(wish, observed, trouble, before, generation, at, prefetched)
+
+    async def dataset_goes(self, meta: Mapping[str, Any], spec: Any) -> None:
+        """A Dataset is being deleted. Raises the typed error when its data set cannot go (yet)."""
+        try:
+            wish = dataset_wish.parse(meta["namespace"], meta["name"], spec)
+        except errors.InvalidArgumentError:
+            return  # it never made one
+        if not wish.is_kept:
+            await self._coordinator.delete(wish.name)
+
+    async def job(self, meta: Mapping[str, Any], spec: Any, before: Any) -> Status | None:
+        """The status of a TrainingJob; None: as it is."""
+        generation, at = int(meta.get("generation") or 0), _now()
+        if job_plan.step(before, None) is Step.DONE:
+            await self._forget(meta, spec)
+            return None
+        why_not: Waiting | Trouble | None = None
+        job = None
+        try:
+            job = await self._kubernetes.job(meta["namespace"], meta["name"])
+            if job is not None and not job_plan.is_of(job, meta["uid"]):
+                taken = f"a Job {meta['name']} is there already, and is not of this TrainingJob"
+                return job_plan.status(None, Waiting("NameTaken", taken), before, generation, at)
+            match job_plan.step(before, job):
+                case Step.GONE:
+                    why_not = Waiting(
+                        job_plan.JOB_GONE, "its Job was deleted; make another TrainingJob to run it again"
+                    )
+                case Step.MAKE:
+                    job, why_not = await self._made(meta, spec)
+        except errors.InvalidArgumentError as error:
+            why_not = Trouble(job_plan.INVALID, str(error))
+        except errors.TfquiverError as error:
+            why_not = _trouble(error)
+        return job_plan.status(job, why_not, before, generation, at)
+
+    async def _made(self, meta: Mapping[str, Any], spec: Any) -> tuple[dict[str, Any] | None, Waiting | None]:
+        wish = job_wish.parse(meta["name"], spec)
+        namespace = meta["namespace"]
+        path = f"/apis/{GROUP}/{VERSION}/namespaces/{namespace}/datasets/{wish.dataset}"
+        found = job_plan.readable(wish, await self._kubernetes.get(path))
+        if isinstance(found, Waiting):
+            return None, found
+        manifest = job_manifest.of(wish, meta, found.name, self._around, await self._scores(wish, found))
+        await self._kubernetes.make_job(namespace, manifest)  # one that is there already is looked at in the next line
+        job = await self._kubernetes.job(namespace, wish.name)
+        if job is not None and not job_plan.is_of(job, meta["uid"]):
+            return None, Waiting("NameTaken", f"a Job {wish.name} is there already")
+        return job, None
+
+    async def _scores(self, wish: job_wish.JobWish, found: ReadableDataset) -> list[NodeScore]:
+        """A job is started without them, too: somewhere is better than not at all."""
+        if wish.placement == "Any":
+            return []
+        try:
+            machines = await self._kubernetes.machines(f"{CACHE_LABEL}=true")
+            return await self._coordinator.scores(wish.name, found.digest, machines) if machines else []
+        except errors.TfquiverError as error:
+            logging.warning("job %s is not placed near its data: %s", wish.name, error, extra=about(job=wish.name))
+            return []
+
+    async def _forget(self, meta: Mapping[str, Any], spec: Any) -> None:
+        """Only now that the status says how it ended may its Job go: it would be taken for one that never was."""
+        try:
+            wish = job_wish.parse(meta["name"], spec)
+            if wish.ttl_s is None:
+                return
+            job = await self._kubernetes.job(meta["namespace"], meta["name"])
+            if job and job_plan.is_of(job, meta["uid"]) and job["spec"].get("ttlSecondsAfterFinished") != wish.ttl_s:
+                await self._kubernetes.forget_job_after(meta["namespace"], meta["name"], wish.ttl_s)
+        except errors.TfquiverError as error:
+            logging.warning("job %s: %s", meta["name"], error, extra=about(job=meta["name"]))
+
+
+def _trouble(error: errors.TfquiverError) -> Trouble:
+    reason = "Refused" if is_final(error) else type(error).__name__.rstrip("_").removesuffix("Error")
+    return Trouble(reason, str(error), is_final(error))
+
+
+def _prefetched(before: Any) -> int:
+    value = before.get("prefetchedVersion") if isinstance(before, Mapping) else None
+    return value if isinstance(value, int) else 0
+
+
+def _now() -> str:
+    return datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
