@@ -33,7 +33,7 @@ $(VENV)/.demo: $(SOURCES) | $(VENV)/bin/python
 $(VENV)/.test: $(SOURCES) | $(VENV)/bin/python
 	$(PIP) '$(TENSORFLOW)'
 	$(PIP) --no-build-isolation -e '.[demo,test,docs,fsspec]'
-	pkg-config --exists fuse3 && $(PIP) 'pyfuse3>=3.4' || echo "no libfuse3-dev: tests of mounts are skipped"
+	pkg-config --exists fuse3 && $(PIP) 'pyfuse3>=3.4' || echo "no pyfuse3 (libfuse3-dev, python3-dev): tests of mounts are skipped"
 	@touch $@ $(VENV)/.demo
 
 demo: $(VENV)/.demo

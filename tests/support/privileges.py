@@ -11,6 +11,8 @@ from functools import cache
 
 import pytest
 
+from tfquiver.mounting import mount_points
+
 _HOW = "run the tests as root on a machine, or in a container with CAP_SYS_ADMIN"
 
 
@@ -49,7 +51,7 @@ def cannot_mount_dead(device: str = "/dev/fuse") -> str:
 def cannot_mount_fuse() -> str:
     """Why no FUSE file system can be mounted here; "" when it can."""
     if importlib.util.find_spec("pyfuse3") is None:
-        return "pyfuse3 is missing: apt-get install gcc pkg-config libfuse3-dev fuse3, then pip install '.[fuse]'"
+        return f"pyfuse3 is missing: {mount_points.INSTALL}, then pip install '.[fuse]'"
     if not os.access("/dev/fuse", os.R_OK | os.W_OK):
         return f"/dev/fuse is missing or closed to this user: modprobe fuse; in a container --device=/dev/fuse. {_HOW}"
     if os.geteuid() != 0 and not shutil.which("fusermount3"):

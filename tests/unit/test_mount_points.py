@@ -11,6 +11,7 @@ from tfquiver import errors
 from tfquiver.cli.status_tables_and_warnings import mounts_view
 from tfquiver.mounting import mount_points
 
+ROOT = Path(__file__).resolve().parents[2]
 MOUNTINFO = """\
 22 1 254:0 / / rw,relatime shared:1 - ext4 /dev/root rw
 41 22 0:38 / /mnt/with\\040blank ro,nosuid,nodev - fuse.tfquiver train\\040set ro,user_id=0,group_id=0
@@ -45,6 +46,14 @@ def test_without_the_device_it_says_what_to_do(tmp_path: Path, monkeypatch: pyte
     monkeypatch.setattr(mount_points, "DEVICE", tmp_path / "fuse")
     with pytest.raises(errors.NotFoundError, match="is missing: `modprobe fuse`, or in a container run it with"):
         mount_points.prepare(tmp_path)
+
+
+def test_pages_and_ci_name_all_that_pyfuse3_is_built_from() -> None:
+    # Without python3-dev gcc finds no Python.h: Debian's python3-venv does not bring it.
+    assert {"gcc", "pkg-config", "libfuse3-dev", "python3-dev"} <= set(mount_points.INSTALL.split())
+    assert mount_points.INSTALL in (ROOT / "docs" / "guide" / "files.md").read_text()
+    ci = (ROOT / ".ci" / "run").read_text().split("packages=(")[1].partition(")")[0]
+    assert {*mount_points.INSTALL.split()[2:]} - {"gcc"} <= set(ci.split())
 
 
 def test_one_that_has_gone_while_files_were_scanned_is_named(tmp_path: Path) -> None:

@@ -131,7 +131,7 @@ def _check_extra() -> None:
     if missing:
         raise errors.NotFoundError(
             f"{' and '.join(missing)}: not installed; `pip install '.[fuse]'` in a clone of tfquiver brings it, after "
-            "`apt-get install gcc pkg-config libfuse3-dev fuse3` (Debian)"
+            f"`{mount_points.INSTALL}` (Debian)"
         )
 
 

@@ -16,6 +16,8 @@ from tfquiver import errors
 from tfquiver.plain_text import plain, shortened
 
 TYPE = "fuse.tfquiver"
+# What pip builds pyfuse3 from, and what users who are not root mount by.
+INSTALL = "apt-get install gcc pkg-config libfuse3-dev python3-dev fuse3"
 DEVICE = Path("/dev/fuse")
 FUSE_CONF = Path("/etc/fuse.conf")
 MOUNTS = Path("/proc/self/mountinfo")
