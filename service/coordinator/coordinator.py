@@ -54,9 +54,9 @@ from tfquiver.service.coordinator.registering_sharing_removing_datasets.claims i
 from tfquiver.service.coordinator.registering_sharing_removing_datasets.ownership import Ownership
 from tfquiver.service.coordinator.registering_sharing_removing_datasets.registry import Registry
 from tfquiver.service.coordinator.resident_shards.residency import Table
-from tfquiver.service.coordinator.sampling_asked_for_and_users_weights.picking import Picking, weights_in_use
-from tfquiver.service.coordinator.sampling_asked_for_and_users_weights.samplings import Samplings
-from tfquiver.service.coordinator.sampling_asked_for_and_users_weights.weight_files import WeightFiles
+from tfquiver.service.coordinator.sampled_sessions_and_uploaded_weights.picking import Picking, weights_in_use
+from tfquiver.service.coordinator.sampled_sessions_and_uploaded_weights.samplings import Samplings
+from tfquiver.service.coordinator.sampled_sessions_and_uploaded_weights.weight_files import WeightFiles
 from tfquiver.service.coordinator.sessions.decisions import SessionLimits
 from tfquiver.service.coordinator.sessions.reading import Reading
 from tfquiver.service.coordinator.sessions.sessions import Sessions

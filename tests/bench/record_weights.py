@@ -27,7 +27,7 @@ from tests.bench.bars import Bar, finish, run_bench
 from tests.support.digests import numbered_digest
 from tfquiver.digests.digest import Digest
 from tfquiver.messages_and_binary_formats.record_weights import HEADER_BYTES, record_weights
-from tfquiver.service.coordinator.sampling_asked_for_and_users_weights.weight_files import WeightFiles
+from tfquiver.service.coordinator.sampled_sessions_and_uploaded_weights.weight_files import WeightFiles
 from tfquiver.service.coordinator.sampling_by_weights_or_with_replacement.weighted import Weighted
 from tfquiver.service.coordinator.sampling_schemes_drawing_epochs.chance import Chance
 from tfquiver.service.coordinator.sampling_schemes_drawing_epochs.drawing import drawn

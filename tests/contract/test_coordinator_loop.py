@@ -25,8 +25,8 @@ from tfquiver.service.coordinator.chunk_rotation.rotations import ChunkPlan
 from tfquiver.service.coordinator.coordinator import Coordinator
 from tfquiver.service.coordinator.dataset_caching.caching import Caching
 from tfquiver.service.coordinator.registering_sharing_removing_datasets import digest_files
-from tfquiver.service.coordinator.samplers_what_a_session_reads_next import made_orders
-from tfquiver.service.coordinator.samplers_what_a_session_reads_next.chunk_layout import ChunkLayout
+from tfquiver.service.coordinator.samplers_and_orders_of_an_epochs_shards import made_orders
+from tfquiver.service.coordinator.samplers_and_orders_of_an_epochs_shards.chunk_layout import ChunkLayout
 from tfquiver.service.coordinator.sessions.lease import LeaseState
 from tfquiver.service.coordinator.sessions.sessions import Sessions
 

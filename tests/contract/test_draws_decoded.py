@@ -18,7 +18,7 @@ from tfquiver.messages_and_binary_formats import drawn_shards as drawn_module
 from tfquiver.messages_and_binary_formats.drawn_shards import DrawnShards, drawn_shards
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2 as pb
 from tfquiver.proto.tfquiver.v1 import types_pb2
-from tfquiver.service.coordinator.sampling_asked_for_and_users_weights import samplings
+from tfquiver.service.coordinator.sampled_sessions_and_uploaded_weights import samplings
 from tfquiver.service.coordinator.server import CoordinatorServer
 from tfquiver.service.coordinator.sessions import session as session_module
 

@@ -7,7 +7,7 @@ import threading
 
 from tests.support.aio import on_loop
 from tfquiver.service.coordinator.long_work.in_thread import InThread
-from tfquiver.service.coordinator.samplers_what_a_session_reads_next.made_orders import MADE_AT_ONCE, MadeOrders
+from tfquiver.service.coordinator.samplers_and_orders_of_an_epochs_shards.made_orders import MADE_AT_ONCE, MadeOrders
 
 KEY = (b"data set", "order", 1, 2)
 

@@ -23,8 +23,8 @@ from tfquiver.messages_and_binary_formats.record_weights import (
     record_weights,
 )
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2 as pb
-from tfquiver.service.coordinator.sampling_asked_for_and_users_weights import coming_weights
-from tfquiver.service.coordinator.sampling_asked_for_and_users_weights.coming_weights import ComingWeights
+from tfquiver.service.coordinator.sampled_sessions_and_uploaded_weights import coming_weights
+from tfquiver.service.coordinator.sampled_sessions_and_uploaded_weights.coming_weights import ComingWeights
 
 
 class Sender:

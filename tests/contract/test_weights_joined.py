@@ -16,7 +16,7 @@ from tests.support.coordinator_served import served
 from tfquiver import errors
 from tfquiver.messages_and_binary_formats.record_weights import HEADER_BYTES
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2 as pb
-from tfquiver.service.coordinator.sampling_asked_for_and_users_weights import coming_weights
+from tfquiver.service.coordinator.sampled_sessions_and_uploaded_weights import coming_weights
 
 
 class Ahead:

@@ -22,7 +22,7 @@ from tfquiver.messages_and_binary_formats.record_weights import (
     record_weights,
 )
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2 as pb
-from tfquiver.service.coordinator.sampling_asked_for_and_users_weights.weight_files import WeightFiles
+from tfquiver.service.coordinator.sampled_sessions_and_uploaded_weights.weight_files import WeightFiles
 from tfquiver.service.coordinator.server import CoordinatorServer
 
 DIGEST = numbered_digest(20)  # a record each

@@ -17,8 +17,8 @@ from tests.support.coordinator_served import served
 from tfquiver import errors
 from tfquiver.messages_and_binary_formats import record_weights
 from tfquiver.messages_and_binary_formats.record_weights import RecordWeights
-from tfquiver.service.coordinator.sampling_asked_for_and_users_weights import weight_files
-from tfquiver.service.coordinator.sampling_asked_for_and_users_weights.weight_files import WeightFiles
+from tfquiver.service.coordinator.sampled_sessions_and_uploaded_weights import weight_files
+from tfquiver.service.coordinator.sampled_sessions_and_uploaded_weights.weight_files import WeightFiles
 from tfquiver.service.coordinator.server import CoordinatorServer
 
 

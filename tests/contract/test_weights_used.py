@@ -16,8 +16,8 @@ from tests.support.coordinator_served import served
 from tfquiver import errors
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2 as pb
 from tfquiver.service.coordinator.coordinator import Coordinator
-from tfquiver.service.coordinator.sampling_asked_for_and_users_weights import picking, samplings, weight_files
-from tfquiver.service.coordinator.sampling_asked_for_and_users_weights.weight_files import WeightFiles
+from tfquiver.service.coordinator.sampled_sessions_and_uploaded_weights import picking, samplings, weight_files
+from tfquiver.service.coordinator.sampled_sessions_and_uploaded_weights.weight_files import WeightFiles
 from tfquiver.service.coordinator.server import CoordinatorServer
 
 SIZE_BYTES = len(weights().to_bytes())

@@ -23,7 +23,7 @@ from tests.support.coordinator_client import NODE, CoordinatorClient
 from tests.support.digests import numbered_digest
 from tfquiver import CutPolicy, errors
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2 as pb
-from tfquiver.service.coordinator.sampling_asked_for_and_users_weights import samplings
+from tfquiver.service.coordinator.sampled_sessions_and_uploaded_weights import samplings
 from tfquiver.service.coordinator.sampling_schemes_drawing_epochs import registry
 from tfquiver.service.coordinator.sampling_schemes_drawing_epochs.chance import Chance
 from tfquiver.service.coordinator.sampling_schemes_drawing_epochs.interface import Draws, Population

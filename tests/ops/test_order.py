@@ -15,7 +15,7 @@ from tests.ops.test_checkpoint import with_symbolic
 from tests.support.op_source import OpSource, drop_iterators, records_of
 from tests.support.scripted_node import Connection, ScriptedNode, Session
 from tfquiver.messages_and_binary_formats.reader_frames import ORDER_FILES
-from tfquiver.service.coordinator.samplers_what_a_session_reads_next.block_order import BlockOrder, order_seed
+from tfquiver.service.coordinator.samplers_and_orders_of_an_epochs_shards.block_order import BlockOrder, order_seed
 
 SHARDS = numbered(40, 30, size=20)
 ALL = Counter(itertools.chain(*SHARDS))

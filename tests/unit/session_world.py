@@ -13,8 +13,8 @@ from tfquiver import errors
 from tfquiver.clock import ManualClock
 from tfquiver.messages_and_binary_formats.drawn_shards import DrawnShards
 from tfquiver.proto.tfquiver.v1 import types_pb2
-from tfquiver.service.coordinator.samplers_what_a_session_reads_next.block_order import BlockOrder
-from tfquiver.service.coordinator.samplers_what_a_session_reads_next.wish import Wish
+from tfquiver.service.coordinator.samplers_and_orders_of_an_epochs_shards.block_order import BlockOrder
+from tfquiver.service.coordinator.samplers_and_orders_of_an_epochs_shards.wish import Wish
 from tfquiver.service.coordinator.sessions.decisions import SessionLimits
 from tfquiver.service.coordinator.sessions.joining_and_leaving.admission import Drawn
 from tfquiver.service.coordinator.sessions.lease import LeaseState

@@ -10,13 +10,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.support.python_calls import python_calls
-from tfquiver.service.coordinator.samplers_what_a_session_reads_next.block_order import (
+from tfquiver.service.coordinator.samplers_and_orders_of_an_epochs_shards.block_order import (
     MAX_BLOCK_SHARDS,
     BlockOrder,
     order_seed,
     units_of,
 )
-from tfquiver.service.coordinator.samplers_what_a_session_reads_next.deterministic import Deterministic
+from tfquiver.service.coordinator.samplers_and_orders_of_an_epochs_shards.deterministic import Deterministic
 
 shard_lists = st.lists(st.tuples(st.integers(1, 500), st.integers(1, 9)), max_size=80)
 

@@ -9,7 +9,7 @@ import pytest
 
 from tfquiver.service.coordinator.chunk_rotation.chunk_cache import ChunkCache
 from tfquiver.service.coordinator.chunk_rotation.relevance import Relevance
-from tfquiver.service.coordinator.samplers_what_a_session_reads_next.chunk_layout import ChunkLayout
+from tfquiver.service.coordinator.samplers_and_orders_of_an_epochs_shards.chunk_layout import ChunkLayout
 from tfquiver.shard_owners_chunks_hash_prefixes import striping
 
 

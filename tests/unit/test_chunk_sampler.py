@@ -12,9 +12,9 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
-from tfquiver.service.coordinator.samplers_what_a_session_reads_next.chunk_layout import ChunkLayout, ResidentSlots
-from tfquiver.service.coordinator.samplers_what_a_session_reads_next.chunk_sampler import ChunkSampler
-from tfquiver.service.coordinator.samplers_what_a_session_reads_next.chunk_use import Menu
+from tfquiver.service.coordinator.samplers_and_orders_of_an_epochs_shards.chunk_layout import ChunkLayout, ResidentSlots
+from tfquiver.service.coordinator.samplers_and_orders_of_an_epochs_shards.chunk_sampler import ChunkSampler
+from tfquiver.service.coordinator.samplers_and_orders_of_an_epochs_shards.chunk_use import Menu
 from tfquiver.shard_owners_chunks_hash_prefixes import striping
 
 

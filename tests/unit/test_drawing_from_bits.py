@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from tfquiver.service.coordinator.samplers_what_a_session_reads_next import slots
-from tfquiver.service.coordinator.samplers_what_a_session_reads_next.slots import count, draw
+from tfquiver.service.coordinator.samplers_and_orders_of_an_epochs_shards import slots
+from tfquiver.service.coordinator.samplers_and_orders_of_an_epochs_shards.slots import count, draw
 
 MOST = 16
 

@@ -43,7 +43,7 @@ VIOLATIONS = [
     ("service/coordinator/coordinator.py", "import tensorflow", "never import TensorFlow"),
     (
         "service/node/shards_from_disk_other_nodes_or_store/fetcher.py",
-        "import tfquiver.service.coordinator.samplers_what_a_session_reads_next.sampler",
+        "import tfquiver.service.coordinator.samplers_and_orders_of_an_epochs_shards.sampler",
         "do not import one another",
     ),
     ("tfquiver/errors.py", "import tfquiver.scanning.tfrecord", "Imports point down"),

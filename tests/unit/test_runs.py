@@ -12,10 +12,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tfquiver.service.coordinator.samplers_what_a_session_reads_next import sampler as sampler_module
-from tfquiver.service.coordinator.samplers_what_a_session_reads_next import slots
-from tfquiver.service.coordinator.samplers_what_a_session_reads_next.runs import run_of
-from tfquiver.service.coordinator.samplers_what_a_session_reads_next.sampler import ResidentFirst
+from tfquiver.service.coordinator.samplers_and_orders_of_an_epochs_shards import sampler as sampler_module
+from tfquiver.service.coordinator.samplers_and_orders_of_an_epochs_shards import slots
+from tfquiver.service.coordinator.samplers_and_orders_of_an_epochs_shards.runs import run_of
+from tfquiver.service.coordinator.samplers_and_orders_of_an_epochs_shards.sampler import ResidentFirst
 
 
 @given(st.lists(st.booleans(), max_size=200), st.sampled_from([2, 4, 8]), st.integers(1, 50), st.integers(0, 99))

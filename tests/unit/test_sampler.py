@@ -14,9 +14,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
-from tfquiver.service.coordinator.samplers_what_a_session_reads_next import sampler as sampler_module
-from tfquiver.service.coordinator.samplers_what_a_session_reads_next import slots
-from tfquiver.service.coordinator.samplers_what_a_session_reads_next.sampler import InAnyOrder, ResidentFirst
+from tfquiver.service.coordinator.samplers_and_orders_of_an_epochs_shards import sampler as sampler_module
+from tfquiver.service.coordinator.samplers_and_orders_of_an_epochs_shards import slots
+from tfquiver.service.coordinator.samplers_and_orders_of_an_epochs_shards.sampler import InAnyOrder, ResidentFirst
 
 SHARDS = st.lists(st.integers(0, 1 << 20), max_size=8)
 

@@ -20,8 +20,8 @@ from tfquiver import errors
 from tfquiver.messages_and_binary_formats import drawn_shards as drawn_module
 from tfquiver.messages_and_binary_formats.drawn_shards import DrawnShards, drawn_shards
 from tfquiver.proto.tfquiver.v1 import commit_log_pb2 as log_pb2
-from tfquiver.service.coordinator.sampling_asked_for_and_users_weights import asked as asked_module
-from tfquiver.service.coordinator.sampling_asked_for_and_users_weights.asked import AskedSamplings, arguments_of
+from tfquiver.service.coordinator.sampled_sessions_and_uploaded_weights import asked as asked_module
+from tfquiver.service.coordinator.sampled_sessions_and_uploaded_weights.asked import AskedSamplings, arguments_of
 from tfquiver.service.coordinator.sampling_by_weights_or_with_replacement.patterns import (
     first_matches,
 )

@@ -16,9 +16,9 @@ from tfquiver.disk_space_of_shards.entry_size import most_disk_bytes
 from tfquiver.proto.tfquiver.v1 import commit_log_pb2 as log_pb2
 from tfquiver.proto.tfquiver.v1 import types_pb2
 from tfquiver.service.coordinator.chunk_rotation.rotations import ChunkPlan, Rotations
-from tfquiver.service.coordinator.samplers_what_a_session_reads_next import schemes
-from tfquiver.service.coordinator.samplers_what_a_session_reads_next.deterministic import Deterministic
-from tfquiver.service.coordinator.samplers_what_a_session_reads_next.wish import Wish
+from tfquiver.service.coordinator.samplers_and_orders_of_an_epochs_shards import schemes
+from tfquiver.service.coordinator.samplers_and_orders_of_an_epochs_shards.deterministic import Deterministic
+from tfquiver.service.coordinator.samplers_and_orders_of_an_epochs_shards.wish import Wish
 from tfquiver.service.coordinator.sessions.session import Reader, Session
 
 SHARDS = 600

@@ -11,7 +11,7 @@ from tests.unit.session_bench import LIMITS, Bench, alone
 from tfquiver import errors
 from tfquiver.proto.tfquiver.v1 import commit_log_pb2 as log_pb2
 from tfquiver.proto.tfquiver.v1 import types_pb2
-from tfquiver.service.coordinator.samplers_what_a_session_reads_next.wish import Wish
+from tfquiver.service.coordinator.samplers_and_orders_of_an_epochs_shards.wish import Wish
 from tfquiver.service.coordinator.sessions.joining_and_leaving import resumptions
 from tfquiver.service.coordinator.sessions.session_book import Record
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from tfquiver import errors
 from tfquiver.reader.share import Share, beginning, order_seed
-from tfquiver.service.coordinator.samplers_what_a_session_reads_next import block_order
+from tfquiver.service.coordinator.samplers_and_orders_of_an_epochs_shards import block_order
 
 
 def shards_of(share: Share, shards: int) -> list[int]:

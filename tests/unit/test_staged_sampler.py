@@ -15,8 +15,8 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 
 from tests.support.python_calls import python_calls
 from tfquiver.messages_and_binary_formats.drawn_shards import DrawnShards
-from tfquiver.service.coordinator.samplers_what_a_session_reads_next import staged
-from tfquiver.service.coordinator.samplers_what_a_session_reads_next.staged import InTurn, Staged
+from tfquiver.service.coordinator.samplers_and_orders_of_an_epochs_shards import staged
+from tfquiver.service.coordinator.samplers_and_orders_of_an_epochs_shards.staged import InTurn, Staged
 
 SHARDS = 8
 NUMBERS = st.lists(st.integers(0, 1 << 20), max_size=6)

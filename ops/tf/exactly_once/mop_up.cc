@@ -4,8 +4,8 @@
 
 #include "ops/core/progress_and_checkpoints/checkpoint.h"
 #include "ops/core/told_by_python/process.h"
-#include "ops/tf/misuse_refused/unsaved_splits.h"
 #include "ops/tf/tensor_parts.h"
+#include "ops/tf/tickets/unsaved_splits.h"
 
 namespace tfquiver {
 namespace {

@@ -7,10 +7,10 @@
 
 #include "ops/core/reader_and_its_conversation_with_the_node/reader.h"
 #include "ops/core/told_by_python/process.h"
-#include "ops/tf/misuse_refused/static_shard.h"
 #include "ops/tf/parsing/parsing.h"
 #include "ops/tf/quiver_dataset_op/element.h"
 #include "ops/tf/quiver_dataset_op/quiver_dataset.h"
+#include "ops/tf/quiver_dataset_op/static_shard.h"
 #include "ops/tf/quiver_dataset_op/stopping.h"
 #include "ops/tf/quiver_dataset_op/wait_cancellation.h"
 #include "ops/tf/quiver_ends_at_once_op/tuner_waking.h"

@@ -6,7 +6,7 @@
 #include <string>
 
 #include "ops/core/node_messages_socket_tickets/frame.h"
-#include "ops/tf/misuse_refused/unsaved_splits.h"
+#include "ops/tf/tickets/unsaved_splits.h"
 #include "tensorflow/core/framework/dataset.h"
 
 namespace tfquiver {

@@ -11,9 +11,9 @@ import numpy.typing as npt
 
 from tfquiver.service.coordinator.chunk_rotation.board import Board
 from tfquiver.service.coordinator.chunk_rotation.interface import Decision, Rotation
-from tfquiver.service.coordinator.samplers_what_a_session_reads_next.chunk_layout import ChunkLayout, ResidentSlots
-from tfquiver.service.coordinator.samplers_what_a_session_reads_next.chunk_sampler import ChunkSampler
-from tfquiver.service.coordinator.samplers_what_a_session_reads_next.chunk_use import Menu
+from tfquiver.service.coordinator.samplers_and_orders_of_an_epochs_shards.chunk_layout import ChunkLayout, ResidentSlots
+from tfquiver.service.coordinator.samplers_and_orders_of_an_epochs_shards.chunk_sampler import ChunkSampler
+from tfquiver.service.coordinator.samplers_and_orders_of_an_epochs_shards.chunk_use import Menu
 from tfquiver.shard_owners_chunks_hash_prefixes.sorted_numbers import distinct
 
 

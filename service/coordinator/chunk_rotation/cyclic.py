@@ -10,7 +10,7 @@ from tfquiver.service.coordinator.chunk_rotation.board import Board
 from tfquiver.service.coordinator.chunk_rotation.dry import Dry
 from tfquiver.service.coordinator.chunk_rotation.interface import Decision
 from tfquiver.service.coordinator.chunk_rotation.room import Room
-from tfquiver.service.coordinator.samplers_what_a_session_reads_next.chunk_use import Menu
+from tfquiver.service.coordinator.samplers_and_orders_of_an_epochs_shards.chunk_use import Menu
 
 
 class Cyclic:

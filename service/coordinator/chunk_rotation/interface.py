@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Protocol
 
-from tfquiver.service.coordinator.samplers_what_a_session_reads_next.chunk_use import Menu
+from tfquiver.service.coordinator.samplers_and_orders_of_an_epochs_shards.chunk_use import Menu
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,7 +17,7 @@ from tfquiver.service.coordinator.chunk_rotation.board import Board
 from tfquiver.service.coordinator.chunk_rotation.dry import Dry
 from tfquiver.service.coordinator.chunk_rotation.interface import Decision
 from tfquiver.service.coordinator.chunk_rotation.room import Room
-from tfquiver.service.coordinator.samplers_what_a_session_reads_next.chunk_use import Menu
+from tfquiver.service.coordinator.samplers_and_orders_of_an_epochs_shards.chunk_use import Menu
 
 # A step of the rotation takes as long as orders and reports are on their way, and a chunk as long as it loads: sessions
 # whose next chunk is ordered only when they have nothing left would stand still meanwhile.

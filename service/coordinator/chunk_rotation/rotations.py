@@ -23,8 +23,8 @@ from tfquiver.service.coordinator.chunk_rotation.cyclic import Cyclic
 from tfquiver.service.coordinator.chunk_rotation.interface import Decision, Rotation
 from tfquiver.service.coordinator.chunk_rotation.relevance import Relevance
 from tfquiver.service.coordinator.chunk_rotation.room import check_room
-from tfquiver.service.coordinator.samplers_what_a_session_reads_next.chunk_layout import ChunkLayout
-from tfquiver.service.coordinator.samplers_what_a_session_reads_next.sampler import Sampler
+from tfquiver.service.coordinator.samplers_and_orders_of_an_epochs_shards.chunk_layout import ChunkLayout
+from tfquiver.service.coordinator.samplers_and_orders_of_an_epochs_shards.sampler import Sampler
 from tfquiver.service.coordinator.sessions.session import Session
 from tfquiver.shard_owners_chunks_hash_prefixes import prefixes, striping
 

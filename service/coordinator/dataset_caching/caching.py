@@ -27,7 +27,7 @@ from tfquiver.service.coordinator.dataset_caching.view import View
 from tfquiver.service.coordinator.dataset_placement.placed import Placed
 from tfquiver.service.coordinator.nodes_mounts_dispatchers.membership import Membership
 from tfquiver.service.coordinator.resident_shards.residency import Change, Opening, Residency, Settled, Table
-from tfquiver.service.coordinator.samplers_what_a_session_reads_next.made_orders import MadeOrders, Run
+from tfquiver.service.coordinator.samplers_and_orders_of_an_epochs_shards.made_orders import MadeOrders, Run
 from tfquiver.service.coordinator.sessions.sessions import Sessions
 
 _KEPT_S = 60.0  # a rotation remembers between two epochs who had finished what

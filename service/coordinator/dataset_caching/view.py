@@ -7,17 +7,21 @@ import random
 from tfquiver.service.coordinator.chunk_rotation.rotations import Rotations
 from tfquiver.service.coordinator.dataset_caching.placement import COOPERATIVE, LRU, Placement
 from tfquiver.service.coordinator.resident_shards.residency import Table
-from tfquiver.service.coordinator.samplers_what_a_session_reads_next.made_orders import Key, MadeOrders
-from tfquiver.service.coordinator.samplers_what_a_session_reads_next.runs import run_of
-from tfquiver.service.coordinator.samplers_what_a_session_reads_next.sampler import InAnyOrder, ResidentFirst, Sampler
-from tfquiver.service.coordinator.samplers_what_a_session_reads_next.schemes import (
+from tfquiver.service.coordinator.samplers_and_orders_of_an_epochs_shards.made_orders import Key, MadeOrders
+from tfquiver.service.coordinator.samplers_and_orders_of_an_epochs_shards.runs import run_of
+from tfquiver.service.coordinator.samplers_and_orders_of_an_epochs_shards.sampler import (
+    InAnyOrder,
+    ResidentFirst,
+    Sampler,
+)
+from tfquiver.service.coordinator.samplers_and_orders_of_an_epochs_shards.schemes import (
     block_order,
     deterministic,
     homogeneous,
     key_of,
     units,
 )
-from tfquiver.service.coordinator.samplers_what_a_session_reads_next.staged import InTurn, Staged
+from tfquiver.service.coordinator.samplers_and_orders_of_an_epochs_shards.staged import InTurn, Staged
 from tfquiver.service.coordinator.sessions.session import Session
 
 

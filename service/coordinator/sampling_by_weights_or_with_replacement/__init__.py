@@ -4,6 +4,6 @@ found by parts of their paths where there are many of both, `likely_patterns`), 
 
 Whoever asks again, after a kill, from a checkpoint, or in another process, is told the same: chances are functions of
 seed, draw and record alone, and only the seed is written down. Called by their names in
-`sampling_schemes_drawing_epochs`, and by `sampling_asked_for_and_users_weights`, for nodes that ask. Never holds more
+`sampling_schemes_drawing_epochs`, and by `sampled_sessions_and_uploaded_weights`, for nodes that ask. Never holds more
 than some of a data set's records at once, and never lists a file.
 """

@@ -3,6 +3,6 @@ name, ours (those by weights are in `sampling_by_weights_or_with_replacement`) a
 are told (`numbers`: what is wrong is named); what they may not draw, looked at where an epoch is drawn (`drawing`);
 what chance has to do with it (`chance`, `seeded_numbers`, `smallest_keys`). Pure.
 
-Called by `sampling_asked_for_and_users_weights`, and by the simulator (`pacing`). Never knows what is cached: of the
+Called by `sampled_sessions_and_uploaded_weights`, and by the simulator (`pacing`). Never knows what is cached: of the
 draws that may come next, `samplers_what_a_session_reads_next` takes those that are.
 """

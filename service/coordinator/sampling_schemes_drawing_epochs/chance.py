@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from tfquiver.service.coordinator.samplers_what_a_session_reads_next.block_order import mixed, order_seed
+from tfquiver.service.coordinator.samplers_and_orders_of_an_epochs_shards.block_order import mixed, order_seed
 
 _MASK = (1 << 64) - 1
 _AT_ONCE = 1 << 20

@@ -5,7 +5,7 @@ from __future__ import annotations
 import enum
 from dataclasses import dataclass, field
 
-from tfquiver.service.coordinator.samplers_what_a_session_reads_next.sampler import Place
+from tfquiver.service.coordinator.samplers_and_orders_of_an_epochs_shards.sampler import Place
 
 
 class LeaseState(enum.Enum):

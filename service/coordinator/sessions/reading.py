@@ -17,8 +17,8 @@ from tfquiver.service.coordinator.long_polls.readers import Waiting
 from tfquiver.service.coordinator.nodes_mounts_dispatchers.membership import Membership
 from tfquiver.service.coordinator.registering_sharing_removing_datasets.registry import Registry
 from tfquiver.service.coordinator.resident_shards.residency import Table
-from tfquiver.service.coordinator.samplers_what_a_session_reads_next.wish import Wish
-from tfquiver.service.coordinator.sampling_asked_for_and_users_weights.samplings import Samplings
+from tfquiver.service.coordinator.sampled_sessions_and_uploaded_weights.samplings import Samplings
+from tfquiver.service.coordinator.samplers_and_orders_of_an_epochs_shards.wish import Wish
 from tfquiver.service.coordinator.sessions.bitmap import Bitmap
 from tfquiver.service.coordinator.sessions.joining_and_leaving.resumptions import position_of
 from tfquiver.service.coordinator.sessions.lease import LeaseResult, LeaseState

@@ -23,7 +23,7 @@ import numpy.typing as npt
 
 from tfquiver.messages_and_binary_formats.drawn_shards import DrawnShards, drawn_shards
 from tfquiver.proto.tfquiver.v1 import commit_log_pb2 as log_pb2
-from tfquiver.service.coordinator.samplers_what_a_session_reads_next.sampler import Sampler
+from tfquiver.service.coordinator.samplers_and_orders_of_an_epochs_shards.sampler import Sampler
 from tfquiver.service.coordinator.sessions.bitmap import Bitmap
 from tfquiver.service.coordinator.sessions.lease import LeaseResult
 

@@ -7,7 +7,7 @@ from collections import OrderedDict
 
 import numpy as np
 
-from tfquiver.service.coordinator.samplers_what_a_session_reads_next.sampler import InAnyOrder, Sampler
+from tfquiver.service.coordinator.samplers_and_orders_of_an_epochs_shards.sampler import InAnyOrder, Sampler
 from tfquiver.service.sim.shard_by_shard.engine import Engine
 from tfquiver.service.sim.shard_by_shard.job import Job
 from tfquiver.service.sim.shard_by_shard.store import Store

@@ -8,7 +8,7 @@ import numpy as np
 
 from tfquiver.service.coordinator.chunk_rotation.chunk_cache import ChunkCache
 from tfquiver.service.coordinator.chunk_rotation.interface import Decision
-from tfquiver.service.coordinator.samplers_what_a_session_reads_next.sampler import Sampler
+from tfquiver.service.coordinator.samplers_and_orders_of_an_epochs_shards.sampler import Sampler
 from tfquiver.service.sim.shard_by_shard.engine import Engine
 from tfquiver.service.sim.shard_by_shard.job import Job
 from tfquiver.service.sim.shard_by_shard.store import Store

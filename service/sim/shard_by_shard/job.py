@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import deque
 from typing import Protocol
 
-from tfquiver.service.coordinator.samplers_what_a_session_reads_next.sampler import Sampler
+from tfquiver.service.coordinator.samplers_and_orders_of_an_epochs_shards.sampler import Sampler
 from tfquiver.service.sim.shard_by_shard.engine import Engine
 
 AHEAD_SHARDS = 2

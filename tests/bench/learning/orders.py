@@ -17,7 +17,7 @@ import numpy.typing as npt
 from tfquiver.service.coordinator.chunk_rotation.chunk_cache import ChunkCache
 from tfquiver.service.coordinator.chunk_rotation.relevance import Relevance
 from tfquiver.service.coordinator.dataset_caching import chunk_counts
-from tfquiver.service.coordinator.samplers_what_a_session_reads_next.chunk_layout import ChunkLayout
+from tfquiver.service.coordinator.samplers_and_orders_of_an_epochs_shards.chunk_layout import ChunkLayout
 from tfquiver.service.sim.shard_by_shard.chunked import ChunkedCache
 from tfquiver.service.sim.shard_by_shard.engine import Engine
 from tfquiver.service.sim.shard_by_shard.job import Job

@@ -10,8 +10,8 @@ from tfquiver import errors
 from tfquiver.messages_and_binary_formats.drawn_shards import KEY_MARK
 from tfquiver.proto.tfquiver.v1 import commit_log_pb2 as log_pb2
 from tfquiver.proto.tfquiver.v1 import types_pb2
-from tfquiver.service.coordinator.samplers_what_a_session_reads_next.block_order import epoch_of
-from tfquiver.service.coordinator.samplers_what_a_session_reads_next.wish import Wish
+from tfquiver.service.coordinator.samplers_and_orders_of_an_epochs_shards.block_order import epoch_of
+from tfquiver.service.coordinator.samplers_and_orders_of_an_epochs_shards.wish import Wish
 from tfquiver.service.coordinator.sessions.decisions import Decisions
 from tfquiver.service.coordinator.sessions.joining_and_leaving.resumptions import Start, check_position
 from tfquiver.service.coordinator.sessions.session import Session

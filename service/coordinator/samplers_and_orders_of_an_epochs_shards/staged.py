@@ -12,8 +12,8 @@ import numpy as np
 import numpy.typing as npt
 
 from tfquiver.messages_and_binary_formats.drawn_shards import DrawnShards
-from tfquiver.service.coordinator.samplers_what_a_session_reads_next.sampler import NOWHERE, Place, ResidentFirst
-from tfquiver.service.coordinator.samplers_what_a_session_reads_next.slots import MOST_DRAWN, Slots
+from tfquiver.service.coordinator.samplers_and_orders_of_an_epochs_shards.sampler import NOWHERE, Place, ResidentFirst
+from tfquiver.service.coordinator.samplers_and_orders_of_an_epochs_shards.slots import MOST_DRAWN, Slots
 from tfquiver.shard_owners_chunks_hash_prefixes.sorted_numbers import distinct
 
 Flags = npt.NDArray[np.bool_]

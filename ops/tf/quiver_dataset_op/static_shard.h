@@ -1,5 +1,5 @@
-#ifndef TFQUIVER_OPS_TF_MISUSE_REFUSED_STATIC_SHARD_H_
-#define TFQUIVER_OPS_TF_MISUSE_REFUSED_STATIC_SHARD_H_
+#ifndef TFQUIVER_OPS_TF_QUIVER_DATASET_OP_STATIC_SHARD_H_
+#define TFQUIVER_OPS_TF_QUIVER_DATASET_OP_STATIC_SHARD_H_
 
 #include <string_view>
 
@@ -30,4 +30,4 @@ inline bool UnderStaticShard(std::string_view prefix) {
 
 }  // namespace tfquiver
 
-#endif  // TFQUIVER_OPS_TF_MISUSE_REFUSED_STATIC_SHARD_H_
+#endif  // TFQUIVER_OPS_TF_QUIVER_DATASET_OP_STATIC_SHARD_H_

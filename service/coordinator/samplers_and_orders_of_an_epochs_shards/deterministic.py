@@ -8,9 +8,9 @@ from collections.abc import Iterable, Sequence
 import numpy as np
 import numpy.typing as npt
 
-from tfquiver.service.coordinator.samplers_what_a_session_reads_next.block_order import BlockOrder
-from tfquiver.service.coordinator.samplers_what_a_session_reads_next.sampler import Place
-from tfquiver.service.coordinator.samplers_what_a_session_reads_next.slots import Slots
+from tfquiver.service.coordinator.samplers_and_orders_of_an_epochs_shards.block_order import BlockOrder
+from tfquiver.service.coordinator.samplers_and_orders_of_an_epochs_shards.sampler import Place
+from tfquiver.service.coordinator.samplers_and_orders_of_an_epochs_shards.slots import Slots
 
 
 class Deterministic:

@@ -15,8 +15,8 @@ from tfquiver.messages_and_binary_formats.drawn_shards import DrawnShards
 from tfquiver.messages_and_binary_formats.record_picks import RecordPicks
 from tfquiver.messages_and_binary_formats.record_weights import RecordWeights
 from tfquiver.service.coordinator.registering_sharing_removing_datasets.registry import Registry
-from tfquiver.service.coordinator.sampling_asked_for_and_users_weights.samplings import Samplings
-from tfquiver.service.coordinator.sampling_asked_for_and_users_weights.weight_files import WeightFiles
+from tfquiver.service.coordinator.sampled_sessions_and_uploaded_weights.samplings import Samplings
+from tfquiver.service.coordinator.sampled_sessions_and_uploaded_weights.weight_files import WeightFiles
 from tfquiver.service.coordinator.sampling_by_weights_or_with_replacement.draw_planes import planes
 from tfquiver.service.coordinator.sessions.sessions import Sessions
 from tfquiver.sizes_durations_amounts.amounts import of_bytes

@@ -7,7 +7,7 @@ from array import array
 import numpy as np
 import numpy.typing as npt
 
-from tfquiver.service.coordinator.samplers_what_a_session_reads_next.slots import Bits
+from tfquiver.service.coordinator.samplers_and_orders_of_an_epochs_shards.slots import Bits
 from tfquiver.shard_owners_chunks_hash_prefixes.sorted_numbers import distinct
 from tfquiver.shard_owners_chunks_hash_prefixes.striping import Striping
 

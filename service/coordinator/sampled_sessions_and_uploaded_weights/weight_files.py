@@ -25,7 +25,7 @@ from tfquiver.digests.digest import Digest
 from tfquiver.log_files_and_lines.rare_lines import every_n_seconds
 from tfquiver.messages_and_binary_formats import record_weights
 from tfquiver.messages_and_binary_formats.record_weights import HEADER_BYTES, RecordWeights
-from tfquiver.service.coordinator.sampling_asked_for_and_users_weights.coming_weights import ComingWeights
+from tfquiver.service.coordinator.sampled_sessions_and_uploaded_weights.coming_weights import ComingWeights
 from tfquiver.sizes_durations_amounts.amounts import many, of_bytes
 
 MOST_KEPT_BYTES = 4 << 30

@@ -15,7 +15,7 @@ from typing import Any, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from tfquiver.service.coordinator.samplers_what_a_session_reads_next.slots import (
+from tfquiver.service.coordinator.samplers_and_orders_of_an_epochs_shards.slots import (
     MOST_DRAWN,
     Slots,
     draw,

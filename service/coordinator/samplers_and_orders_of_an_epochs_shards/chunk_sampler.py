@@ -15,10 +15,10 @@ from collections.abc import Iterable, Sequence
 import numpy as np
 import numpy.typing as npt
 
-from tfquiver.service.coordinator.samplers_what_a_session_reads_next.chunk_layout import ChunkLayout, ResidentSlots
-from tfquiver.service.coordinator.samplers_what_a_session_reads_next.chunk_use import ChunkUse, Menu
-from tfquiver.service.coordinator.samplers_what_a_session_reads_next.sampler import NOWHERE, Place
-from tfquiver.service.coordinator.samplers_what_a_session_reads_next.slots import Bits, Slots, count, draw
+from tfquiver.service.coordinator.samplers_and_orders_of_an_epochs_shards.chunk_layout import ChunkLayout, ResidentSlots
+from tfquiver.service.coordinator.samplers_and_orders_of_an_epochs_shards.chunk_use import ChunkUse, Menu
+from tfquiver.service.coordinator.samplers_and_orders_of_an_epochs_shards.sampler import NOWHERE, Place
+from tfquiver.service.coordinator.samplers_and_orders_of_an_epochs_shards.slots import Bits, Slots, count, draw
 
 
 class AllAtOnce:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from tfquiver import errors
 from tfquiver.proto.tfquiver.v1 import types_pb2
-from tfquiver.service.coordinator.samplers_what_a_session_reads_next.block_order import order_seed
+from tfquiver.service.coordinator.samplers_and_orders_of_an_epochs_shards.block_order import order_seed
 
 
 @dataclass(frozen=True, slots=True)

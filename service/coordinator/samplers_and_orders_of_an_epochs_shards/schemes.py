@@ -9,10 +9,10 @@ import numpy as np
 import numpy.typing as npt
 
 from tfquiver.proto.tfquiver.v1 import types_pb2
-from tfquiver.service.coordinator.samplers_what_a_session_reads_next.block_order import BlockOrder, units_of
-from tfquiver.service.coordinator.samplers_what_a_session_reads_next.chunk_layout import ChunkLayout, ResidentSlots
-from tfquiver.service.coordinator.samplers_what_a_session_reads_next.chunk_sampler import AllAtOnce, ChunkSampler
-from tfquiver.service.coordinator.samplers_what_a_session_reads_next.deterministic import Deterministic
+from tfquiver.service.coordinator.samplers_and_orders_of_an_epochs_shards.block_order import BlockOrder, units_of
+from tfquiver.service.coordinator.samplers_and_orders_of_an_epochs_shards.chunk_layout import ChunkLayout, ResidentSlots
+from tfquiver.service.coordinator.samplers_and_orders_of_an_epochs_shards.chunk_sampler import AllAtOnce, ChunkSampler
+from tfquiver.service.coordinator.samplers_and_orders_of_an_epochs_shards.deterministic import Deterministic
 from tfquiver.shard_owners_chunks_hash_prefixes.striping import stripe
 
 

@@ -1,5 +1,5 @@
-#ifndef TFQUIVER_OPS_TF_MISUSE_REFUSED_UNSAVED_SPLITS_H_
-#define TFQUIVER_OPS_TF_MISUSE_REFUSED_UNSAVED_SPLITS_H_
+#ifndef TFQUIVER_OPS_TF_TICKETS_UNSAVED_SPLITS_H_
+#define TFQUIVER_OPS_TF_TICKETS_UNSAVED_SPLITS_H_
 
 #include <functional>
 #include <string>
@@ -30,4 +30,4 @@ class UnsavedSplits : public tensorflow::data::SplitProvider {
 
 }  // namespace tfquiver
 
-#endif  // TFQUIVER_OPS_TF_MISUSE_REFUSED_UNSAVED_SPLITS_H_
+#endif  // TFQUIVER_OPS_TF_TICKETS_UNSAVED_SPLITS_H_

@@ -16,8 +16,8 @@ import numpy as np
 import numpy.typing as npt
 
 from tfquiver import errors
-from tfquiver.service.coordinator.samplers_what_a_session_reads_next.sampler import Place
-from tfquiver.service.coordinator.samplers_what_a_session_reads_next.slots import Slots
+from tfquiver.service.coordinator.samplers_and_orders_of_an_epochs_shards.sampler import Place
+from tfquiver.service.coordinator.samplers_and_orders_of_an_epochs_shards.slots import Slots
 
 MAX_BLOCK_SHARDS = 1024  # so that a block fits one reply
 _LOOKED_AT_FIRST, _LOOKED_AT_MOST = 64, 1 << 18  # shards at a time

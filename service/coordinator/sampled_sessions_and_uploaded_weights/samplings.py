@@ -21,8 +21,8 @@ from tfquiver.proto.tfquiver.v1 import types_pb2
 from tfquiver.proto.tfquiver.v1.commit_log_pb2 import CommitRecord, SamplingAsked
 from tfquiver.service.coordinator.commit_log.commit_log import CommitLog
 from tfquiver.service.coordinator.registering_sharing_removing_datasets.registry import Registry
-from tfquiver.service.coordinator.sampling_asked_for_and_users_weights.asked import AskedSamplings, arguments_of
-from tfquiver.service.coordinator.sampling_asked_for_and_users_weights.weight_files import WeightFiles
+from tfquiver.service.coordinator.sampled_sessions_and_uploaded_weights.asked import AskedSamplings, arguments_of
+from tfquiver.service.coordinator.sampled_sessions_and_uploaded_weights.weight_files import WeightFiles
 from tfquiver.service.coordinator.sampling_schemes_drawing_epochs import registry as schemes
 from tfquiver.service.coordinator.sampling_schemes_drawing_epochs.drawing import drawn
 from tfquiver.service.coordinator.sampling_schemes_drawing_epochs.interface import Population
