@@ -55,7 +55,8 @@ def _said(error: BaseException) -> str:
     return f"{type(error).__name__}: {error}{notes}"
 
 
-def finish(bench: str, figures: Mapping[str, Any], bars: Sequence[Bar], quick: bool) -> NoReturn:
+def finish(bench: str, figures: Mapping[str, Any], bars: Sequence[Bar], quick: bool, *, skipped: str = "") -> NoReturn:
+    """`skipped`: why no bar could be tried, and what to install: no bar is none that is met."""
     for bar in bars:
         sign = "<=" if bar.at_most else ">="
         print(f"{'met   ' if bar.met else 'MISSED'} {bar.name}: {bar.figure:.4g} {sign} {bar.bar:g}", file=sys.stderr)
@@ -67,6 +68,9 @@ def finish(bench: str, figures: Mapping[str, Any], bars: Sequence[Bar], quick: b
         },
         "ok": all(bar.met for bar in bars),
     }
+    if skipped:
+        print(f"skipped: {skipped}", file=sys.stderr)
+        result["skipped"] = skipped
     print(json.dumps(_finite(result), allow_nan=False), flush=True)
     sys.exit(0 if result["ok"] else 1)
 

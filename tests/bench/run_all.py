@@ -4,8 +4,8 @@
 
 Their last lines, one JSON object each, are this program's output; one that ended without gets a line that says why.
 Progress, and at the end what became of each, is on stderr. A bench that has not ended within its limit is interrupted,
-so that it can take mounts and networks away, and then killed with all that it has started. Exit code 1 when any bench
-missed a bar, failed, or did not end.
+so that it can take mounts and networks away, and then killed with all that it has started. One that lacks a package is
+skipped, and says which. Exit code 1 when any bench missed a bar, failed, or did not end.
 """
 
 from __future__ import annotations
@@ -60,6 +60,7 @@ class Ended:
     word: str
     ok: bool
     took_s: float
+    skipped: bool = False
 
 
 def run_in_turn(
@@ -73,7 +74,9 @@ def run_in_turn(
         ended.append(one)
         print(one.line, file=out, flush=True)
         print(f"-- {name}: {one.word} ({one.took_s:.0f} s)", file=say, flush=True)
-    print(f"\n{sum(one.ok for one in ended)} of {len(ended)} benches met all of their bars:", file=say)
+    met, skipped = sum(one.ok and not one.skipped for one in ended), sum(one.skipped for one in ended)
+    less = f", {skipped} skipped" if skipped else ""
+    print(f"\n{met} of {len(ended)} benches met all of their bars{less}:", file=say)
     for one in ended:
         print(f"  {'  ' if one.ok else '! '}{one.name:22}{one.took_s:7.0f} s  {one.word}", file=say)
     say.flush()
@@ -108,10 +111,11 @@ def _run(name: str, command: Sequence[str], limit_s: float, grace_s: float) -> E
     assert told is not None
     bars = told.get("bars", {}).items()
     missed = ", ".join(bar for bar, found in bars if isinstance(found, dict) and not found.get("met", True))
-    word = str(told.get("failed") or (f"missed {missed}" if missed else "met"))
+    skipped = f"skipped: {told['skipped']}" if told.get("skipped") and not missed else ""
+    word = str(told.get("failed") or (f"missed {missed}" if missed else skipped or "met"))
     if process.returncode and word == "met":
         word = f"ended with {process.returncode}: see its figures"
-    return Ended(name, line, word, process.returncode == 0, took_s)
+    return Ended(name, line, word, process.returncode == 0, took_s, word == skipped)
 
 
 def _end(process: subprocess.Popen[bytes], grace_s: float) -> None:

@@ -3,7 +3,8 @@
 Each row is a process of its own that reads the data twice; the second time counts, and every record is counted. Rows
 of peers need their packages: `--peers_python` names an interpreter that has them (pip install mosaicml-streaming
 webdataset litdata, with the same torch; of NumPy MosaicML Streaming wants an older one); peers that are missing, or
-too slow, are left out, and said so. Rows take turns, `--rounds` times; medians.
+too slow, are left out, and said so. Rows take turns, `--rounds` times; medians. Without PyTorch, or any peer, there is
+nothing to compare: the bench is skipped, and says what is missing.
 
     python -m tests.bench.torch_read [--quick] [--peers_python PATH]
 """
@@ -11,6 +12,7 @@ too slow, are left out, and said so. Rows take turns, `--rounds` times; medians.
 from __future__ import annotations
 
 import argparse
+import importlib.util
 import json
 import random
 import statistics
@@ -46,6 +48,7 @@ def loader_of(name: str, folder: Path, record_bytes: int, batch: int, records: i
     """Writes the data in the row's own format, where they are not there yet, and gives its loader of batches."""
     import torch.utils.data
 
+    loader: Iterable[Any]
     if name in OURS:
         from tfquiver.scanning import tfrecord
         from tfquiver.torch import QuiverDataset, as_tensors
@@ -58,7 +61,8 @@ def loader_of(name: str, folder: Path, record_bytes: int, batch: int, records: i
         data = QuiverDataset(
             str(path), cache_dir=folder / "cache", quota="4GiB", batch_size=batch, decode_batch=decode
         )  # fmt: skip
-        return torch.utils.data.DataLoader(data, batch_size=None, num_workers=workers)
+        loader = torch.utils.data.DataLoader(data, batch_size=None, num_workers=workers)
+        return loader
     local = folder / name
     if name == "mosaic":
         from streaming import MDSWriter, StreamingDataset
@@ -70,9 +74,10 @@ def loader_of(name: str, folder: Path, record_bytes: int, batch: int, records: i
                     out.write({"data": payload})
         clean_stale_shared_memory()
         data = StreamingDataset(local=str(local), shuffle=True, batch_size=batch)
-        return torch.utils.data.DataLoader(
+        loader = torch.utils.data.DataLoader(
             data, batch_size=batch, num_workers=workers, collate_fn=lambda samples: [s["data"] for s in samples]
         )  # fmt: skip
+        return loader
     if name == "webdataset":
         import webdataset
 
@@ -84,7 +89,8 @@ def loader_of(name: str, folder: Path, record_bytes: int, batch: int, records: i
         shards = sorted(map(str, local.glob("*.tar")))
         data = webdataset.WebDataset(shards, shardshuffle=8).shuffle(1000).to_tuple("bin")
         data = data.batched(batch, collation_fn=list)
-        return torch.utils.data.DataLoader(data, batch_size=None, num_workers=workers)
+        loader = torch.utils.data.DataLoader(data, batch_size=None, num_workers=workers)
+        return loader
     import litdata
 
     if not local.exists():
@@ -98,9 +104,10 @@ def loader_of(name: str, folder: Path, record_bytes: int, batch: int, records: i
         out.merge(1)
     data = litdata.StreamingDataset(str(local), shuffle=True)
     # Its records are memoryviews, which a worker cannot send.
-    return litdata.StreamingDataLoader(
+    loader = litdata.StreamingDataLoader(
         data, batch_size=batch, num_workers=workers, collate_fn=as_bytes if workers else list
     )
+    return loader
 
 
 def as_bytes(records: Iterable[Any]) -> list[bytes]:
@@ -199,10 +206,16 @@ def main() -> None:
         name, kind, workers, folder = arguments.row
         row(name, kind, int(workers), Path(folder))
         return
+    if importlib.util.find_spec("torch") is None:
+        finish("torch_read", {}, [], arguments.quick, skipped="PyTorch is not installed: pip install torch")
     with TemporaryDirectory() as folder:
         rounds, workers = (1, WORKERS[:1]) if arguments.quick else (arguments.rounds, WORKERS)
         result = run(arguments.peers_python, rounds, workers, Path(folder))
-    finish("torch_read", result, bars_of(result), arguments.quick)
+    bars = bars_of(result)
+    if not bars and (failed := [one for one in result["missing"] if one.startswith(OURS)]):
+        raise RuntimeError("; ".join(failed))
+    peers = f"no peer could be read: pip install {' '.join(PEERS.values())}, or --peers_python"
+    finish("torch_read", result, bars, arguments.quick, skipped="" if bars else peers)
 
 
 if __name__ == "__main__":

@@ -29,6 +29,15 @@ def test_no_number_at_all_meets_no_bar(capsys: pytest.CaptureFixture[str]) -> No
     assert json.loads(capsys.readouterr().out.splitlines()[-1])["bars"]["ratio"]["figure"] is None
 
 
+def test_what_could_not_be_tried_says_why(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        finish("one", {}, [], quick=True, skipped="PyTorch is not installed: pip install torch")
+    assert ended.value.code == 0
+    told = capsys.readouterr()
+    assert json.loads(told.out)["skipped"] == "PyTorch is not installed: pip install torch"
+    assert "skipped: PyTorch is not installed" in told.err
+
+
 def test_what_failed_is_in_the_last_line(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "argv", ["/x/tests/bench/one.py", "--quick"])
 

@@ -35,6 +35,14 @@ def test_each_has_a_line_and_one_that_misses_keeps_none_from_running() -> None:
     assert ran(("well", says(WELL, 0)))[0]
 
 
+def test_one_that_lacks_a_package_is_skipped_not_met() -> None:
+    skipped = {"bench": "torch", "figures": {}, "bars": {}, "ok": True, "skipped": "PyTorch is not installed"}
+    well, lines, said = ran(("torch", says(skipped, 0)), ("well", says(WELL, 0)))
+    assert (well, lines) == (True, [skipped, WELL])
+    assert "-- torch: skipped: PyTorch is not installed" in said
+    assert "1 of 2 benches met all of their bars, 1 skipped:" in said
+
+
 @pytest.mark.parametrize(
     ("command", "why"),
     [
