@@ -26,6 +26,7 @@ import statistics
 import tempfile
 import time
 from collections.abc import Callable
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -76,9 +77,9 @@ class Troubles(torment.Troubles):
         self.world.kill("dispatcher", *self.rng.choice([[], ["worker 0"], ["worker 1"]]))
 
     def asleep(self) -> Callable[[], None]:
-        held = self.world.stopped("worker 0", "worker 1")
-        held.__enter__()
-        return lambda: held.__exit__(None, None, None)
+        held = ExitStack()
+        held.enter_context(self.world.stopped("worker 0", "worker 1"))
+        return held.close
 
 
 def pipeline(world: torment.World, paths: list[Any], guarantee: str, batch: int, **arguments: Any) -> tf.data.Dataset:

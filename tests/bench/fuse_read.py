@@ -59,9 +59,9 @@ def pass_through(source: Path, point: Path) -> None:
             told = pyfuse3.EntryAttributes()
             told.st_ino, told.attr_timeout, told.entry_timeout = inode, 3600, 3600
             if inode == pyfuse3.ROOT_INODE:
-                told.st_mode = stat.S_IFDIR | 0o555  # type: ignore[assignment]
+                told.st_mode = stat.S_IFDIR | 0o555
             else:
-                told.st_mode, told.st_size = stat.S_IFREG | 0o444, os.fstat(opened[inode - 2]).st_size  # type: ignore[assignment]
+                told.st_mode, told.st_size = stat.S_IFREG | 0o444, os.fstat(opened[inode - 2]).st_size
             return told
 
         async def lookup(self, parent_inode: Any, name: Any, ctx: Any) -> Any:

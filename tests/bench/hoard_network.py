@@ -120,7 +120,12 @@ class World:
     def _serve(self, kind: str, host: str, flags: list[str]) -> Server:
         prefix = self.hosts.prefix(host) if host else []
         server = Server(f"tfquiver.service.{kind}.main", flags, self._base / f"{kind}{host}.log", prefix=prefix)
-        self._stack.callback(lambda: server.running and server.kill())
+
+        def end() -> None:
+            if server.running:
+                server.kill()
+
+        self._stack.callback(end)
         return server.start()
 
 

@@ -87,13 +87,17 @@ def plain(store: StoreClient, digest: Digest) -> float:
             for file in digest.files
             for at in range(0, file.size_bytes, PLAIN_BYTES)
         ]
+
+        def read(one: tuple[str, int, int, str]) -> bytes:
+            return direct.read(*one, 60.0)
+
         began = time.perf_counter()
         with ThreadPoolExecutor(PLAIN_THREADS) as pool:
-            list(pool.map(lambda one: direct.read(*one, 60.0), ranges))
+            list(pool.map(read, ranges))
         return digest.size_bytes / (time.perf_counter() - began)
 
 
-def cold(base: Path, store: EmulatedStore, digest: Digest) -> dict[str, float]:
+def cold(base: Path, store: StoreClient, digest: Digest) -> dict[str, float]:
     """Through a node whose cache is empty."""
     base.mkdir()
     path = base / "data.tfqd"
@@ -124,7 +128,7 @@ def cold(base: Path, store: EmulatedStore, digest: Digest) -> dict[str, float]:
         node.stop()
 
 
-def warmed(control: str, store: EmulatedStore, digest: Digest) -> dict[str, float]:
+def warmed(control: str, store: StoreClient, digest: Digest) -> dict[str, float]:
     """The same for nobody, by the node behind `control`, which gives up all that it has first."""
     with rpc.channel(control) as channel:
         stub: Any = node_pb2_grpc.NodeStub(channel)

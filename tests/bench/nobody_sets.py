@@ -21,6 +21,7 @@ import tempfile
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -135,7 +136,7 @@ def run(
                 world.set_cache(one, given.mode, given.share * cache_bytes / one.disk_bytes)
         rates = scenario.small_bytes_per_s, scenario.large_bytes_per_s
         both = [
-            Jobs(_specs(one, bytes_per_s), lambda spec, one=one: world.dataset(one, spec), one)
+            Jobs(_specs(one, bytes_per_s), partial(world.dataset, one), one)
             for one, bytes_per_s in zip(data, rates, strict=True)
         ]
         for jobs in both:

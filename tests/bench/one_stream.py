@@ -64,14 +64,14 @@ def train(folder: Path, paths: Sequence[Path], steps_s: Sequence[float], spill_b
     """One trainer for each step time, begun together; times are from a trainer's first batch to its last."""
     calls, cache_dir = folder / "calls", folder / "cache"
     calls.write_bytes(b"")
-    window = {"window_bytes": WINDOW_BYTES, "spill_bytes": spill_bytes}
     trainers: list[Trainer] = []
     try:
         for step_s in steps_s:
             trainers.append(
                 Trainer(
                     paths, cache_dir, calls, step_s=step_s, batch=BATCH, bytes=RECORD_BYTES, waits=True,
-                    name=f"{folder.name}-{len(steps_s)}-{spill_bytes}", **window,
+                    name=f"{folder.name}-{len(steps_s)}-{spill_bytes}",
+                    window_bytes=WINDOW_BYTES, spill_bytes=spill_bytes,
                 )
             )  # fmt: skip
         assert all(one.line() == "made" for one in trainers)

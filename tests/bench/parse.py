@@ -49,7 +49,8 @@ def example(rng: random.Random) -> bytes:
         made[f"float{n}"] = tf.train.Feature(float_list=tf.train.FloatList(value=values))
     for n in range(2):
         made[f"bytes{n}"] = tf.train.Feature(bytes_list=tf.train.BytesList(value=[rng.randbytes(32)]))
-    return tf.train.Example(features=tf.train.Features(feature=made)).SerializeToString()
+    serialized: bytes = tf.train.Example(features=tf.train.Features(feature=made)).SerializeToString()
+    return serialized
 
 
 def labelled_image(rng: random.Random) -> bytes:

@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import functools
 import hashlib
 import json
 import os
@@ -113,7 +112,11 @@ async def measure(digest: Digest, ready: dict[str, object]) -> dict[str, list[fl
     member = types_pb2.NodeInfo(node_id=OWNER, data_address=str(ready["address"]), quota_bytes=1 << 40)
     trusting = PeerClient("reader", lambda: [member], TOKEN, trust=True)
     checking = PeerClient("reader", lambda: [member], TOKEN)
-    plain = functools.partial(asyncio.to_thread, receive_plainly, int(str(ready["plain"])), digest.size_bytes)
+    port = int(str(ready["plain"]))
+
+    async def plain(seal: bool, hash: bool = False) -> float:
+        return await asyncio.to_thread(receive_plainly, port, digest.size_bytes, seal, hash)
+
     times: dict[str, list[float]] = defaultdict(list)
     for _ in range(ROUNDS + 1):
         times["peer_trusted"].append(await get_all(trusting, digest))

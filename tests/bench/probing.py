@@ -30,6 +30,7 @@ import time
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, ExitStack
 from dataclasses import asdict, dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -126,7 +127,7 @@ class Alones:
                 node = stack.enter_context(self._scale.place(base, remote, 2 * data.disk_bytes))
                 node.set_cache(data, self._setting) if self._setting else node.register(data)
                 with remote.used():
-                    jobs = Jobs([specs(kind, data)], lambda spec, node=node, data=data: node.dataset(data, spec), data)
+                    jobs = Jobs([specs(kind, data)], partial(node.dataset, data), data)
                     jobs.start()
                 alones.append(Alone(kind, data, remote, node, jobs))
             self._stack = stack.pop_all()
@@ -245,7 +246,7 @@ def together(base: Path, scale: Scale) -> Decision:
         stack.enter_context(remote.used())  # until the end: how to reach the store is told again while jobs read
         for kind in reversed(KINDS):  # who gains most comes last
             node.register(data[kind])
-            jobs[kind] = Jobs([specs(kind, data[kind])], lambda spec, of=data[kind]: node.dataset(of, spec), data[kind])
+            jobs[kind] = Jobs([specs(kind, data[kind])], partial(node.dataset, data[kind]), data[kind])
             jobs[kind].start()
 
         def has(kind: Kind) -> bool:

@@ -21,6 +21,7 @@ import os
 import tempfile
 import time
 from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -83,7 +84,7 @@ def run(base: Path, quick: bool) -> tuple[dict[str, Any], list[Bar]]:
         stack.enter_context(remote.used())  # until the end: how to reach the store is told again while jobs read
         for kind, its in data.items():
             node.register(its)
-            jobs.append(Jobs([specs(kind, its)], lambda spec, its=its: node.dataset(its, spec), its))
+            jobs.append(Jobs([specs(kind, its)], partial(node.dataset, its), its))
             jobs[-1].start()
         seen = Slower(node, data)
         wait_for(lambda: seen.s_per_byte() > 0, SEEN_S)

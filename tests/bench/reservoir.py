@@ -33,7 +33,7 @@ from tfquiver.proto.tfquiver.v1.coordinator_pb2 import AskSamplingRequest
 from tfquiver.service.coordinator.sampling_schemes_drawing_epochs.drawing import drawn
 from tfquiver.service.coordinator.sampling_schemes_drawing_epochs.interface import Population
 from tfquiver.service.coordinator.sampling_schemes_drawing_epochs.reservoir import Reservoir
-from tfquiver.testing.emulated_store import EmulatedStore
+from tfquiver.testing.emulated_store import StoreClient
 
 BYTES_PER_S = 50e6  # few enough that a busy machine is not what limits them
 PARTS, QUICK_PARTS, RATE_BAR, BYTES_BAR = (0.25, 0.5, 0.9), (0.5, 0.9), 0.9, 1.03
@@ -46,7 +46,7 @@ class Reader(ReaderClient):
 
     def use_all(self) -> list[int]:
         """The draws, as they came."""
-        came = []
+        came = list[int]()
         while True:
             frame, descriptor = self.connection.receive()
             if isinstance(frame, frames.End):
@@ -58,7 +58,7 @@ class Reader(ReaderClient):
             self.connection.send(frames.Ack((frame.shard,)))
 
 
-def sampled(base: Path, store: EmulatedStore, digest: Digest, part: float) -> dict[str, float]:
+def sampled(base: Path, store: StoreClient, digest: Digest, part: float) -> dict[str, float]:
     """A part of the records, through a node whose cache is empty."""
     base.mkdir()
     path, records = base / "data.tfqd", round(part * digest.num_records)

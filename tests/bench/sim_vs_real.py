@@ -31,6 +31,7 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -43,12 +44,13 @@ from tests.bench.experiment.world import LEASE_AHEAD, World
 from tests.support.cluster import die_with_parent
 from tfquiver import errors
 from tfquiver.service.coordinator.job_schedulers.fifo import Fifo
+from tfquiver.service.coordinator.measuring_jobs_and_stores.meters import GONE_S
 from tfquiver.service.coordinator.policies.registry import DEFAULT
 from tfquiver.service.sim.job_queue_rates_store_bandwidth.simulation import simulate
 from tfquiver.service.sim.probing_and_policies.shipping import Shipping
 from tfquiver.service.sim.probing_and_policies.sight import SIGHTS
 from tfquiver.service.sim.workloads_and_recordings import files
-from tfquiver.service.sim.workloads_and_recordings.recording import GONE_S, REPLAN_S
+from tfquiver.service.sim.workloads_and_recordings.recording import REPLAN_S
 from tfquiver.service.sim.workloads_and_recordings.workload import Cluster, SimJob, Stored, Workload
 from tfquiver.sizes_durations_amounts import sizes
 
@@ -125,7 +127,7 @@ def real(remote: Remote, data: Mapping[str, Data], scale: Scale, cache_bytes: in
     ):
         for one in data.values():
             world.register(one)
-        every = [Jobs(_specs(one, scale), lambda spec, one=one: world.dataset(one, spec), one) for one in data.values()]
+        every = [Jobs(_specs(one, scale), partial(world.dataset, one), one) for one in data.values()]
         file = Path(base) / "recorded.json"
         with recording(world, file):
             before, began, unix_s = remote.payload_bytes(), time.monotonic(), time.time()
@@ -180,7 +182,7 @@ def recording(world: World, file: Path) -> Iterator[None]:
 
 def decided(world: World, data: Mapping[str, Data]) -> dict[tuple[float, str], dict[str, Any]]:
     """So far. Of a data set that nobody reads just then nothing is told; it is when somebody does again."""
-    found = {}
+    found = dict[tuple[float, str], dict[str, Any]]()
     for name in data:
         try:
             told = world.explain(name)

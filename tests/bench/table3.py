@@ -178,6 +178,8 @@ def row(world: World, remote: Remote, trial: Trial) -> Row:
 
 def draw(rows: list[Row], out: Path) -> Path:
     """Writes table3.png: for each model and way of caching the paper's time and ours."""
+    from matplotlib.patches import Rectangle
+
     figure, axes = plots.figure(1, len(rows), width_in=9.0, height_in=3.4, sharey=True)
     colours = (plots.COLOURS["none"], plots.COLOURS["relevance"], plots.COLOURS["all cached"])
     for ax, one in zip(axes, rows, strict=True):
@@ -198,8 +200,8 @@ def draw(rows: list[Row], out: Path) -> Path:
         ax.grid(axis="x", visible=False)
     axes[0].set_ylabel("seconds for 7000 mini-batches")
     handles = [
-        plots.plt.Rectangle((0, 0), 1, 1, color="#777777", alpha=0.35, hatch="///"),
-        plots.plt.Rectangle((0, 0), 1, 1, color="#777777"),
+        Rectangle((0, 0), 1, 1, color="#777777", alpha=0.35, hatch="///"),
+        Rectangle((0, 0), 1, 1, color="#777777"),
     ]
     axes[-1].legend(handles, ["paper", "tfquiver, emulated"], loc="upper right")
     return plots.save(figure, out, "table3")

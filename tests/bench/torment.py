@@ -142,9 +142,10 @@ class World:
 
     @property
     def everyone(self) -> dict[str, Server | Worker]:
-        return {"coordinator": self.coordinator, "node": self.node, "dispatcher": self.dispatcher} | {
-            f"worker {number}": worker for number, worker in enumerate(self.workers)
-        }
+        servers: dict[str, Server | Worker] = {
+            "coordinator": self.coordinator, "node": self.node, "dispatcher": self.dispatcher
+        }  # fmt: skip
+        return servers | {f"worker {number}": worker for number, worker in enumerate(self.workers)}
 
     def start(self, *names: str) -> None:
         """Those of these names (all, when none is given) that are away."""
@@ -208,7 +209,7 @@ class World:
         """Of the numbered files, put into the store."""
         client = google.cloud.storage.Client(project="test", credentials=AnonymousCredentials())
         made = numbered.write(self._base / "data", FILES, RECORDS_A_FILE, RECORD_BYTES)
-        with client:  # type: ignore[no-untyped-call]
+        with client:
             for path in made:
                 client.bucket("bucket").blob(path.name).upload_from_filename(path)
         return [f"gs://bucket/{path.name}" for path in made]

@@ -52,7 +52,7 @@ def of_key(info: dict[str, Any]) -> tuple[dict[str, Any], float]:
         taken = ("endpoint", "token", "quota_project", "expires_at_s")
         return {name: info[name] for name in taken if name in info}, 0.0
     try:
-        found, _ = google.auth.load_credentials_from_dict(info, scopes=[SCOPE])  # type: ignore[no-untyped-call]
+        found, _ = google.auth.load_credentials_from_dict(info, scopes=[SCOPE])
         found.refresh(google.auth.transport.requests.Request(session=_Impatient()))
     except google.auth.exceptions.TransportError as error:
         raise errors.UnavailableError("gs://: Google's token service does not answer") from error
@@ -69,7 +69,7 @@ def credentials(options: dict[str, Any] | None, endpoint: str | None) -> Any:
       endpoint: another one than Google's, which is shown a token only if `options` have one.
     """
     if endpoint and not (options or {}).get("token"):
-        return google.auth.credentials.AnonymousCredentials()  # type: ignore[no-untyped-call]
+        return google.auth.credentials.AnonymousCredentials()
     if options is None:
         return default_credentials()
     token, project = options.get("token"), options.get("quota_project")
