@@ -180,8 +180,8 @@ def main() -> None:
     os.environ["CUDA_VISIBLE_DEVICES"] = "-1"
     try:
         digits, words = data.mnist(arguments.data), data.words(arguments.data)
-    except errors.TfquiverError as error:
-        sys.exit(str(error))
+    except errors.UnavailableError as error:
+        finish("accuracy", {}, [], arguments.quick, skipped=str(error))
     import tensorflow as tf
 
     tf.get_logger().setLevel("ERROR")  # each run has functions of its own: to trace them anew is meant

@@ -220,7 +220,7 @@ def main() -> None:
         pass_through(*arguments.serve)
         return
     if why := cannot_mount_fuse():
-        sys.exit(f"fuse_read: {why}")
+        finish("fuse_read", {}, [], arguments.quick, skipped=why)
     size_bytes = (128 if arguments.quick else 512) << 20
     rate = float((16 if arguments.quick else 32) << 20)
     with tempfile.TemporaryDirectory(prefix="fuse-read-") as base:

@@ -265,7 +265,7 @@ def main() -> None:
             across = racks(Path(base) / "racks", made, 2, quick)
             moving = moves(Path(base) / "moves", made, 4.0 if quick else 20.0)
     except HostsError as error:
-        sys.exit(f"hoard_network: {error}")
+        finish("hoard_network", {}, [], quick, skipped=str(error))
     there, back = moving["from 2 to 3 nodes"], moving["back"]
     local = across["rack-local"]
     bars = [

@@ -91,7 +91,7 @@ def read(paths: list[Path], cache_dir: Path, lengths: Lengths, batch: int, homog
             # A unit is a 64th of the data set's shards, or more where that would not hold eight batches.
             mixed, batches = mixed + bool(np.ptp(before[numbers]) > 2 * before[-1] / units), batches + 1
         if not np.array_equal(np.sort(np.concatenate(seen)), np.arange(len(lengths))):
-            sys.exit("not every record came exactly once")
+            raise RuntimeError("not every record came exactly once")
     elapsed_s = time.perf_counter() - began
     return Seen(1 - used / padded, mixed / batches, epochs * len(lengths) / elapsed_s)
 

@@ -85,7 +85,7 @@ def run_jobs(cache_dir: Path, store: EmulatedStore) -> list[dict[str, Any]]:
             process.wait()
         stop_daemon(cache_dir)
     if any(process.returncode for process in jobs):
-        sys.exit("a job failed: see its messages above")
+        raise RuntimeError("a job failed: see its messages above")
     return [json.loads(text) for text in said]
 
 
