@@ -19,8 +19,9 @@ from tests.support import own_mounts
 
 MARK = "TFQUIVER_TEST_RUN"
 _GRACE_S = 5.0
-# Threads that libraries start once for the life of the process, by a part of their names.
-_LASTING_THREADS = ("_poller", "pydevd", "pytest_timeout", "asyncio_0", "fsspecIO")
+# Threads that libraries start for the life of the process, by a part of their names; fsspec's loop looks host names up
+# in more than one of its executor where the machine is busy.
+_LASTING_THREADS = ("_poller", "pydevd", "pytest_timeout", "asyncio_", "fsspecIO")
 _LASTING_MOUNTS = ("/run/netns",)  # iproute2 makes it with the first namespace, and keeps it
 # Processes and descriptors that a process of tests keeps until it ends (tests/support/warm.py).
 _lasting_processes: set[int] = set()

@@ -146,7 +146,7 @@ def test_no_such_file_and_no_such_shard(tmp_path: Path) -> None:
     (tmp_path / "empty.tfqd").touch()
     with pytest.raises(errors.CorruptDigestError, match=r"empty\.tfqd: not a digest"):
         Digest.open(tmp_path / "empty.tfqd")
-    with pytest.raises(errors.UnavailableError, match="directory"):
+    with pytest.raises(errors.InvalidArgumentError, match="is a directory: name a digest file"):
         Digest.open(tmp_path)
 
 

@@ -20,7 +20,7 @@ def findings(monkeypatch: pytest.MonkeyPatch, first: Finding, where: str) -> tup
         asked += 1
         return iter([ok("as status says", "no problem")])
 
-    monkeypatch.setattr(cluster, "findings", lambda address, token: iter([first]))
+    monkeypatch.setattr(cluster, "findings", lambda address, token, up, again: iter([first]))
     monkeypatch.setattr(as_status_says, "findings", says)
     return [one.what for one in command._of_cluster(where, "")], asked
 
