@@ -15,8 +15,12 @@ import stat
 from collections.abc import Iterable
 from pathlib import Path
 
+from tfquiver import errors
+
 _PID_FIRST = re.compile(r'\{"pid": ([0-9]+)[,}]')
 _LEFT_OVER = re.compile(r"\..+\.[0-9a-f]{16}\.tmp")
+_OTHERS = ((stat.S_ISDIR, "a directory"), (stat.S_ISFIFO, "a pipe"), (stat.S_ISSOCK, "a socket"))
+_NO_ROOM = frozenset({errno.ENOSPC, errno.EDQUOT})
 
 
 def write(path: Path, pieces: Iterable[bytes | memoryview], mode: int = 0o600) -> None:
@@ -36,6 +40,37 @@ def write(path: Path, pieces: Iterable[bytes | memoryview], mode: int = 0o600) -
     sync_directory(path.parent)
 
 
+def write_or_forget(path: Path, data: bytes, mode: int = 0o600) -> None:
+    """As `write`, of a small file that would rather say nothing than what is no longer so: on a full disk its new
+    content takes the place of the old one in the block that the file has, else the file goes. Raises OSError: it went,
+    or stays as it was where the disk takes no change at all."""
+    try:
+        write(path, [data], mode)
+    except OSError as error:
+        if error.errno in _NO_ROOM and _written_over(path, data):
+            return
+        with contextlib.suppress(OSError):
+            path.unlink(missing_ok=True)
+        raise
+
+
+def _written_over(path: Path, data: bytes) -> bool:
+    """In one call, so that a kill does not leave half of it; who reads takes the spaces that may follow for nothing."""
+    try:
+        descriptor = os.open(path, os.O_WRONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    except OSError:
+        return False
+    try:
+        before = os.fstat(descriptor)
+        whole = data.ljust(before.st_size)
+        # Room there is in the blocks that it has; to begin another one would fail halfway.
+        return len(whole) <= 512 * before.st_blocks and os.pwrite(descriptor, whole, 0) == len(whole)
+    except OSError:
+        return False
+    finally:
+        os.close(descriptor)
+
+
 def read(path: Path, most_bytes: int) -> bytes:
     """Of a small file its first bytes. Waits for nobody, as who opens a pipe would. Raises OSError, also for a link."""
     descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
@@ -43,6 +78,20 @@ def read(path: Path, most_bytes: int) -> bytes:
         return os.read(descriptor, most_bytes)
     finally:
         os.close(descriptor)
+
+
+def check_file(path: Path) -> None:
+    """A file, or nothing, is there: who opened a pipe would wait, and hear no signal; a device has no end.
+
+    Raises InvalidArgumentError naming it; OSError: nobody can tell.
+    """
+    try:
+        mode = path.stat().st_mode
+    except FileNotFoundError:
+        return
+    if not stat.S_ISREG(mode):
+        what = next((name for is_one, name in _OTHERS if is_one(mode)), "a device")
+        raise errors.InvalidArgumentError(f"{path}: {what} is there, and no file: move it away")
 
 
 def sync_directory(directory: Path) -> None:

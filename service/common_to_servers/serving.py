@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import atexit
+import contextlib
 import ctypes
 import json
 import os
 import platform
 import signal
 import sys
-from collections.abc import Callable, Coroutine
+import threading
+from collections.abc import Callable, Coroutine, Iterator
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -89,6 +91,29 @@ def stop_event() -> asyncio.Event:
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop.set)
     return stop
+
+
+@contextlib.contextmanager
+def default_signals() -> Iterator[None]:
+    """SIGTERM and SIGINT end the process at once in here, as a kill would, whatever it is waiting for.
+
+    For what nothing has been handed out in yet, and where Python code that answers a signal would never run: `start()`
+    of TensorFlow's servers holds the interpreter's lock, perhaps for ever; who reads a disk that hangs on the loop's
+    thread stands in the kernel. Elsewhere than in the main thread nothing is changed.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    numbers = (signal.SIGTERM, signal.SIGINT)
+    before = {number: signal.signal(number, signal.SIG_DFL) for number in numbers}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            if handler is not None:  # None: not Python's
+                signal.signal(number, handler)
+            if callable(handler):
+                signal.siginterrupt(number, False)  # as a loop's handlers have it
 
 
 def leave(code: int = 0) -> NoReturn:

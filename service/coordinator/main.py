@@ -133,7 +133,6 @@ for _flag, _valid, _message in (
 async def _serve() -> None:
     if _DIE_WITH_PARENT.value:
         serving.die_with_parent()
-    stop = serving.stop_event()
     host, tokens = _BIND_HOST.value, _tokens()
     serving.check_exposure(host, "--tokens_file", tokens is not None, _ALLOW_UNAUTHENTICATED.value)
     options = CoordinatorOptions(
@@ -147,38 +146,57 @@ async def _serve() -> None:
         max_sessions=_MAX_SESSIONS.value,
         max_digest_bytes=sizes.parse_bytes(_MAX_DIGEST_SIZE.value),
     )
-    server, last_resort = CoordinatorServer(), LastResort()
+    stop, server, last_resort = serving.stop_event(), CoordinatorServer(), LastResort()
+    address = f"{host}:{_PORT.value}"
     async with contextlib.AsyncExitStack() as stack:
         stack.push_async_callback(server.stop)
-        where, is_told = "", False
-        while not await _started(server, f"{host}:{_PORT.value}", tokens, options):
-            where = where or _told_while_standing_by(server, stack)
-            if not is_told:
-                serving.announce("coordinator", stands_by=True, work_dir=_WORK_DIR.value, metrics=where)
-                is_told = True
-            with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(stop.wait(), _STANDBY_LOOK_S)
-                return
-        stack.enter_context(full_collections.now_and_then())
-        where = where or stack.enter_context(_told(server))
-        serving.tell_where(Path(_WORK_DIR.value), "coordinator", server_file.reached_at(host, server.bound_port))
-        serving.announce("coordinator", port=server.bound_port, work_dir=_WORK_DIR.value, metrics=where)
-        server.coordinator.caretaker.on_replaced = stop.set
-        await stop.wait()
+        starting = asyncio.create_task(_started(server, stack, address, tokens, options))
+        stopped = asyncio.create_task(stop.wait())
+        await asyncio.wait([starting, stopped], return_when=asyncio.FIRST_COMPLETED)
+        if starting.done():
+            where = await starting
+            stack.enter_context(full_collections.now_and_then())
+            where = where or stack.enter_context(_told(server))
+            serving.tell_where(Path(_WORK_DIR.value), "coordinator", server_file.reached_at(host, server.bound_port))
+            serving.announce("coordinator", port=server.bound_port, work_dir=_WORK_DIR.value, metrics=where)
+            server.coordinator.caretaker.on_replaced = stop.set
+            await stopped
         last_resort.within(_STOP_S)
-        if replaced := server.coordinator.caretaker.replaced:
+        starting.cancel()
+        if server.is_started and (replaced := server.coordinator.caretaker.replaced):
             raise errors.AlreadyRunningError(replaced)
         logging.info("stopping")
     serving.leave()
 
 
-async def _started(server: CoordinatorServer, address: str, tokens: Tokens | None, options: CoordinatorOptions) -> bool:
+async def _started(
+    server: CoordinatorServer,
+    stack: contextlib.AsyncExitStack,
+    address: str,
+    tokens: Tokens | None,
+    options: CoordinatorOptions,
+) -> str:
+    """Returns when it serves: where it tells Prometheus so already; empty: nowhere yet."""
+    where, is_told = "", False
+    while not await _started_now(server, address, tokens, options):
+        where = where or _told_while_standing_by(server, stack)
+        if not is_told:
+            serving.announce("coordinator", stands_by=True, work_dir=_WORK_DIR.value, metrics=where)
+            is_told = True
+        await asyncio.sleep(_STANDBY_LOOK_S)
+    return where
+
+
+async def _started_now(
+    server: CoordinatorServer, address: str, tokens: Tokens | None, options: CoordinatorOptions
+) -> bool:
     """False: another one holds the directory, and this one stands by."""
     work_dir = Path(_WORK_DIR.value).absolute()
-    if _STANDBY.value and not _is_there(work_dir):
-        return False
     try:
         with slow_start.said(work_dir):
+            # Who stands by looks first, in a thread: it is told to stop like any other, also while that disk hangs.
+            if _STANDBY.value and not await asyncio.to_thread(_is_there, work_dir):
+                return False
             await server.start(work_dir, address, tokens, options)
     except errors.AlreadyRunningError as error:
         if not _STANDBY.value:

@@ -11,6 +11,7 @@ from tfquiver.grpc_plumbing import rpc
 from tfquiver.grpc_plumbing.health import HealthService
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2_grpc, derived_datasets_pb2_grpc, named_datasets_pb2_grpc
 from tfquiver.roles_and_tokens.identity import READERS, Always, Authority, Open
+from tfquiver.service.common_to_servers import serving
 from tfquiver.service.coordinator.coordinator import Coordinator
 from tfquiver.service.coordinator.grpc_calls.callers import Tokens
 from tfquiver.service.coordinator.grpc_calls.calls_here import CallsHere
@@ -66,9 +67,11 @@ class CoordinatorServer:
 
         Raises as Coordinator does, and UnavailableError when `address` cannot be listened on.
         """
-        coordinator = Coordinator(work_dir, options or CoordinatorOptions())
+        with serving.default_signals():  # on the loop's thread it waits for the disk
+            coordinator = Coordinator(work_dir, options or CoordinatorOptions())
         try:
-            await coordinator.start()
+            with serving.default_signals():
+                await coordinator.start()
             servicer = self._servicer = CoordinatorServicer(coordinator, tokens)
             port = await self._listen(servicer, tokens or Open(), address)
             self._bound_port = 0 if address.startswith("unix:") else port

@@ -27,7 +27,7 @@ from tfquiver.service.common_to_servers.tensorflow_servers.known_port import Hel
 from tfquiver.service.common_to_servers.tensorflow_servers.node_child import NodeChild
 from tfquiver.service.common_to_servers.tensorflow_servers.node_place import NodePlace
 from tfquiver.service.common_to_servers.tensorflow_servers.tensorflow_runtime import Runtime, StartError
-from tfquiver.service.common_to_servers.tensorflow_servers.tf_server import default_signals, until_stopped
+from tfquiver.service.common_to_servers.tensorflow_servers.tf_server import until_stopped
 from tfquiver.service.dispatcher import work_dir_id
 from tfquiver.service.dispatcher.journal import journal_repair
 from tfquiver.service.dispatcher.lost_workers_and_leftover_tasks.reaper import Reaper, Timeouts
@@ -180,7 +180,7 @@ async def _dispatch(
     await asyncio.to_thread(attempt, "reaper", reaper.look)
     library.set_restoring(True)
     try:
-        with default_signals():
+        with serving.default_signals():
             server = runtime.start_dispatcher(config)
     except StartError as error:
         raise errors.UnavailableError(f"the dispatcher does not start from --work_dir={work_dir}: {error}") from error

@@ -282,7 +282,7 @@ async def _others_told_of(directory: CacheDirectory, token: str) -> AsyncIterato
 
 
 async def _options(directory: Path) -> Options:
-    token = own_token.read_token(FLAGS.auth_token_file)
+    token = await asyncio.to_thread(own_token.read_token, FLAGS.auth_token_file)
     if FLAGS.coordinator or FLAGS.port is not None:  # first: the way to the coordinator may have to be waited for
         bind_host = own_hosts.bound(FLAGS.bind_host, FLAGS.coordinator)
         serving.check_exposure(bind_host, "--auth_token_file", bool(token), FLAGS.allow_unauthenticated)

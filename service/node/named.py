@@ -121,10 +121,10 @@ async def cleaners(
         await none_coming(hashes)
         await source.give_up(hashes)
 
+    noted = await asyncio.to_thread(PlacedLog, directory / "placed.log")  # first: it may be refused
     others = OtherDigests(digests.here, digests.peek, digests.get)
     removals = Removals(digests.here, digests.get, others, digests.drop, link.removed_datasets, give_up, still)
     removals.start()
-    noted = await asyncio.to_thread(PlacedLog, directory / "placed.log")
     leftovers = Leftovers(
         noted, disk.__contains__, lambda parts: others.named(parts, digests.here()), link.unclaimed, give_up,
         time.monotonic, source.on_disk,

@@ -158,7 +158,8 @@ class Node:
 
             own = CoordinatorServer()
             readers = self.coordinator if options.reader_group else ""
-            await own.start(directory.made("coordinator"), self._own_coordinator, readers_address=readers)
+            work_dir = await asyncio.to_thread(directory.made, "coordinator")
+            await own.start(work_dir, self._own_coordinator, readers_address=readers)
             self._undo.append(own.stop)
         self._link = CoordinatorLink(
             options.coordinator or self._own_coordinator,

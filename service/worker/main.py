@@ -25,7 +25,7 @@ from tfquiver.service.common_to_servers.tensorflow_servers.known_port import Hel
 from tfquiver.service.common_to_servers.tensorflow_servers.node_child import NodeChild
 from tfquiver.service.common_to_servers.tensorflow_servers.node_place import NodePlace
 from tfquiver.service.common_to_servers.tensorflow_servers.tensorflow_runtime import Runtime, StartError
-from tfquiver.service.common_to_servers.tensorflow_servers.tf_server import default_signals, until_stopped
+from tfquiver.service.common_to_servers.tensorflow_servers.tf_server import until_stopped
 from tfquiver.service.metrics import metrics_flag
 from tfquiver.service.worker import node_watch, same_cluster, version_reports
 from tfquiver.sizes_durations_amounts import sizes
@@ -221,7 +221,7 @@ async def _work(runtime: Runtime, token: str, place: NodePlace, child: NodeChild
     )
     library.set_label(address)
     try:
-        with default_signals():
+        with serving.default_signals():
             server = runtime.start_worker(config)
     except StartError as error:
         raise errors.UnavailableError(f"the worker does not start on port {port.number}: {error}") from error

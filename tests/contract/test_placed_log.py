@@ -10,6 +10,10 @@ from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import closing
 from pathlib import Path
 
+import pytest
+
+from tests.support import in_the_way
+from tfquiver import errors
 from tfquiver.service.node.evicting_emptying_removing_leftovers.placed_log import PlacedLog
 
 HASHES = [hashlib.sha256(bytes([number % 256, number // 256])).digest() for number in range(2000)]
@@ -63,3 +67,11 @@ def test_what_the_disk_refused_is_written_when_it_takes_something_again(tmp_path
         time.sleep(0.001)
     assert after_a_kill(path).keys() == noted
     log.close()
+
+
+@pytest.mark.parametrize("what", in_the_way.KINDS)
+def test_what_is_no_file_is_refused_at_once_by_its_name(tmp_path: Path, what: str) -> None:
+    """A node that read a pipe waited for who writes it, for ever."""
+    in_the_way.put(path := tmp_path / "placed.log", what)
+    with pytest.raises(errors.InvalidArgumentError, match=f"^{path}: {what} is there, and no file: move it away$"):
+        PlacedLog(path)

@@ -82,17 +82,52 @@ def test_a_coordinator_whose_log_waits_for_the_disk_ends_and_the_next_one_goes_o
 
 @pytest.mark.slow
 @needs_dead_mounts
-@pytest.mark.parametrize("kind, flag", [("node", "cache_dir"), ("coordinator", "work_dir")])
-def test_who_waits_for_a_disk_from_the_start_says_so(tmp_path: Path, kind: str, flag: str) -> None:
+@pytest.mark.parametrize("kind, flags", [
+    ("node", ["--cache_dir"]), ("coordinator", ["--work_dir"]), ("coordinator", ["--standby", "--work_dir"]),
+])  # fmt: skip
+def test_who_waits_for_a_disk_from_the_start_says_so_and_ends_when_it_is_told_to(
+    tmp_path: Path, kind: str, flags: list[str]
+) -> None:
+    """A coordinator heard no signal: only a kill ended it."""
     with dead(tmp_path / "mount") as mount:
-        server = Server(f"tfquiver.service.{kind}.main", ["--port=0", f"--{flag}={mount / 'x'}"], tmp_path / "log")
-        server.launch()
+        *others, flag = flags
+        arguments = ["--port=0", *others, f"{flag}={mount / 'x'}"]
+        server = Server(f"tfquiver.service.{kind}.main", arguments, tmp_path / "log").launch()
         try:
             wait_until(lambda: f"{mount / 'x'}: has been starting for 10 s" in server.log_tail(), "it says so", 30)
-            if kind == "node":
-                server.stop(10)
+            server.stop(10)
         finally:
             server.kill()
+
+
+@pytest.mark.slow
+@needs_fuse
+def test_servers_that_begin_while_their_disk_hangs_end_when_they_are_told_to(tmp_path: Path) -> None:
+    """Its directories are known to the kernel: what they wait for is a file that is opened, or read."""
+    with hanging_disk(tmp_path) as disk:
+        servers = [
+            Server(f"tfquiver.service.{kind}.main", ["--port=0", f"--{flag}={disk.path / kind}"], tmp_path / kind)
+            for kind, flag in (("coordinator", "work_dir"), ("node", "cache_dir"))
+        ]
+        for server in servers:
+            server.start().stop()
+        disk.hang()
+        try:
+            for server in servers:
+                server.launch()
+            for server in servers:
+                wait_until(lambda one=server: _waits_in_the_kernel(one), "it waits for the disk")  # type: ignore[misc]
+                server.stop(10)
+        finally:
+            disk.go_on()
+            for server in servers:
+                server.kill()
+
+
+def _waits_in_the_kernel(server: Server) -> bool:
+    """Some thread of it, for what a file system of FUSE is to answer."""
+    threads = Path(f"/proc/{server.process.pid}/task").iterdir()
+    return any("request_wait_answer" in (thread / "stack").read_text() for thread in threads)
 
 
 @pytest.mark.long

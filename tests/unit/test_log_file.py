@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.support import in_the_way
 from tfquiver import errors
 from tfquiver.proto.tfquiver.v1 import commit_log_pb2 as log_pb2
 from tfquiver.proto.tfquiver.v1.commit_log_pb2 import CommitRecord
@@ -109,6 +110,22 @@ def test_another_file_is_no_log(path: Path) -> None:
     path.write_bytes(b"something else entirely")
     with pytest.raises(errors.DataLossError, match="not a commit log"):
         LogFile(path)
+
+
+@pytest.mark.parametrize("what", in_the_way.KINDS)
+def test_what_is_no_file_is_refused_at_once_by_its_name(path: Path, what: str) -> None:
+    """A coordinator that read a pipe waited for who writes it, and heard no signal."""
+    in_the_way.put(path, what)
+    with pytest.raises(errors.InvalidArgumentError, match=f"^{path}: {what} is there, and no file: move it away$"):
+        LogFile(path)
+
+
+def test_a_pipe_where_a_torn_end_is_kept_holds_up_nobody(path: Path) -> None:
+    path.write_bytes(LOG[:-1])
+    aside = path.with_suffix(f".torn-{len(LOG) - len(framed(RECORDS[-1]))}")
+    os.mkfifo(aside)
+    LogFile(path).close()
+    assert LOG[:-1].endswith(aside.read_bytes())
 
 
 def test_a_length_is_believed_only_up_to_the_limit(path: Path) -> None:

@@ -14,14 +14,14 @@ _READABLE = 0o644  # Prometheus is another user, as a rule
 
 
 def write(path: Path, directory: Path, metrics: Mapping[str, str]) -> None:
-    """Raises the typed error of a failed write.
+    """Raises the typed error of a failed write: no file is there then, if the disk lets that be.
 
     Args:
       directory: in which `up` runs.
       metrics: name of a server -> host:port.
     """
     try:
-        durable.write(path, [json.dumps(groups(directory, metrics), indent=1).encode() + b"\n"], _READABLE)
+        durable.write_or_forget(path, json.dumps(groups(directory, metrics), indent=1).encode() + b"\n", _READABLE)
     except OSError as error:
         raise errors.from_os_error(error, f"--prometheus={path}") from error
 

@@ -63,9 +63,10 @@ def pid_text(directory: Path) -> str | None:
 
 
 def write(directory: Path, ports: Ports, given: Given = Given(), away: Mapping[str, str] | None = None) -> None:
-    """`away`: as the function of that name has it. Raises OSError."""
+    """`away`: as the function of that name has it. Raises OSError: then nothing is said any more, if the disk lets
+    that be."""
     body = {"version": _VERSION, **asdict(ports), "given": asdict(given), "away": dict(away or {})}
-    durable.write(directory / UP_FILE, [json.dumps(body).encode() + b"\n"])
+    durable.write_or_forget(directory / UP_FILE, json.dumps(body).encode() + b"\n")
 
 
 def read(directory: Path) -> Ports:

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import signal
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 
 from absl import logging
 from prometheus_client.registry import Collector
@@ -39,19 +37,3 @@ async def until_stopped(
     finally:
         leave_in_time(library)
         library.stop_all()  # before a server's stop(), which waits for every iterator
-
-
-@contextmanager
-def default_signals() -> Iterator[None]:
-    """SIGTERM and SIGINT end the process at once in here.
-
-    `start()` of TensorFlow's servers holds the interpreter's lock, perhaps for ever: Python code that answers a signal
-    would never run. Nothing has been handed out yet, so there is nothing to put in order.
-    """
-    numbers = (signal.SIGTERM, signal.SIGINT)
-    before = {number: signal.signal(number, signal.SIG_DFL) for number in numbers}
-    try:
-        yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)

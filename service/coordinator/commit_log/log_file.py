@@ -142,7 +142,7 @@ class LogFile:
 
     def __init__(self, path: Path) -> None:
         """Opens or makes the log. `records` is what it holds that this version knows. Raises DataLossError,
-        ResourceExhaustedError.
+        ResourceExhaustedError, InvalidArgumentError (what is there is no file).
 
         Room on the disk is kept for what it will grow by, if there is any: it goes on when others have filled the disk.
         """
@@ -150,6 +150,7 @@ class LogFile:
         self._moved = False  # renamed here, and the directory is not synced yet
         self._room_end = 0  # up to there the disk has room for it
         try:
+            durable.check_file(path)
             data = path.read_bytes() if path.exists() else b""
         except OSError as error:
             raise errors.from_os_error(error, str(path)) from error
@@ -161,7 +162,7 @@ class LogFile:
         if torn:
             self._keep_torn(torn)
         try:
-            self._file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+            self._file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NONBLOCK | os.O_CLOEXEC, 0o600)
         except OSError as error:
             raise errors.from_os_error(error, str(path)) from error
         try:
@@ -274,7 +275,7 @@ class LogFile:
             aside.name,
         )
         try:
-            aside.write_bytes(torn)
+            durable.write(aside, [torn])
         except OSError as error:
             logging.warning("%s: %s", aside, error.strerror)
 

@@ -7,6 +7,7 @@ been replaced, and writes nothing more (`check`).
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import socket
@@ -41,7 +42,7 @@ class WorkDir:
             raise errors.InvalidArgumentError(f"--work_dir={path}: {durable.why_not_made(path, error)}") from error
         try:
             if not durable.try_lock(self._lock):
-                raise errors.AlreadyRunningError(f"work_dir {path}: another coordinator holds it{self._holder()}")
+                raise _held(path, self._lock)
             os.pwrite(self._lock, self._own, 0)
             os.ftruncate(self._lock, len(self._own))
             os.fsync(self._lock)
@@ -65,7 +66,7 @@ class WorkDir:
         try:
             # By its name: what an open file shows may be old where others write it through a network. In as few calls
             # as it takes: before each write of the log, and after each call a thread waits for the interpreter again.
-            file = os.open(self._lock_path, os.O_RDONLY | os.O_CLOEXEC)
+            file = os.open(self._lock_path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
             try:
                 found = os.read(file, _MOST_BYTES)
             finally:
@@ -81,9 +82,6 @@ class WorkDir:
     def release(self) -> None:
         os.close(self._lock)
 
-    def _holder(self) -> str:
-        return _named(os.pread(self._lock, _MOST_BYTES, 0))
-
 
 def _now_s() -> float:
     """Also while the machine sleeps, where there is such a clock."""
@@ -91,11 +89,30 @@ def _now_s() -> float:
 
 
 def was_held(path: Path) -> bool:
-    """Whether some coordinator has, ever. Raises UnavailableError: nobody can tell just now."""
+    """Whether some coordinator has held it, ever, and none does now.
+
+    Raises AlreadyRunningError: one does; UnavailableError: nobody can tell just now.
+    """
     try:
-        return (path / _NAME).exists()
+        lock = os.open(path / _NAME, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    except FileNotFoundError:
+        return False
     except OSError as error:
         raise errors.UnavailableError(f"work_dir {path}: lock: {error.strerror}") from error
+    try:
+        fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)  # not one that another who looks takes for a holder's
+        return True
+    except BlockingIOError:
+        raise _held(path, lock) from None
+    except OSError as error:
+        raise errors.UnavailableError(f"work_dir {path}: lock: {error.strerror}") from error
+    finally:
+        os.close(lock)
+
+
+def _held(path: Path, lock: int) -> errors.AlreadyRunningError:
+    holder = _named(os.pread(lock, _MOST_BYTES, 0))
+    return errors.AlreadyRunningError(f"work_dir {path}: another coordinator holds it{holder}")
 
 
 def _named(text: bytes) -> str:

@@ -40,7 +40,10 @@ class PlacedLog:
         steady_s: Callable[[], float] = time.monotonic,
         max_noted: int = MAX_NOTED,
     ) -> None:
-        """`now_s`: Unix time. `steady_s`: a clock that never goes back; its zero point means nothing."""
+        """`now_s`: Unix time. `steady_s`: a clock that never goes back; its zero point means nothing.
+
+        Raises InvalidArgumentError: what is there is no file.
+        """
         self._path, self._now_s, self._steady_s, self._max_noted = path, now_s, steady_s, max_noted
         self._lock = threading.Lock()  # of what is noted
         self._writing = threading.Lock()  # of the file; taken before the other one
@@ -144,6 +147,7 @@ def _record(hash: bytes, unix_s: float) -> bytes:
 
 def _read(path: Path, most: int) -> dict[bytes, int]:
     try:
+        durable.check_file(path)
         with path.open("rb") as file:
             data = file.read((4 * most + 1) * _RECORD_BYTES)
     except FileNotFoundError:

@@ -93,8 +93,10 @@ async def _serve(
 
     def changed() -> None:
         """Whoever asks for the status reads what is away, and that it comes back."""
-        with suppress(OSError):  # then it is not said
+        try:
             up_file.write(wish.directory, supervisor.ports, last_time.given(wish), supervisor.away)
+        except OSError as error:
+            _say(_unwritten(supervisor.ports, error))
         tell_prometheus(supervisor.metrics)
 
     supervisor = Supervisor(
@@ -107,7 +109,7 @@ async def _serve(
         try:
             up_file.write(wish.directory, supervisor.ports, last_time.given(wish))
         except OSError as error:
-            _say(f"{up_file.UP_FILE} cannot be written, the next `up` may take other ports: {error.strerror}")
+            _say(_unwritten(supervisor.ports, error))
         tell_prometheus(supervisor.metrics)
         if as_json:
             print(json.dumps(_where(wish, supervisor.ports) | {"metrics": supervisor.metrics}), flush=True)
@@ -133,6 +135,14 @@ async def _tell_of_others(directory: Path) -> None:
     with suppress(errors.TfquiverError):
         if said := await caches_on_this_disk.warning(directory, own_token.of_user("")):
             _say(said)
+
+
+def _unwritten(got: Ports, error: OSError) -> str:
+    where = f", its dispatcher is found as localhost:{got.dispatcher} only" if got.dispatcher else ""
+    return (
+        f"{up_file.UP_FILE} cannot be written ({error.strerror}): `tfquiver status` does not say which servers are "
+        f"away{where}, and the next `up` may take other ports"
+    )
 
 
 def _environment() -> dict[str, str]:
