@@ -17,11 +17,11 @@ OPS = {
         "input_dataset", "mop_up_dataset", "digest_id", "num_records", "num_shards", "endpoint", "hold_back",
         "takeover_ms", "output_types", "output_shapes",
     },
-    "quiver_ends_at_once_dataset": {"input_dataset", "output_types", "output_shapes"},
+    "quiver_ends_at_once_dataset": {"input_dataset", "output_types", "output_shapes", "told_as"},
 }  # fmt: skip
 FUNCTIONS = (
     "tfq_build_info", "tfq_delivery_stats", "tfq_leave_after", "tfq_resume_all", "tfq_set_endpoint", "tfq_set_epoch",
-    "tfq_set_label", "tfq_set_restoring", "tfq_stop_all",
+    "tfq_set_label", "tfq_set_restoring", "tfq_stop_all", "tfq_waiting",
 )  # fmt: skip
 
 

@@ -75,11 +75,20 @@ class Library(Told):
             **inputs, **{name: tf.constant(number, tf.int64) for name, number in numbers.items()}
         )
 
-    def ends_at_once_dataset(self, input_dataset: tf.Tensor, output_types: Any, output_shapes: Any) -> Any:
-        """The variant tensor, shape [], of the same elements."""
+    def ends_at_once_dataset(
+        self, input_dataset: tf.Tensor, output_types: Any, output_shapes: Any, told_as: str = ""
+    ) -> Any:
+        """The variant tensor, shape [], of the same elements. `told_as`: the name by which `waiting` knows it."""
         return self._ops.quiver_ends_at_once_dataset(
-            input_dataset=input_dataset, output_types=output_types, output_shapes=output_shapes
+            input_dataset=input_dataset, output_types=output_types, output_shapes=output_shapes, told_as=told_as
         )
+
+    def waiting(self, name: str, seconds: float) -> tuple[int, float]:
+        """Of the data sets of that name: how many iterators have waited for an element for so long, and how long the
+        one that did so least."""
+        found = (ctypes.c_uint64 * 2)()
+        self._c.tfq_waiting(name.encode(), ctypes.c_int64(round(1000 * seconds)), found)
+        return int(found[0]), found[1] / 1000
 
     def delivery_stats(self) -> tuple[int, ...]:
         """Counters of this process: epochs, then records delivered, dropped, mopped up; then takeovers."""

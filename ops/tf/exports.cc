@@ -9,6 +9,7 @@
 
 #include "ops/core/delivered_records/delivery_stats.h"
 #include "ops/core/told_by_python/process.h"
+#include "ops/core/told_by_python/waits.h"
 
 #define TFQUIVER_EXPORT extern "C" __attribute__((visibility("default")))
 
@@ -47,6 +48,13 @@ TFQUIVER_EXPORT void tfq_delivery_stats(uint64_t counters[5]) {
   counters[2] = stats.duplicates;
   counters[3] = stats.mopped_up;
   counters[4] = stats.takeovers;
+}
+
+TFQUIVER_EXPORT void tfq_waiting(const char* name, int64_t milliseconds, uint64_t found[2]) {
+  const tfquiver::Waits::Longest longest =
+      tfquiver::Waits::Get().For(name, std::chrono::milliseconds(milliseconds));
+  found[0] = longest.iterators;
+  found[1] = static_cast<uint64_t>(longest.least.count());
 }
 
 TFQUIVER_EXPORT const char* tfq_build_info() {

@@ -38,6 +38,7 @@ from tfquiver.service.coordinator.long_work.stepwise import Stepwise
 from tfquiver.service.coordinator.measuring_jobs_and_stores.meters import GONE_S, JobMeters
 from tfquiver.service.coordinator.measuring_jobs_and_stores.step_meters import StepMeters
 from tfquiver.service.coordinator.measuring_jobs_and_stores.store_meter import StoreMeter
+from tfquiver.service.coordinator.measuring_jobs_and_stores.waiting_trainers import WaitingTrainers
 from tfquiver.service.coordinator.named_dataset_lifecycle.named_requests import NamedRequests
 from tfquiver.service.coordinator.named_dataset_lifecycle.table import NamedTable
 from tfquiver.service.coordinator.nodes_mounts_dispatchers.dispatchers import Dispatchers
@@ -124,6 +125,7 @@ class Coordinator:
         self.meters = JobMeters(clock, self.sessions.session)
         self.store = StoreMeter(clock, options.store_bytes_per_s)
         self.step_meters = StepMeters(clock, self.meters)
+        self.waiting_trainers = WaitingTrainers(clock)
         self.heartbeats = Heartbeats(
             self.membership,
             self.residency,

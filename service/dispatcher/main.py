@@ -69,9 +69,10 @@ def define_flags() -> None:
         "unread_task_timeout_ms",
         300_000,
         "A worker that was lost at the end of an epoch and is back may have a task that its trainer has had all of: "
-        "when nobody has read from the task's sessions for so long, it is finished. A trainer that takes no more than "
-        "what is in buffers for longer, after such a loss, may lack the epoch's last elements. Less than the "
-        "coordinator's --ended_session_ms.",
+        "when nobody has read from the task's sessions for so long, it is finished; sooner where trainers say that "
+        "they wait, as those of tfquiver.distribute do. Another one that takes no more than what is in buffers for "
+        "longer, after such a loss, may lack the epoch's last elements. Less than the coordinator's "
+        "--ended_session_ms.",
         100,
     )
     flags.DEFINE_list(
@@ -138,7 +139,7 @@ async def serve() -> None:
             runtime = await loading
             place.loaded(runtime.library)
             coordinator = FLAGS.coordinator or place.coordinator()
-            news = CoordinatorNews(coordinator, token)
+            news = CoordinatorNews(coordinator, token, port.number)
             await asyncio.to_thread(news.check_token)
             await _dispatch(work_dir, runtime, news, coordinator, token, port)
         finally:

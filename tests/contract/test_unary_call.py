@@ -22,6 +22,9 @@ class Handlers(grpc.GenericRpcHandler):
     def service(self, call: grpc.HandlerCallDetails) -> grpc.RpcMethodHandler | None:
         if call.method == "/echo/Say":
             return grpc.unary_unary_rpc_method_handler(lambda request, context: request[::-1])
+        if call.method == "/echo/Shown":
+            shown = dict(call.invocation_metadata)  # type: ignore[arg-type]
+            return grpc.unary_unary_rpc_method_handler(lambda request, context: str(shown["x-name"]).encode())
         if call.method == "/echo/Fail":
             return grpc.unary_unary_rpc_method_handler(
                 lambda request, context: context.abort(grpc.StatusCode.INTERNAL, "no")
@@ -45,6 +48,13 @@ def server() -> Iterator[str]:
 def test_what_the_server_answers(server: str, size: int) -> None:
     message = bytes(number % 251 for number in range(size))
     assert unary_call(server, "/echo/Say", message, 10.0, MOST_BYTES) == message[::-1]
+
+
+def test_what_is_shown_with_it(server: str) -> None:
+    shown = "x" * 100
+    assert unary_call(server, "/echo/Shown", b"", 10.0, MOST_BYTES, [("x-name", shown)]) == shown.encode()
+    with pytest.raises(errors.ProtocolError, match="127 bytes are too many"):
+        unary_call(server, "/echo/Shown", b"", 10.0, MOST_BYTES, [("x-name", "x" * 127)])
 
 
 def test_an_answer_of_many_frames() -> None:

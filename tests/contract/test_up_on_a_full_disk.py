@@ -14,8 +14,8 @@ from tests.support.disks import fill, tmpfs
 from tests.support.privileges import needs_mounts
 from tfquiver import durable, errors
 from tfquiver.local_cluster import scrape_targets
-from tfquiver.notes_in_cache_and_work_directories import up_file
-from tfquiver.notes_in_cache_and_work_directories.up_file import Given, Ports
+from tfquiver.node_daemon_and_notes_in_directories import up_file
+from tfquiver.node_daemon_and_notes_in_directories.up_file import Given, Ports
 
 pytestmark = needs_mounts
 PORTS = Ports(5040, 5050, [1, 2])

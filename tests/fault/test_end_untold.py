@@ -15,6 +15,7 @@ import pytest
 from tests.support import node_calls, numbered
 from tests.support.cluster import wait_until
 from tests.support.late_service import RECORDS_A_FILE, LateService, ended, launch
+from tests.support.relay import relay
 from tfquiver.service.dispatcher.journal import journal_reader
 
 FILES = 2
@@ -24,12 +25,13 @@ UNREAD_S = 1.5
 GIVES_THE_END = "Reached end_of_sequence for task"
 
 
+SAYS = {"TF_CPP_MIN_LOG_LEVEL": "0", "TF_CPP_VMODULE": "worker_impl=3"}  # in workers' logs: what they answer
+
+
 @pytest.fixture
 def service(tmp_path: Path) -> Iterator[LateService]:
-    """Not started; its workers' logs say what they answer."""
-    flags = [f"--unread_task_timeout_ms={int(1000 * UNREAD_S)}"]
-    says = {"TF_CPP_MIN_LOG_LEVEL": "0", "TF_CPP_VMODULE": "worker_impl=3"}
-    with LateService(tmp_path, flags, says) as made:
+    """Not started."""
+    with LateService(tmp_path, [f"--unread_task_timeout_ms={int(1000 * UNREAD_S)}"], SAYS) as made:
         yield made
 
 
@@ -60,6 +62,35 @@ def test_the_epoch_ends_all_the_same(service: LateService, workers: int) -> None
     launch([service.dispatcher, worker] if workers > 1 else [worker, service.dispatcher])
     lost, _ = numbered.lost_and_duplicates(reader.result(), TOTAL)
     assert lost == 0
+
+
+@pytest.mark.long
+def test_a_trainer_that_waits_says_so_and_is_not_kept_for_minutes(tmp_path: Path) -> None:
+    """The dispatcher is there all the time, with the usual limits: only the worker does not reach it."""
+    with LateService(tmp_path, env=SAYS) as service:
+        service.start_dispatcher()
+        with relay(service.dispatcher.address) as way:
+            service.start_workers(1, way.address)
+            journal = journal_reader.JournalFollower(service.work_dir / journal_reader.JOURNAL_DIR)
+            reader = numbered.EpochReader(service.distributed(service.source(FILES, READAHEAD_BYTES)), step_s=0.15)
+
+            def dispatcher_knows() -> bool:
+                return any(isinstance(update, journal_reader.SplitProduced) and update.end for update in journal.poll())
+
+            wait_until(dispatcher_knows, "the end of the source")
+            way.cut()
+            assert reader.reached(1) < TOTAL, "the trainer is behind its worker"
+            wait_until(lambda: GIVES_THE_END in service.worker_log(0).read_text(), "the end of its task", 60)
+            service.workers[0].kill()
+            way.mend()
+            lost = f"worker {service.workers[0].address} is lost"
+            wait_until(lambda: lost in (tmp_path / "dispatcher.log").read_text(), "it is called lost")
+            launch(service.workers)
+            began_s = time.monotonic()
+            records_lost, _ = numbered.lost_and_duplicates(reader.result(90), TOTAL)
+            assert records_lost == 0
+            assert time.monotonic() - began_s < 60
+            assert "who waits for it has had all that it has" in (tmp_path / "dispatcher.log").read_text()
 
 
 def test_a_trainer_that_pauses_loses_nothing(service: LateService) -> None:

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import pytest
 import tensorflow as tf
@@ -12,6 +15,7 @@ import tensorflow as tf
 import tfquiver
 from tests.ops.conftest import MakeNode, numbered
 from tests.support import tf_service
+from tests.support.cluster import wait_until
 from tests.support.op_source import OpSource, drop_iterators
 from tfquiver.ops.compiling_and_loading import loader
 from tfquiver.tensorflow_client.tf_source import EndsAtOnce
@@ -115,6 +119,29 @@ def test_a_checkpoint_goes_on_behind_it(tmp_path: Path) -> None:
     tf.train.Checkpoint(iterator=again).restore(saved).assert_consumed()
     assert [element.numpy() for element in again] == rest
     assert sorted(before + rest) == list(range(100))
+
+
+def test_it_is_known_how_many_iterators_wait_and_for_how_long() -> None:
+    library, go_on = loader.load(), threading.Event()
+
+    def held(number: Any) -> Any:
+        go_on.wait(30)
+        return number
+
+    numbers = tf.data.Dataset.range(2).map(lambda n: tf.py_function(held, [n], tf.int64))
+    data, other = EndsAtOnce(numbers, library, "held"), EndsAtOnce(numbers, library)
+    assert library.waiting("held", 0.0) == (0, 0.0)
+    with ThreadPoolExecutor(3) as threads:
+        taken = [threads.submit(list, one) for one in (data, data, other)]
+        try:
+            wait_until(lambda: library.waiting("held", 0.1)[0] == 2, "both wait")
+            assert library.waiting("held", 0.1)[1] >= 0.1
+            assert library.waiting("held", 60.0) == library.waiting("", 0.0) == library.waiting("else", 0.0) == (0, 0.0)
+        finally:
+            go_on.set()
+        assert [len(one.result(30)) for one in taken] == [2, 2, 2]
+    assert library.waiting("held", 0.0) == (0, 0.0)
+    assert list(EndsAtOnce(tf.data.Dataset.range(3), library, "held")) == [0, 1, 2]
 
 
 def _sloppy() -> tf.data.Options:

@@ -33,12 +33,19 @@ class LateService:
         self.workers: list[Worker] = []
 
     def start(self, workers: int = 2) -> LateService:
+        self.start_dispatcher()
+        return self.start_workers(workers, self.dispatcher.address)
+
+    def start_dispatcher(self) -> None:
         node_dir = f"--node_dir={self.cluster.cache_dir}"
         flags = [f"--work_dir={self.work_dir}", "--worker_timeout_ms=500", "--reap_interval_ms=200", *self._flags]
         self.dispatcher = self._forks.dispatcher([*flags, node_dir], self._base / "dispatcher.log")
         self.dispatcher.launch().await_ready()
+
+    def start_workers(self, workers: int, dispatcher: str) -> LateService:
+        """`dispatcher`: where they reach it."""
         for number in range(workers):
-            way = [f"--dispatcher={self.dispatcher.address}", node_dir, "--heartbeat_interval_ms=200"]
+            way = [f"--dispatcher={dispatcher}", f"--node_dir={self.cluster.cache_dir}", "--heartbeat_interval_ms=200"]
             self.workers.append(self._forks.worker(way, self.worker_log(number)))
         launch(self.workers)
         return self

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 
 from tfquiver.clock import ManualClock
@@ -38,13 +38,14 @@ class Service:
 
 
 class News:
-    """`asked_at`: of the sessions that have no readers; nobody has asked for them since."""
+    """`asked_at`: of the sessions that have no readers; nobody has asked for them since. `waiting`: iterators."""
 
     def __init__(self, clock: ManualClock) -> None:
         self.clock = clock
         self.left_early = set[str]()
         self.short = set[str]()
         self.asked_at = dict[str, float]()
+        self.waiting = dict[str, int]()
         self.looks = 0
 
     def unread(self) -> UnreadKeys:
@@ -54,6 +55,13 @@ class News:
         self.looks += 1
         now = self.clock.now()
         return all(key in self.asked_at and now - self.asked_at[key] >= seconds for key in keys)
+
+    def starving(self, clients: Mapping[str, int], seconds: float) -> bool:
+        now = self.clock.now()
+        return all(
+            0 < count <= self.waiting.get(key, 0) and now - self.asked_at.get(key, now) >= seconds
+            for key, count in clients.items()
+        )
 
 
 def graph(*keys: str) -> bytes:
@@ -85,6 +93,16 @@ class UnfinishedEpoch:
     def next_one(self, task: int) -> None:
         """With `task` on A, and the next one on B, which is finished."""
         self._begins(2000 + task, task)
+
+    def opens(self, task: int, worker: str) -> None:
+        """A worker more has come for the first iteration."""
+        ids = proto_wire.integer(1, task) + proto_wire.integer(2, 2000) + proto_wire.text(4, worker)
+        self._write(tfrecord.frame(proto_wire.text(3, ids)))
+
+    def comes(self, client: int) -> None:
+        """A trainer's iterator reads it from now on."""
+        ids = proto_wire.integer(1, 2000) + proto_wire.integer(2, client)
+        self._write(tfrecord.frame(proto_wire.text(6, ids)))
 
     def quiet(self) -> None:
         """Nobody asks for its session from now on."""

@@ -250,3 +250,99 @@ def test_a_worker_that_is_away_now_and_then_has_its_time_anew(epoch: UnfinishedE
     assert reaper.step() == {}
     epoch.clock.advance(300)
     assert reaper.step() == {A: [4000]}
+
+
+def starving(epoch: UnfinishedEpoch, away_s: float = 3.0) -> Reaper:
+    """A was lost at the end for so long, and is back; its only client waits for an element, and has not asked for A's.
+    The machine of A said that nobody listened there."""
+    epoch.comes(7)
+    reaper = epoch.reaper(Timeouts(refused_s=1000, worker_s=1000))
+    reaper.step()
+    epoch.clock.advance(1)
+    reaper.step()
+    epoch.quiet()
+    epoch.service.dead = {A}
+    for _ in range(int(away_s)):
+        epoch.clock.advance(1)
+        reaper.step()
+    epoch.service.dead = set()
+    epoch.news.waiting = {KEYS[1]: 1}
+    return reaper
+
+
+def finished_after(epoch: UnfinishedEpoch, reaper: Reaper, most_s: int = 400) -> int:
+    """Seconds from the look that found A back; most_s: it was not."""
+    for second in range(most_s):
+        if reaper.step():
+            return second
+        epoch.clock.advance(1)
+    return most_s
+
+
+@pytest.mark.parametrize(("away_s", "within_s"), [(3, 20), (30, 40), (300, 150)])
+def test_who_waits_as_long_as_it_takes_to_ask_and_does_not_has_had_the_end(
+    epoch: UnfinishedEpoch, away_s: float, within_s: int
+) -> None:
+    """gRPC connects again after about as long a time as the worker was away, two minutes at most."""
+    assert within_s <= finished_after(epoch, starving(epoch, away_s)) <= within_s + 2
+    assert epoch.service.finished == [(A, [4000])]
+
+
+def test_for_how_long_it_was_away_before_the_dispatcher_started_nobody_knows(epoch: UnfinishedEpoch) -> None:
+    epoch.comes(7)
+    epoch.quiet()
+    reaper = epoch.reaper()
+    epoch.service.anew = {A}
+    reaper.look()
+    epoch.service.anew = set()
+    epoch.news.waiting = {KEYS[1]: 1}
+    assert 150 <= finished_after(epoch, reaper) <= 152
+
+
+def test_a_machine_that_said_nothing_may_be_thought_to_have_the_connection_still(epoch: UnfinishedEpoch) -> None:
+    epoch.comes(7)
+    reaper = epoch.reaper()
+    for silent in (set[str](), set[str](), {A}):
+        epoch.quiet()
+        epoch.service.silent = silent
+        reaper.step()
+        epoch.clock.advance(1)
+    epoch.service.silent, epoch.news.waiting = set(), {KEYS[1]: 1}
+    assert 40 <= finished_after(epoch, reaper) <= 42
+
+
+def test_a_trainer_that_pauses_is_waited_for(epoch: UnfinishedEpoch) -> None:
+    """It does not wait for an element; of two of a job one may."""
+    reaper = starving(epoch)
+    epoch.news.waiting = {}
+    assert finished_after(epoch, reaper, 100) == 100
+    epoch.comes(8)
+    epoch.news.waiting = {KEYS[1]: 1}
+    assert finished_after(epoch, reaper, 100) == 100
+    epoch.news.waiting = {KEYS[1]: 2}
+    assert 20 <= finished_after(epoch, reaper, 100) <= 22
+
+
+def test_who_waits_anew_has_the_time_anew(epoch: UnfinishedEpoch) -> None:
+    reaper = starving(epoch)
+    for waiting in ({KEYS[1]: 1}, {}, {KEYS[1]: 1}):
+        epoch.news.waiting = waiting
+        assert finished_after(epoch, reaper, 15) == 15
+
+
+def test_a_client_that_has_asked_for_the_task_waits_for_that(epoch: UnfinishedEpoch) -> None:
+    """It reads what is missing, and what stands behind the source may take its time with it, and have destroyed it."""
+    reaper = starving(epoch)
+    reaper.step()
+    epoch.clock.advance(1)
+    epoch.quiet()
+    assert finished_after(epoch, reaper, 250) == 250
+
+
+def test_a_client_that_may_wait_for_another_worker_is_left_alone(epoch: UnfinishedEpoch) -> None:
+    """With one request at a time it asks nobody else meanwhile."""
+    reaper = starving(epoch)
+    epoch.opens(4002, C)
+    assert finished_after(epoch, reaper, 100) == 100
+    epoch.ends(4002)
+    assert finished_after(epoch, reaper, 100) < 30

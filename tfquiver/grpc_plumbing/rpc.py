@@ -22,6 +22,7 @@ from absl import logging
 
 from tfquiver import closed_streams, errors
 from tfquiver.grpc_plumbing import addresses
+from tfquiver.grpc_plumbing.unary_call import TOKEN_KEY
 from tfquiver.log_files_and_lines.logs import about
 from tfquiver.log_files_and_lines.rare_lines import every_n_seconds
 from tfquiver.plain_text import plain
@@ -29,7 +30,6 @@ from tfquiver.roles_and_tokens.identity import ANYBODYS, EVERYBODY, Authority, I
 from tfquiver.version import VERSION
 
 T = TypeVar("T")
-TOKEN_KEY = "x-tfquiver-token"
 MAX_MESSAGE_BYTES = 8 << 20
 _LONGEST_NAME = 200
 _FAULTS_EVERY_S = 5.0  # of one kind and method: who is answered so may ask again at once

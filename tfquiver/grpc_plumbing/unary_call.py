@@ -9,10 +9,12 @@ from __future__ import annotations
 import socket
 import struct
 import time
+from collections.abc import Sequence
 
 from tfquiver import errors
 from tfquiver.grpc_plumbing import addresses
 
+TOKEN_KEY = "x-tfquiver-token"  # of the metadata in which callers show theirs
 _DATA, _HEADERS, _RST_STREAM, _SETTINGS, _GOAWAY, _WINDOW_UPDATE = 0, 1, 3, 4, 7, 8
 _END_STREAM, _END_HEADERS, _PADDED = 0x1, 0x4, 0x8
 _STREAM = 1
@@ -25,7 +27,9 @@ _MOST_VALUE_BYTES = 126  # a length of one byte
 _UNIX, _LOCAL = "unix:", "localhost"  # what gRPC names as the host of such a socket
 
 
-def unary_call(address: str, path: str, message: bytes, timeout_s: float, most_bytes: int) -> bytes:
+def unary_call(
+    address: str, path: str, message: bytes, timeout_s: float, most_bytes: int, metadata: Sequence[tuple[str, str]] = ()
+) -> bytes:
     """What the server at host:port or unix:/path answers, a message of at most `most_bytes`.
 
     `timeout_s` is for all of it but the look-up of a name.
@@ -37,7 +41,8 @@ def unary_call(address: str, path: str, message: bytes, timeout_s: float, most_b
     until_s = time.monotonic() + timeout_s
     with _connected(address, timeout_s) as sock:
         sock.settimeout(max(until_s - time.monotonic(), 0.001))
-        sock.sendall(_request(path, _LOCAL if address.startswith(_UNIX) else address, message, most_bytes))
+        host = _LOCAL if address.startswith(_UNIX) else address
+        sock.sendall(_request(path, host, message, most_bytes, metadata))
         return _answer(sock, until_s, f"{path} at {address}", most_bytes)
 
 
@@ -54,11 +59,12 @@ def _connected(address: str, timeout_s: float) -> socket.socket:
     return sock
 
 
-def _request(path: str, address: str, message: bytes, most_bytes: int) -> bytes:
+def _request(path: str, address: str, message: bytes, most_bytes: int, metadata: Sequence[tuple[str, str]]) -> bytes:
     window_bytes = most_bytes + _MESSAGE_HEADER.size
     headers = _METHOD_POST + _SCHEME_HTTP + _PATH + _value(path.encode())
     headers += _AUTHORITY + _value(address.encode()) + _CONTENT_TYPE + _value(b"application/grpc")
-    headers += b"\0" + _value(b"te") + _value(b"trailers")
+    for name, value in (("te", "trailers"), *metadata):
+        headers += b"\0" + _value(name.encode()) + _value(value.encode())
     return b"".join((
         b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n",
         _frame(_SETTINGS, 0, 0, struct.pack(">HI", 4, window_bytes)),

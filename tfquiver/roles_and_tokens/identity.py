@@ -90,6 +90,7 @@ CALLS: dict[str, frozenset[Role]] = {
     "/tfquiver.v1.Coordinator/Resume": _JOBS,
     "/tfquiver.v1.Coordinator/GetPosition": _JOBS,
     "/tfquiver.v1.Coordinator/ReportSteps": _JOBS,
+    "/tfquiver.v1.Coordinator/ReportWaiting": _JOBS,
     "/tfquiver.v1.Coordinator/ListSessions": _ALL,
     "/tfquiver.v1.Coordinator/GetPast": _ADMINS,
     "/tfquiver.v1.Coordinator/AwaitChange": _ALL,

@@ -27,7 +27,6 @@ if TYPE_CHECKING:
     import tensorflow as tf
 
 _LOOK_S, _LOOK_AGAIN_S = 3.0, 1.0  # while it answers, and while it does not
-_MEANWHILE_S = 9.0
 _NEEDED_S = 0.25  # so soon it is seen that the last data set is gone
 _ANSWER_S = 2.0
 _END_S = 2 * _ANSWER_S
@@ -35,14 +34,16 @@ _END_S = 2 * _ANSWER_S
 
 @dataclass(frozen=True, slots=True)
 class Watched:
-    """`kind`: of server, for people. `then`: what happens without it and what to do. `meanwhile`: called every some
-    seconds for as long as it is watched, whether it answers or not; may raise OSError. `asks`: as Outage's."""
+    """`kind`: of server, for people. `then`: what happens without it and what to do. `meanwhile`: called every
+    `every_s` or a few seconds later for as long as it is watched, whether it answers or not; may raise OSError. `asks`:
+    as Outage's."""
 
     address: str
     kind: str
     then: str
     meanwhile: Callable[[], None] = field(default=lambda: None, compare=False)
     asks: str = ""
+    every_s: float = 9.0
 
 
 @dataclass(slots=True)
@@ -108,7 +109,7 @@ def _look(server: Watched, stop: threading.Event) -> None:
         if time.monotonic() >= due_s:
             with contextlib.suppress(OSError):
                 server.meanwhile()
-            due_s = time.monotonic() + _MEANWHILE_S
+            due_s = time.monotonic() + server.every_s
 
 
 def _waited(server: Watched, stop: threading.Event, seconds: float) -> bool:

@@ -10,7 +10,7 @@ from tfquiver import errors
 from tfquiver.cluster_address import naming
 from tfquiver.server_reachability import reaching, watched_servers
 from tfquiver.server_reachability.watched_servers import Watched
-from tfquiver.tensorflow_client import element_transport, exactly_once
+from tfquiver.tensorflow_client import element_transport, exactly_once, waiting_told
 from tfquiver.tensorflow_client.tf_errors import raised_as_both
 from tfquiver.tensorflow_dispatcher_and_worker_connections.worker_connections import WorkerConnections
 from tfquiver.users_arguments_checked.checks import check_integer, check_name, check_seconds
@@ -145,12 +145,20 @@ def distribute(
         else:
             if transform is not None:
                 dataset = dataset.map(transform, num_parallel_calls=tf.data.AUTOTUNE)
-            made = _ends_at_once(distributed(dataset if batch_size is None else dataset.batch(batch_size)))
-            made = made.with_options(options)
+            keys = waiting_told.keys_of(dataset)
+            made = distributed(dataset if batch_size is None else dataset.batch(batch_size))
+            made = _ends_at_once(made, address, keys).with_options(options)
         takeover_s = takeover_timeout_s if guarantee == EXACTLY_ONCE else None
         made._tfquiver_distributed = dataset  # who can compute what of it is missing stays as long as this is used
         then, connections = _without_dispatcher(takeover_s), WorkerConnections(address)
-        watched = Watched(address, "tf.data service dispatcher", then, connections.look, "TensorFlow")
+
+        def meanwhile() -> None:
+            waiting_told.tell()
+            connections.look()
+
+        watched = Watched(
+            address, "tf.data service dispatcher", then, meanwhile, "TensorFlow", every_s=waiting_told.EVERY_S
+        )
         watched_servers.watch(watched, made)
         return made
 
@@ -158,13 +166,18 @@ def distribute(
     return apply
 
 
-def _ends_at_once(dataset: tf.data.Dataset) -> tf.data.Dataset:
-    """Decision 0063. Where what is distributed is not ours, nothing is compiled for it."""
+def _ends_at_once(dataset: tf.data.Dataset, dispatcher: str, keys: frozenset[str]) -> tf.data.Dataset:
+    """Decision 0063; and it is told when its iterators wait (0021). Where what is distributed is not ours, nothing is
+    compiled for it."""
     from tfquiver.ops.compiling_and_loading import loader
     from tfquiver.tensorflow_client.tf_source import EndsAtOnce
 
     library = loader.loaded()
-    return dataset if library is None else EndsAtOnce(dataset, library)
+    if library is None:
+        return dataset
+    made = EndsAtOnce(dataset, library, waiting_told.name_of(dispatcher, keys))
+    waiting_told.tell_of(made, dispatcher, keys, library.waiting)
+    return made
 
 
 def _without_dispatcher(takeover_s: float | None) -> str:

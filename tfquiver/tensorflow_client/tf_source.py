@@ -39,10 +39,10 @@ class Told(_OfVariant):
 
 
 class EndsAtOnce(_OfVariant):
-    """`dataset` again, whose iterators go at once (ops/tf/quiver_ends_at_once_op)."""
+    """`dataset` again, whose iterators go at once (ops/tf/quiver_ends_at_once_op). `told_as`: as of the op."""
 
-    def __init__(self, dataset: tf.data.Dataset, library: Library) -> None:
-        variant = library.ends_at_once_dataset(dataset._variant_tensor, **dataset._flat_structure)
+    def __init__(self, dataset: tf.data.Dataset, library: Library, told_as: str = "") -> None:
+        variant = library.ends_at_once_dataset(dataset._variant_tensor, **dataset._flat_structure, told_as=told_as)
         super().__init__(variant, dataset.element_spec, [dataset])
 
 

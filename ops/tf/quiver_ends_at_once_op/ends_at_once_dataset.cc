@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include "ops/core/told_by_python/waits.h"
 #include "ops/tf/quiver_ends_at_once_op/tuner_waking.h"
 #include "tensorflow/core/framework/model.h"
 #include "tensorflow/core/framework/op_kernel.h"
@@ -16,7 +17,8 @@ using tensorflow::Tensor;
 class EndsAtOnceIterator : public data::DatasetIterator<EndsAtOnceDataset> {
  public:
   explicit EndsAtOnceIterator(const Params& params)
-      : data::DatasetIterator<EndsAtOnceDataset>(params) {}
+      : data::DatasetIterator<EndsAtOnceDataset>(params),
+        waiter_(&Waits::Get(), params.dataset->told_as()) {}
 
   bool SymbolicCheckpointCompatible() const override { return true; }
 
@@ -27,7 +29,10 @@ class EndsAtOnceIterator : public data::DatasetIterator<EndsAtOnceDataset> {
 
   absl::Status GetNextInternal(data::IteratorContext* ctx, std::vector<Tensor>* out_tensors,
                                bool* end_of_sequence) override {
-    return input_->GetNext(ctx, out_tensors, end_of_sequence);
+    waiter_.Begins();
+    const absl::Status status = input_->GetNext(ctx, out_tensors, end_of_sequence);
+    waiter_.Has();
+    return status;
   }
 
  protected:
@@ -49,12 +54,14 @@ class EndsAtOnceIterator : public data::DatasetIterator<EndsAtOnceDataset> {
  private:
   TunerWaking tuner_waking_;  // destroyed last: the input's end may take a while
   std::unique_ptr<data::IteratorBase> input_;
+  Waits::Waiter waiter_;
 };
 
 }  // namespace
 
-EndsAtOnceDataset::EndsAtOnceDataset(tensorflow::OpKernelContext* ctx, const DatasetBase* input)
-    : DatasetBase(data::DatasetContext(ctx)), input_(input) {
+EndsAtOnceDataset::EndsAtOnceDataset(tensorflow::OpKernelContext* ctx, const DatasetBase* input,
+                                     std::string told_as)
+    : DatasetBase(data::DatasetContext(ctx)), input_(input), told_as_(std::move(told_as)) {
   input_->Ref();
 }
 
@@ -76,7 +83,9 @@ absl::Status EndsAtOnceDataset::AsGraphDefInternal(data::SerializationContext* c
                                                    tensorflow::Node** output) const {
   tensorflow::Node* input = nullptr;
   TF_RETURN_IF_ERROR(b->AddInputDataset(ctx, input_, &input));
-  return b->AddDataset(this, {input}, output);
+  tensorflow::AttrValue told_as;
+  b->BuildAttrValue(told_as_, &told_as);
+  return b->AddDataset(this, {{0, input}}, {}, {{kToldAs, told_as}}, output);
 }
 
 }  // namespace tfquiver

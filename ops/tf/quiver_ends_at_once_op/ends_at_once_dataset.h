@@ -11,11 +11,15 @@
 namespace tfquiver {
 
 // The elements of another data set, whose iterators TensorFlow's tuning thread does not hold up
-// when they go (ops/tf/quiver_ends_at_once_op/tuner_waking.h). Immutable; owns a reference to the
+// when they go (ops/tf/quiver_ends_at_once_op/tuner_waking.h), and tell for how long they have
+// waited for one (ops/core/told_by_python/waits.h) as `told_as`. Immutable; owns a reference to the
 // other.
 class EndsAtOnceDataset : public tensorflow::data::DatasetBase {
  public:
-  EndsAtOnceDataset(tensorflow::OpKernelContext* ctx, const DatasetBase* input);
+  static constexpr char kToldAs[] = "told_as";  // the op's attribute
+
+  EndsAtOnceDataset(tensorflow::OpKernelContext* ctx, const DatasetBase* input,
+                    std::string told_as);
   ~EndsAtOnceDataset() override;
 
   std::unique_ptr<tensorflow::data::IteratorBase> MakeIteratorInternal(
@@ -34,6 +38,7 @@ class EndsAtOnceDataset : public tensorflow::data::DatasetBase {
   absl::Status CheckExternalState() const override { return input_->CheckExternalState(); }
 
   const DatasetBase& input() const { return *input_; }
+  const std::string& told_as() const { return told_as_; }
 
  protected:
   absl::Status AsGraphDefInternal(tensorflow::data::SerializationContext* ctx,
@@ -42,6 +47,7 @@ class EndsAtOnceDataset : public tensorflow::data::DatasetBase {
 
  private:
   const DatasetBase* const input_;
+  const std::string told_as_;
 };
 
 }  // namespace tfquiver

@@ -1,7 +1,8 @@
 """Workers that are lost (`worker_watch`, `silences`), and tasks of TensorFlow's service that hold up clients for
-nothing (`task_table`), ended (`reaper`): which of their sessions are over, as the coordinator knows (`session_news`),
-which are kept open by workers alone (`departures`), and the calls that TensorFlow has for it, by hand (`service_rpc`).
-`worker_watch`, `silences`, `departures` and `task_table` are pure.
+nothing (`task_table`; `unread_tasks`: whose clients had their end), ended (`reaper`): which of their sessions are over,
+as the coordinator knows (`session_news`), which are kept open by workers alone (`departures`), and the calls that
+TensorFlow has for it, by hand (`service_rpc`). `worker_watch`, `silences`, `departures`, `task_table` and
+`unread_tasks` are pure.
 
 Called by the dispatcher's program. Never calls a task finished while records of it may be unread: the epoch would end
 short.

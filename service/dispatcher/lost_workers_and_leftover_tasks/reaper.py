@@ -13,7 +13,7 @@ trainer does, however late: what it has may be all that is left of a session tha
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -27,9 +27,11 @@ from tfquiver.service.dispatcher.lost_workers_and_leftover_tasks.service_rpc imp
 from tfquiver.service.dispatcher.lost_workers_and_leftover_tasks.session_news import SessionNews
 from tfquiver.service.dispatcher.lost_workers_and_leftover_tasks.silences import Silences
 from tfquiver.service.dispatcher.lost_workers_and_leftover_tasks.task_table import TaskTable
+from tfquiver.service.dispatcher.lost_workers_and_leftover_tasks.unread_tasks import UnreadTasks
 from tfquiver.service.metrics.instruments import REAPED
 
 _LOOKS = 10  # at sessions that nobody reads, in the time that they may take
+_WHO_WAITS_S = 2.0  # from one question to the next
 _REFUSALS = 3  # connections, each of which the worker's machine has refused
 
 
@@ -67,9 +69,8 @@ class Reaper:
         self._departures = Departures(self._clock)
         self._silences = Silences()
         self._told_lost: set[str] = set()
-        self._lost_at_end: set[int] = set()  # task ids: of these the worker was lost once
-        self._back_since: dict[int, float] = {}  # task id -> when its worker, lost at the end, was seen with it again
-        self._look_again_at = 0.0
+        self._unread_tasks = UnreadTasks()
+        self._look_again_at = self._ask_again_at = 0.0
 
     @property
     def left(self) -> frozenset[str]:
@@ -87,10 +88,9 @@ class Reaper:
         tasks = self._service.tasks(sorted(asked))
         now = self._clock.now()
         self._silences.look(asked, tasks, workers, now, self._service.refusing)
-        at_end = self._table.tasks_at_the_end()
-        lacking = {task_id for task_id, (worker, _) in at_end.items() if task_id not in tasks.get(worker, ())}
-        self._lost_at_end = (self._lost_at_end | lacking) & at_end.keys()
-        self._back_since = {task_id: self._back_since.get(task_id, now) for task_id in self._lost_at_end - lacking}
+        self._unread_tasks.look(
+            self._table.tasks_at_the_end(), tasks, self._service.refusing, self._silences.since, now
+        )
         self._departures.look(self._table, self._graphs.ours)
 
     def step(self) -> dict[str, list[int]]:
@@ -104,7 +104,10 @@ class Reaper:
         unread = self._unread(now)
         for worker, task_ids in unread.items():
             self._finish(worker, task_ids, f"is back, and for {self._timeouts.unread_s:g} s nobody has read from it")
-        return finished | unread
+        starved = self._starved(now)
+        for worker, task_ids in starved.items():
+            self._finish(worker, task_ids, "is back, and who waits for it has had all that it has")
+        return finished | unread | starved
 
     def _finish(self, worker: str, task_ids: list[int], why: str) -> None:
         self._service.finish_tasks(worker, task_ids)
@@ -128,19 +131,42 @@ class Reaper:
 
     def _unread(self, now: float) -> dict[str, list[int]]:
         limit_s = self._timeouts.unread_s
-        overdue = [task_id for task_id, since in self._back_since.items() if now - since >= limit_s]
+        overdue = self._unread_tasks.overdue(limit_s, now)
         if not overdue or now < self._look_again_at:
             return {}
         self._look_again_at = now + limit_s / _LOOKS
         at_end = self._table.tasks_at_the_end()
         datasets = self._graphs.ours({at_end[task_id][1] for task_id in overdue})
         quiet = {name for name, keys in datasets.items() if self._news.quiet(keys, limit_s)}
-        found: dict[str, list[int]] = defaultdict(list)
-        for task_id in overdue:
-            worker, dataset = at_end[task_id]
-            if dataset in quiet:
-                found[worker].append(task_id)
-        return dict(found)
+        return _by_worker(at_end, (task_id for task_id in overdue if at_end[task_id][1] in quiet))
+
+    def _starved(self, now: float) -> dict[str, list[int]]:
+        """Sooner than by that limit: those of which it is known that nobody will read from them."""
+        back = self._unread_tasks.back()
+        if not back or now < self._ask_again_at:
+            return {}
+        self._ask_again_at = now + _WHO_WAITS_S
+        clients, attended = self._table.clients(), self._graphs.ours(self._table.attended())
+        by_key: dict[str, int] = defaultdict(int)
+        for dataset, keys in attended.items():
+            for key in keys:
+                by_key[key] += clients[dataset]
+        starving = {
+            task_id
+            for task_id, dataset in self._table.stalled(back).items()
+            if dataset in attended
+            and self._news.starving(
+                {key: by_key[key] for key in attended[dataset]}, self._unread_tasks.unasked_s(task_id, now)
+            )
+        }
+        return _by_worker(self._table.tasks_at_the_end(), self._unread_tasks.look_who_waits(starving, now))
+
+
+def _by_worker(tasks: Mapping[int, tuple[str, str]], task_ids: Iterable[int]) -> dict[str, list[int]]:
+    found: dict[str, list[int]] = defaultdict(list)
+    for task_id in task_ids:
+        found[tasks[task_id][0]].append(task_id)
+    return dict(found)
 
 
 def _without(keys: Collection[str], datasets: dict[str, frozenset[str]]) -> Iterator[str]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import itertools
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -28,12 +28,16 @@ class UnreadKeys:
 
 
 class SessionNews(Protocol):
-    """Both methods raise grpc.RpcError."""
+    """All methods raise grpc.RpcError."""
 
     def unread(self) -> UnreadKeys: ...
 
     def quiet(self, keys: Collection[str], seconds: float) -> bool:
         """Whether `all_quiet` is what the sessions of these keys are."""
+
+    def starving(self, clients: Mapping[str, int], seconds: float) -> bool:
+        """Whether that is what they are, and so many iterators, by key, wait for an element of this dispatcher's
+        workers just now. Keys of no session do not count."""
 
 
 def all_quiet(sessions: Iterable[coordinator_pb2.SessionInfo], seconds: float) -> bool:
@@ -49,7 +53,9 @@ def all_quiet(sessions: Iterable[coordinator_pb2.SessionInfo], seconds: float) -
 
 
 class CoordinatorNews:
-    def __init__(self, coordinator: str, token: str) -> None:
+    def __init__(self, coordinator: str, token: str, port: int) -> None:
+        """`port`: of the dispatcher."""
+        self._port = port
         self._channel = rpc.channel(coordinator)
         self._stub = coordinator_pb2_grpc.CoordinatorStub(self._channel)
         self._metadata = tuple(rpc.metadata(token))
@@ -79,6 +85,15 @@ class CoordinatorNews:
             return all_quiet(itertools.chain.from_iterable(listed), seconds)
         everybodys = self._list(limit=_MAX_SESSIONS)
         return all_quiet((session for session in everybodys if session.session_key in keys), seconds)
+
+    def starving(self, clients: Mapping[str, int], seconds: float) -> bool:
+        if len(clients) > _MAX_KEYS:
+            return False
+        listed = {key: self._list(session_key=key, limit=_MAX_SESSIONS_A_KEY) for key in clients}
+        all_wait = all(
+            0 < clients[key] <= found[0].waiting_iterators.get(self._port, 0) for key, found in listed.items() if found
+        )
+        return all_wait and all_quiet(itertools.chain.from_iterable(listed.values()), seconds)
 
     def close(self) -> None:
         self._channel.close()

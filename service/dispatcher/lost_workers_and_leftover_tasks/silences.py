@@ -64,6 +64,11 @@ class Silences:
     def seconds(self, worker: str, now: float) -> float:
         return now - self._of[worker].since
 
+    def since(self, worker: str) -> float | None:
+        """When it was first seen to be; None: it is not."""
+        silence = self._of.get(worker)
+        return None if silence is None else silence.since
+
     def lasting(self, seconds: float, now: float) -> set[str]:
         """Silent for so long, whether anybody waited for them or not."""
         return {worker for worker, silence in self._of.items() if now - silence.since >= seconds}

@@ -109,6 +109,22 @@ class TaskTable:
             for task_id, worker in iteration.open_tasks.items()
         }
 
+    def stalled(self, tasks: Set[int]) -> dict[int, str]:
+        """Task id -> data set id, of those of these tasks beside which their iteration has none that is open."""
+        return {
+            task_id: iteration.dataset_id
+            for iteration in self._iterations.values()
+            if iteration.open_tasks.keys() <= tasks
+            for task_id in iteration.open_tasks
+        }
+
+    def clients(self) -> dict[str, int]:
+        """Data set id -> clients of its iterations that are not over."""
+        found: dict[str, int] = defaultdict(int)
+        for iteration in self._iterations.values():
+            found[iteration.dataset_id] += len(iteration.clients)
+        return dict(found)
+
     def _client_left(self, client_id: int) -> None:
         iteration_id = self._iteration_of_client.pop(client_id, None)
         if iteration_id is not None:

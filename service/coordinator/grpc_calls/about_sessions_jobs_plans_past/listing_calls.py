@@ -75,6 +75,7 @@ class ListingCalls(Callers):
             sampling=session.drawn.scheme,
             idle_ms=int(1000 * coordinator.sessions.idle_s(session)),
             probed=session.reads in coordinator.probed,
+            waiting_iterators=coordinator.waiting_trainers.of(session.session_key),
         )
         if session.digest_id in coordinator.residency:
             info.disk_bytes = coordinator.residency.table(session.digest_id).disk_bytes

@@ -1,4 +1,4 @@
-"""The call of training processes: how long their steps take, and what is measured of their job."""
+"""The calls of training processes: how long their steps take, and what is measured of their job; who waits."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from tfquiver.service.coordinator.measuring_jobs_and_stores.step_meter import MO
 INTERVAL_MS, LONGEST_MS = 5000, 20_000  # well within SILENT_S of the meters
 MOST_PER_S = 400  # a report takes a quarter of a millisecond, and readers are served by the same loop
 _MOST_TOLD = 1 << 63
+_MOST_ITERATORS = 10_000
 _MOST = 1 << 53  # more, and floating-point numbers have no place for one more
 
 
@@ -40,6 +41,19 @@ class StepCalls(Callers):
         if self._coordinator.step_meters.take(name, request.process, reading):
             self._tell(name, reply)
         return reply
+
+    @handled
+    async def ReportWaiting(self, request: pb2.ReportWaitingRequest, context: Any) -> pb2.ReportWaitingReply:
+        checks.name("session_key", request.session_key)
+        checks.name("pipeline", request.pipeline)
+        checks.between("iterators", request.iterators, 0, _MOST_ITERATORS)
+        checks.between("dispatcher_port", request.dispatcher_port, 0, 65535)
+        if self._named:
+            self._coordinator.ownership.check_claim(caller(), request.session_key)
+        self._coordinator.waiting_trainers.say(
+            request.session_key, request.pipeline, request.dispatcher_port, request.iterators
+        )
+        return pb2.ReportWaitingReply()
 
     def _reported_for(self, session_key: str, job: str) -> str:
         """What the job is called here: nobody speaks of one that is another's, whatever they call theirs.

@@ -3256,6 +3256,52 @@ class ReportStepsReply(_message.Message):
 Global___ReportStepsReply: _TypeAlias = ReportStepsReply  # noqa: Y015
 
 @_typing.final
+class ReportWaitingRequest(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    SESSION_KEY_FIELD_NUMBER: _builtins.int
+    PIPELINE_FIELD_NUMBER: _builtins.int
+    ITERATORS_FIELD_NUMBER: _builtins.int
+    DISPATCHER_PORT_FIELD_NUMBER: _builtins.int
+    session_key: _builtins.str
+    pipeline: _builtins.str
+    """unlike that of every other process, and of every other pipeline over session_key"""
+    iterators: _builtins.int
+    """of that pipeline, which have all waited for seconds; 0: none, any more"""
+    dispatcher_port: _builtins.int
+    """at which it is read"""
+    def __init__(
+        self,
+        *,
+        session_key: _builtins.str = ...,
+        pipeline: _builtins.str = ...,
+        iterators: _builtins.int = ...,
+        dispatcher_port: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["dispatcher_port", b"dispatcher_port", "iterators", b"iterators", "pipeline", b"pipeline", "session_key", b"session_key"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ReportWaitingRequest: _TypeAlias = ReportWaitingRequest  # noqa: Y015
+
+@_typing.final
+class ReportWaitingReply(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    def __init__(
+        self,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ReportWaitingReply: _TypeAlias = ReportWaitingReply  # noqa: Y015
+
+@_typing.final
 class GetPastRequest(_message.Message):
     """What the cluster did, for people: of the last hour, or the last day; since the coordinator was started, at most."""
 
@@ -3401,6 +3447,26 @@ Global___ListSessionsReply: _TypeAlias = ListSessionsReply  # noqa: Y015
 class SessionInfo(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
+    @_typing.final
+    class WaitingIteratorsEntry(_message.Message):
+        DESCRIPTOR: _descriptor.Descriptor
+
+        KEY_FIELD_NUMBER: _builtins.int
+        VALUE_FIELD_NUMBER: _builtins.int
+        key: _builtins.int
+        value: _builtins.int
+        def __init__(
+            self,
+            *,
+            key: _builtins.int = ...,
+            value: _builtins.int = ...,
+        ) -> None: ...
+        _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+        def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+        _ClearFieldArgType: _TypeAlias = _typing.Literal["key", b"key", "value", b"value"]  # noqa: Y015
+        def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+        def WhichOneof(self, oneof_group: _Never) -> None: ...
+
     SESSION_ID_FIELD_NUMBER: _builtins.int
     SESSION_KEY_FIELD_NUMBER: _builtins.int
     DIGEST_ID_FIELD_NUMBER: _builtins.int
@@ -3432,6 +3498,7 @@ class SessionInfo(_message.Message):
     READ_FIELD_NUMBER: _builtins.int
     SAMPLING_FIELD_NUMBER: _builtins.int
     WINDOW_BYTES_FIELD_NUMBER: _builtins.int
+    WAITING_ITERATORS_FIELD_NUMBER: _builtins.int
     IDEAL_GUESSED_FIELD_NUMBER: _builtins.int
     PROBED_FIELD_NUMBER: _builtins.int
     session_id: _builtins.str
@@ -3494,6 +3561,10 @@ class SessionInfo(_message.Message):
     """it has only been seen to wait: ideal_bytes_per_s is what plans try, and no promise"""
     probed: _builtins.bool
     """just now its job misses on purpose over this data set, so that the benefit of caching is known"""
+    @_builtins.property
+    def waiting_iterators(self) -> _containers.ScalarMap[_builtins.int, _builtins.int]:
+        """In trainers, over session_key, by the port of their dispatcher: as their processes say just now (ReportWaiting)."""
+
     def __init__(
         self,
         *,
@@ -3528,12 +3599,13 @@ class SessionInfo(_message.Message):
         read: _builtins.int | None = ...,
         sampling: _builtins.str = ...,
         window_bytes: _builtins.int = ...,
+        waiting_iterators: _abc.Mapping[_builtins.int, _builtins.int] | None = ...,
         ideal_guessed: _builtins.bool = ...,
         probed: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_between_ms", b"_between_ms", "_bytes_per_s", b"_bytes_per_s", "_hit_bytes", b"_hit_bytes", "_hit_share", b"_hit_share", "_ideal_bytes_per_s", b"_ideal_bytes_per_s", "_missed_bytes", b"_missed_bytes", "_read", b"_read", "_read_bytes", b"_read_bytes", "_stall_share", b"_stall_share", "_step_ms", b"_step_ms", "between_ms", b"between_ms", "bytes_per_s", b"bytes_per_s", "hit_bytes", b"hit_bytes", "hit_share", b"hit_share", "ideal_bytes_per_s", b"ideal_bytes_per_s", "missed_bytes", b"missed_bytes", "read", b"read", "read_bytes", b"read_bytes", "stall_share", b"stall_share", "step_ms", b"step_ms"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_between_ms", b"_between_ms", "_bytes_per_s", b"_bytes_per_s", "_hit_bytes", b"_hit_bytes", "_hit_share", b"_hit_share", "_ideal_bytes_per_s", b"_ideal_bytes_per_s", "_missed_bytes", b"_missed_bytes", "_read", b"_read", "_read_bytes", b"_read_bytes", "_stall_share", b"_stall_share", "_step_ms", b"_step_ms", "accelerators", b"accelerators", "acked", b"acked", "between_ms", b"between_ms", "bytes_per_s", b"bytes_per_s", "digest_id", b"digest_id", "disk_bytes", b"disk_bytes", "ended", b"ended", "epoch", b"epoch", "hit_bytes", b"hit_bytes", "hit_share", b"hit_share", "ideal_bytes_per_s", b"ideal_bytes_per_s", "ideal_guessed", b"ideal_guessed", "idle_ms", b"idle_ms", "job", b"job", "leased", b"leased", "left_early", b"left_early", "missed_bytes", b"missed_bytes", "missing_leases", b"missing_leases", "probed", b"probed", "read", b"read", "read_bytes", b"read_bytes", "readers", b"readers", "reread", b"reread", "resident_leases", b"resident_leases", "sampling", b"sampling", "session_id", b"session_id", "session_key", b"session_key", "shards", b"shards", "shortfall", b"shortfall", "stall_share", b"stall_share", "step_ms", b"step_ms", "taken_over", b"taken_over", "window_bytes", b"window_bytes"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_between_ms", b"_between_ms", "_bytes_per_s", b"_bytes_per_s", "_hit_bytes", b"_hit_bytes", "_hit_share", b"_hit_share", "_ideal_bytes_per_s", b"_ideal_bytes_per_s", "_missed_bytes", b"_missed_bytes", "_read", b"_read", "_read_bytes", b"_read_bytes", "_stall_share", b"_stall_share", "_step_ms", b"_step_ms", "accelerators", b"accelerators", "acked", b"acked", "between_ms", b"between_ms", "bytes_per_s", b"bytes_per_s", "digest_id", b"digest_id", "disk_bytes", b"disk_bytes", "ended", b"ended", "epoch", b"epoch", "hit_bytes", b"hit_bytes", "hit_share", b"hit_share", "ideal_bytes_per_s", b"ideal_bytes_per_s", "ideal_guessed", b"ideal_guessed", "idle_ms", b"idle_ms", "job", b"job", "leased", b"leased", "left_early", b"left_early", "missed_bytes", b"missed_bytes", "missing_leases", b"missing_leases", "probed", b"probed", "read", b"read", "read_bytes", b"read_bytes", "readers", b"readers", "reread", b"reread", "resident_leases", b"resident_leases", "sampling", b"sampling", "session_id", b"session_id", "session_key", b"session_key", "shards", b"shards", "shortfall", b"shortfall", "stall_share", b"stall_share", "step_ms", b"step_ms", "taken_over", b"taken_over", "waiting_iterators", b"waiting_iterators", "window_bytes", b"window_bytes"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__between_ms: _TypeAlias = _typing.Literal["between_ms"]  # noqa: Y015
     _WhichOneofArgType__between_ms: _TypeAlias = _typing.Literal["_between_ms", b"_between_ms"]  # noqa: Y015

@@ -225,6 +225,11 @@ class CoordinatorStub(object):
                 request_serializer=tfquiver_dot_proto_dot_tfquiver_dot_v1_dot_coordinator__pb2.ReportStepsRequest.SerializeToString,
                 response_deserializer=tfquiver_dot_proto_dot_tfquiver_dot_v1_dot_coordinator__pb2.ReportStepsReply.FromString,
                 )
+        self.ReportWaiting = channel.unary_unary(
+                '/tfquiver.v1.Coordinator/ReportWaiting',
+                request_serializer=tfquiver_dot_proto_dot_tfquiver_dot_v1_dot_coordinator__pb2.ReportWaitingRequest.SerializeToString,
+                response_deserializer=tfquiver_dot_proto_dot_tfquiver_dot_v1_dot_coordinator__pb2.ReportWaitingReply.FromString,
+                )
         self.ListSessions = channel.unary_unary(
                 '/tfquiver.v1.Coordinator/ListSessions',
                 request_serializer=tfquiver_dot_proto_dot_tfquiver_dot_v1_dot_coordinator__pb2.ListSessionsRequest.SerializeToString,
@@ -606,6 +611,15 @@ class CoordinatorServicer(object):
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def ReportWaiting(self, request, context):
+        """A trainer that reads through a dispatcher says how many of its iterators wait for an element, every few seconds for as
+        long as some do; it is forgotten after 12 s. By that the dispatcher tells a task that nobody will ask for
+        again from one that a trainer is behind with. Nothing of it is durable. Errors: PERMISSION_DENIED (another's key).
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def ListSessions(self, request, context):
         """Read-only: sessions by key, worker label or all, newest first.
         """
@@ -841,6 +855,11 @@ def add_CoordinatorServicer_to_server(servicer, server):
                     servicer.ReportSteps,
                     request_deserializer=tfquiver_dot_proto_dot_tfquiver_dot_v1_dot_coordinator__pb2.ReportStepsRequest.FromString,
                     response_serializer=tfquiver_dot_proto_dot_tfquiver_dot_v1_dot_coordinator__pb2.ReportStepsReply.SerializeToString,
+            ),
+            'ReportWaiting': grpc.unary_unary_rpc_method_handler(
+                    servicer.ReportWaiting,
+                    request_deserializer=tfquiver_dot_proto_dot_tfquiver_dot_v1_dot_coordinator__pb2.ReportWaitingRequest.FromString,
+                    response_serializer=tfquiver_dot_proto_dot_tfquiver_dot_v1_dot_coordinator__pb2.ReportWaitingReply.SerializeToString,
             ),
             'ListSessions': grpc.unary_unary_rpc_method_handler(
                     servicer.ListSessions,
@@ -1578,6 +1597,23 @@ class Coordinator(object):
         return grpc.experimental.unary_unary(request, target, '/tfquiver.v1.Coordinator/ReportSteps',
             tfquiver_dot_proto_dot_tfquiver_dot_v1_dot_coordinator__pb2.ReportStepsRequest.SerializeToString,
             tfquiver_dot_proto_dot_tfquiver_dot_v1_dot_coordinator__pb2.ReportStepsReply.FromString,
+            options, channel_credentials,
+            insecure, call_credentials, compression, wait_for_ready, timeout, metadata)
+
+    @staticmethod
+    def ReportWaiting(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(request, target, '/tfquiver.v1.Coordinator/ReportWaiting',
+            tfquiver_dot_proto_dot_tfquiver_dot_v1_dot_coordinator__pb2.ReportWaitingRequest.SerializeToString,
+            tfquiver_dot_proto_dot_tfquiver_dot_v1_dot_coordinator__pb2.ReportWaitingReply.FromString,
             options, channel_credentials,
             insecure, call_credentials, compression, wait_for_ready, timeout, metadata)
 

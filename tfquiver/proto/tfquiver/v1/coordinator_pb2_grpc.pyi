@@ -220,6 +220,11 @@ class CoordinatorStub:
     it is durable, and nobody depends on it. All numbers are since the process began, so that a call that comes late,
     twice or not at all does no harm. Errors: PERMISSION_DENIED (session_key is another's, or claimed by nobody).
     """
+    ReportWaiting: _grpc.UnaryUnaryMultiCallable[_coordinator_pb2.ReportWaitingRequest, _coordinator_pb2.ReportWaitingReply]
+    """A trainer that reads through a dispatcher says how many of its iterators wait for an element, every few seconds for as
+    long as some do; it is forgotten after 12 s. By that the dispatcher tells a task that nobody will ask for
+    again from one that a trainer is behind with. Nothing of it is durable. Errors: PERMISSION_DENIED (another's key).
+    """
     ListSessions: _grpc.UnaryUnaryMultiCallable[_coordinator_pb2.ListSessionsRequest, _coordinator_pb2.ListSessionsReply]
     """Read-only: sessions by key, worker label or all, newest first."""
     GetPast: _grpc.UnaryUnaryMultiCallable[_coordinator_pb2.GetPastRequest, _coordinator_pb2.GetPastReply]
@@ -414,6 +419,11 @@ class CoordinatorAsyncStub(CoordinatorStub):
     """A training process says how long its steps take and how many accelerators it has, about every interval_ms. Nothing of
     it is durable, and nobody depends on it. All numbers are since the process began, so that a call that comes late,
     twice or not at all does no harm. Errors: PERMISSION_DENIED (session_key is another's, or claimed by nobody).
+    """
+    ReportWaiting: _aio.UnaryUnaryMultiCallable[_coordinator_pb2.ReportWaitingRequest, _coordinator_pb2.ReportWaitingReply]  # type: ignore[assignment]
+    """A trainer that reads through a dispatcher says how many of its iterators wait for an element, every few seconds for as
+    long as some do; it is forgotten after 12 s. By that the dispatcher tells a task that nobody will ask for
+    again from one that a trainer is behind with. Nothing of it is durable. Errors: PERMISSION_DENIED (another's key).
     """
     ListSessions: _aio.UnaryUnaryMultiCallable[_coordinator_pb2.ListSessionsRequest, _coordinator_pb2.ListSessionsReply]  # type: ignore[assignment]
     """Read-only: sessions by key, worker label or all, newest first."""
@@ -858,6 +868,17 @@ class CoordinatorServicer(metaclass=_abc_1.ABCMeta):
         """A training process says how long its steps take and how many accelerators it has, about every interval_ms. Nothing of
         it is durable, and nobody depends on it. All numbers are since the process began, so that a call that comes late,
         twice or not at all does no harm. Errors: PERMISSION_DENIED (session_key is another's, or claimed by nobody).
+        """
+
+    @_abc_1.abstractmethod
+    def ReportWaiting(
+        self,
+        request: _coordinator_pb2.ReportWaitingRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_coordinator_pb2.ReportWaitingReply, _abc.Awaitable[_coordinator_pb2.ReportWaitingReply]]:
+        """A trainer that reads through a dispatcher says how many of its iterators wait for an element, every few seconds for as
+        long as some do; it is forgotten after 12 s. By that the dispatcher tells a task that nobody will ask for
+        again from one that a trainer is behind with. Nothing of it is durable. Errors: PERMISSION_DENIED (another's key).
         """
 
     @_abc_1.abstractmethod
