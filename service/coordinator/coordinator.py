@@ -76,8 +76,7 @@ class Coordinator:
         be used), DataLossError (a damaged log), ResourceExhaustedError (no room for the log).
         """
         in_the_meantime(options.policy)  # it is there: before anything is opened
-        self.options = options
-        self.incarnation = uuid.uuid4().hex
+        self.options, self.incarnation = options, uuid.uuid4().hex
         self._tasks: list[asyncio.Task[None]] = []
         self._held = WorkDir(work_dir, self.incarnation)
         try:
@@ -124,8 +123,7 @@ class Coordinator:
         self.caching.stepwise = self.caching.placed.stepwise = self._stepwise.run
         self.meters = JobMeters(clock, self.sessions.session)
         self.store = StoreMeter(clock, options.store_bytes_per_s)
-        self.step_meters = StepMeters(clock, self.meters)
-        self.waiting_trainers = WaitingTrainers(clock)
+        self.step_meters, self.waiting_trainers = StepMeters(clock, self.meters), WaitingTrainers(clock)
         self.heartbeats = Heartbeats(
             self.membership,
             self.residency,

@@ -30,6 +30,7 @@ from tfquiver.service.common_to_servers.tensorflow_servers.tensorflow_runtime im
 from tfquiver.service.common_to_servers.tensorflow_servers.tf_server import until_stopped
 from tfquiver.service.dispatcher import work_dir_id
 from tfquiver.service.dispatcher.journal import journal_repair
+from tfquiver.service.dispatcher.lost_datasets import LostDatasets
 from tfquiver.service.dispatcher.lost_workers_and_leftover_tasks.reaper import Reaper, Timeouts
 from tfquiver.service.dispatcher.lost_workers_and_leftover_tasks.service_rpc import GrpcServiceRpc
 from tfquiver.service.dispatcher.lost_workers_and_leftover_tasks.session_news import CoordinatorNews
@@ -198,10 +199,11 @@ async def _dispatch(
     # A worker that starts beside it waits until the coordinator knows it.
     reporting = RepeatedThread("worker reports", reports.step, INTERVAL_S, at_once=True)
     machines = SilentMachines(FLAGS.worker_timeout_ms / 1000)
+    losing = RepeatedThread("lost data sets", LostDatasets(work_dir).look, INTERVAL_S)
     # TensorFlow asks workers without a limit of time, and begins no epoch meanwhile.
     limiting = RepeatedThread("silent machines", lambda: machines.look(service.workers()), INTERVAL_S)
     try:
-        async with running(reaping, reporting, limiting):
+        async with running(reaping, reporting, limiting, losing):
             await until_stopped(library, "dispatcher", FLAGS.metrics_address, TOLD_BY["dispatcher"], port=port.number)
         await asyncio.to_thread(reports.leave)
     finally:

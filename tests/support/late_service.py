@@ -28,6 +28,7 @@ class LateService:
     def __init__(self, base: Path, flags: Sequence[str] = (), env: Mapping[str, str] | None = None) -> None:
         self.cluster = Cluster(base / "cluster", workers=0)
         self._base, self._flags = base, flags
+        self.work_dir = base / "dispatcher"  # of the dispatcher
         self._forks = WorkerForks(env)
         self.dispatcher: Worker
         self.workers: list[Worker] = []
@@ -49,10 +50,6 @@ class LateService:
             self.workers.append(self._forks.worker(way, self.worker_log(number)))
         launch(self.workers)
         return self
-
-    @property
-    def work_dir(self) -> Path:
-        return self._base / "dispatcher"
 
     def worker_log(self, number: int) -> Path:
         return self._base / f"worker-{number}.log"

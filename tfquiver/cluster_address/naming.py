@@ -78,6 +78,17 @@ def dispatcher(given: object) -> str:
     return address
 
 
+def dispatcher_directory(given: object) -> str:
+    """Where the dispatcher that `dispatcher(given)` has found keeps its journal and data sets: in words, where this
+    process does not know it."""
+    named = service_name.chosen(None) if given is None else given
+    if not isinstance(named, str | os.PathLike) or not _is_directory(named):
+        return "its --work_dir (its log names it)"
+    directory = Path(named).expanduser()
+    server = server_file.running(directory)
+    return str(directory if server and server.server == "dispatcher" else directory / "dispatcher")
+
+
 def session_key(scheme: str = "") -> str:
     """Unlike every other one; ends with the program's name, by which people recognise its sessions, and where its
     epochs are drawn by a scheme of sampling, with that."""

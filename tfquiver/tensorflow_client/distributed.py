@@ -12,6 +12,7 @@ from tfquiver.server_reachability import reaching, watched_servers
 from tfquiver.server_reachability.watched_servers import Watched
 from tfquiver.tensorflow_client import element_transport, exactly_once, waiting_told
 from tfquiver.tensorflow_client.tf_errors import raised_as_both
+from tfquiver.tensorflow_dispatcher_and_worker_connections import kept_dataset
 from tfquiver.tensorflow_dispatcher_and_worker_connections.worker_connections import WorkerConnections
 from tfquiver.users_arguments_checked.checks import check_integer, check_name, check_seconds
 
@@ -83,6 +84,7 @@ def distribute(
 
     Raises:
       InvalidArgumentError: an argument that cannot be right, or a guarantee that cannot be kept; names it.
+      ResourceExhaustedError: the dispatcher's disk has not taken the data set (when that is applied).
       UnavailableError: nobody listens there, or the dispatcher does not answer within `connect_timeout_s`.
     """
     address = naming.dispatcher(dispatcher)
@@ -133,8 +135,13 @@ def distribute(
     options = tf.data.Options()
     options.experimental_distribute.auto_shard_policy = tf.data.experimental.AutoShardPolicy.OFF
 
+    where = naming.dispatcher_directory(dispatcher)
+
     def distributed(dataset: tf.data.Dataset) -> tf.data.Dataset:
-        return dataset.with_options(options).apply(stock).with_options(options)
+        made = dataset.with_options(options).apply(stock)
+        if dataset_id := _registered_as(made):
+            kept_dataset.check(address, dataset_id, where)
+        return made.with_options(options)
 
     @raised_as_both()
     def apply(dataset: tf.data.Dataset) -> tf.data.Dataset:
@@ -164,6 +171,19 @@ def distribute(
 
     apply.autograph_info__ = {}  # type: ignore[attr-defined]  # see tfquiver.dataset
     return apply
+
+
+def _registered_as(made: tf.data.Dataset) -> str:
+    """By which its dispatcher knows what tf.data service has made; empty: that is not known here, as in a function."""
+    import tensorflow as tf
+
+    while (known := getattr(made, "_dataset_id", None)) is None:
+        if len(inputs := made._inputs()) != 1:
+            return ""
+        (made,) = inputs
+    if not isinstance(known, tf.__internal__.EagerTensor) or known.dtype != tf.string:
+        return ""
+    return str(known.numpy().decode())
 
 
 def _ends_at_once(dataset: tf.data.Dataset, dispatcher: str, keys: frozenset[str]) -> tf.data.Dataset:
