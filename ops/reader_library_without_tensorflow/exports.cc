@@ -15,6 +15,7 @@
 #include "ops/core/told_by_python/process.h"
 #include "ops/reader_library_without_tensorflow/batch.h"
 #include "ops/reader_library_without_tensorflow/files_under.h"
+#include "ops/reader_library_without_tensorflow/named_files.h"
 #include "ops/reader_library_without_tensorflow/python_zlib.h"
 #include "ops/reader_library_without_tensorflow/reader_handle.h"
 
@@ -25,10 +26,23 @@ namespace {
 using namespace tfquiver;
 
 struct FoundFiles {
-  explicit FoundFiles(bool every) : files(every) {}
-  FilesUnder files;
+  FilesFound files;
   std::string listing;
 };
+
+// `look`: false where somebody else has to look.
+template <typename Look>
+int Find(const char* prefix, FoundFiles** found, const Look& look) {
+  try {
+    auto looked = std::make_unique<FoundFiles>();
+    if (!look(&looked->files)) return static_cast<int>(Code::kUnimplemented);
+    if (prefix != nullptr) looked->listing = looked->files.Listing(prefix);
+    *found = looked.release();
+    return 0;
+  } catch (const std::exception&) {
+    return static_cast<int>(Code::kUnimplemented);
+  }
+}
 
 constexpr int kEnd = -1;  // no status: the epoch is over
 
@@ -73,24 +87,30 @@ TFQUIVER_EXPORT uint32_t tfq_crc32c(const char* data, int64_t size) {
 // else has to look. `prefix`: of the listing; null: none is made.
 TFQUIVER_EXPORT int tfq_files_under(const char* root, const char* pattern, const char* but_suffix,
                                     int every, const char* prefix, FoundFiles** found) {
-  try {
-    auto looked = std::make_unique<FoundFiles>(every != 0);
-    if (!looked->files.Look(root, pattern, but_suffix))
-      return static_cast<int>(Code::kUnimplemented);
-    if (prefix != nullptr) looked->listing = looked->files.Listing(prefix);
-    *found = looked.release();
-    return 0;
-  } catch (const std::exception&) {
-    return static_cast<int>(Code::kUnimplemented);
-  }
+  return Find(prefix, found, [&](FilesFound* files) {
+    FilesUnder under(every != 0);
+    const bool is_sound = under.Look(root, pattern, but_suffix);
+    *files = std::move(under.found());
+    return is_sound;
+  });
+}
+
+// The same of files that are named (named_files.h): `bytes` of text.
+TFQUIVER_EXPORT int tfq_files_named(const char* names, int64_t bytes, int64_t count,
+                                    const char* directory, int in_order, const char* prefix,
+                                    FoundFiles** found) {
+  return Find(prefix, found, [&](FilesFound* files) {
+    return LookAtNamed({names, static_cast<size_t>(bytes)}, static_cast<size_t>(count), directory,
+                       in_order != 0, files);
+  });
 }
 
 // 0: their names, 1: their numbers, 2: their listing. Good until they are freed.
 TFQUIVER_EXPORT const void* tfq_files_part(const FoundFiles* found, int part, int64_t* bytes) {
-  const std::string& text = part == 0 ? found->files.names() : found->listing;
+  const std::string& text = part == 0 ? found->files.names : found->listing;
   if (part == 1) {
-    *bytes = static_cast<int64_t>(found->files.numbers().size() * sizeof(FileNumbers));
-    return found->files.numbers().data();
+    *bytes = static_cast<int64_t>(found->files.numbers.size() * sizeof(FileNumbers));
+    return found->files.numbers.data();
   }
   *bytes = static_cast<int64_t>(text.size());
   return text.data();

@@ -39,27 +39,6 @@ Directory Entered(int descriptor) {
   return {opened, &closedir};
 }
 
-// Whether all of them are sound. In several threads, where there are many; ends with the first that
-// is not.
-bool ForEach(size_t parts, const std::function<bool(size_t)>& is_sound) {
-  std::atomic<size_t> next{0};
-  std::atomic<bool> ended{false};
-  const auto run = [&] {
-    for (size_t part = next++; part < parts && !ended; part = next++) {
-      if (!is_sound(part)) ended = true;
-    }
-  };
-  std::vector<std::future<void>> others;
-  const size_t threads =
-      std::min<size_t>({kMostThreads, std::thread::hardware_concurrency(), parts / kFewParts});
-  for (size_t thread = 1; thread < threads; ++thread) {
-    others.push_back(std::async(std::launch::async, run));
-  }
-  run();
-  for (std::future<void>& other : others) other.get();
-  return !ended;
-}
-
 // Of a time in nanoseconds that 64 bits hold: in 2262. Python's numbers hold more.
 constexpr int64_t kLastSecond = 9'223'372'035;
 
@@ -132,14 +111,59 @@ void AddWithLength(std::string_view text, std::string* to) {
 
 }  // namespace
 
-void FilesUnder::Found::Append(const Found& other) {
+bool ForEach(size_t parts, const std::function<bool(size_t)>& is_sound) {
+  std::atomic<size_t> next{0};
+  std::atomic<bool> ended{false};
+  const auto run = [&] {
+    for (size_t part = next++; part < parts && !ended; part = next++) {
+      if (!is_sound(part)) ended = true;
+    }
+  };
+  std::vector<std::future<void>> others;
+  const size_t threads =
+      std::min<size_t>({kMostThreads, std::thread::hardware_concurrency(), parts / kFewParts});
+  for (size_t thread = 1; thread < threads; ++thread) {
+    others.push_back(std::async(std::launch::async, run));
+  }
+  run();
+  for (std::future<void>& other : others) other.get();
+  return !ended;
+}
+
+void FilesFound::Append(const FilesFound& other) {
   names += other.names;
   numbers.insert(numbers.end(), other.numbers.begin(), other.numbers.end());
 }
 
+bool FilesFound::AddNumbers(const struct stat& status) {
+  if (status.st_mtim.tv_sec > kLastSecond || status.st_mtim.tv_sec < -kLastSecond) return false;
+  numbers.push_back({static_cast<uint64_t>(status.st_size),
+                     status.st_mtim.tv_sec * int64_t{1'000'000'000} + status.st_mtim.tv_nsec,
+                     static_cast<uint64_t>(status.st_ino)});
+  return true;
+}
+
+std::string FilesFound::Listing(std::string_view prefix) const {
+  std::string listing, uri, generation;
+  listing.reserve(names.size() + numbers.size() * (prefix.size() + 72));
+  size_t at = 0;
+  for (const FileNumbers& file : numbers) {
+    const size_t end = names.find('\0', at);
+    uri.assign(prefix).append(names, at, end - at);
+    at = end + 1;
+    const std::string size = std::to_string(file.size_bytes);
+    generation.assign(std::to_string(file.modified_ns)).append("-").append(size).append("-");
+    generation.append(std::to_string(file.inode));
+    AddWithLength(uri, &listing);
+    AddWithLength(size, &listing);
+    AddWithLength(generation, &listing);
+  }
+  return listing;
+}
+
 bool FilesUnder::Look(const std::string& root, std::string_view pattern,
                       std::string_view but_suffix) {
-  found_ = Found();
+  found_ = FilesFound();
   parts_.clear();
   but_suffix_ = but_suffix;
   for (size_t at = 0, end = 0; end != std::string_view::npos; at = end + 1) {
@@ -153,12 +177,12 @@ bool FilesUnder::Look(const std::string& root, std::string_view pattern,
   const Descriptor opened(open(root.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
   std::vector<std::string> directories;
   if (opened.number < 0 || !AddDirectories(opened.number, 0, "", &directories)) return false;
-  std::vector<Found> found(directories.size());
+  std::vector<FilesFound> found(directories.size());
   const bool is_sound = ForEach(directories.size(), [&](size_t number) {
     return LookIn(opened.number, directories[number], &found[number]);
   });
   if (!is_sound) return false;
-  for (const Found& one : found) found_.Append(one);
+  for (const FilesFound& one : found) found_.Append(one);
   return true;
 }
 
@@ -196,7 +220,7 @@ bool FilesUnder::AddDirectories(int directory, size_t level, const std::string& 
   return true;
 }
 
-bool FilesUnder::LookIn(int root, const std::string& directory, Found* found) const {
+bool FilesUnder::LookIn(int root, const std::string& directory, FilesFound* found) const {
   // Behind a `/` a link would be followed.
   const int entered =
       Open(root, directory.empty() ? "." : directory.substr(0, directory.size() - 1));
@@ -212,18 +236,18 @@ bool FilesUnder::LookIn(int root, const std::string& directory, Found* found) co
   std::sort(names.begin(), names.end(),
             [](const Name& a, const Name& b) { return a.text < b.text; });
   const size_t parts = (names.size() + kMostNames - 1) / kMostNames;
-  std::vector<Found> taken(parts);
+  std::vector<FilesFound> taken(parts);
   const bool is_sound = ForEach(parts, [&](size_t part) {
     const Name* const first = names.data() + part * kMostNames;
     const Name* const last = names.data() + std::min((part + 1) * kMostNames, names.size());
     return Take(entered, directory, first, last, &taken[part]);
   });
-  for (const Found& one : taken) found->Append(one);
+  for (const FilesFound& one : taken) found->Append(one);
   return is_sound;
 }
 
 bool FilesUnder::Take(int directory, const std::string& above, const Name* first, const Name* last,
-                      Found* found) const {
+                      FilesFound* found) const {
   for (const Name* name = first; name != last; ++name) {
     const bool may_be_link = !every_ && name->type == DT_LNK;
     if (name->type != DT_REG && name->type != DT_UNKNOWN && !may_be_link) continue;
@@ -240,12 +264,8 @@ bool FilesUnder::Take(int directory, const std::string& above, const Name* first
       continue;
     }
     if (!S_ISREG(status.st_mode)) continue;
-    if (status.st_mtim.tv_sec > kLastSecond || status.st_mtim.tv_sec < -kLastSecond) return false;
+    if (!found->AddNumbers(status)) return false;
     found->names.append(above).append(name->text).push_back('\0');
-    found->numbers.push_back(
-        {static_cast<uint64_t>(status.st_size),
-         status.st_mtim.tv_sec * int64_t{1'000'000'000} + status.st_mtim.tv_nsec,
-         static_cast<uint64_t>(status.st_ino)});
   }
   return true;
 }
@@ -271,24 +291,6 @@ int FilesUnder::Open(int directory, const std::string& name) const {
 bool FilesUnder::IsMeant(std::string_view name) const {
   return but_suffix_.empty() || name.size() < but_suffix_.size() ||
          name.substr(name.size() - but_suffix_.size()) != but_suffix_;
-}
-
-std::string FilesUnder::Listing(std::string_view prefix) const {
-  std::string listing, uri, generation;
-  listing.reserve(names().size() + numbers().size() * (prefix.size() + 72));
-  size_t at = 0;
-  for (const FileNumbers& file : numbers()) {
-    const size_t end = names().find('\0', at);
-    uri.assign(prefix).append(names(), at, end - at);
-    at = end + 1;
-    const std::string size = std::to_string(file.size_bytes);
-    generation.assign(std::to_string(file.modified_ns)).append("-").append(size).append("-");
-    generation.append(std::to_string(file.inode));
-    AddWithLength(uri, &listing);
-    AddWithLength(size, &listing);
-    AddWithLength(generation, &listing);
-  }
-  return listing;
 }
 
 }  // namespace tfquiver

@@ -2,9 +2,11 @@
 #define TFQUIVER_OPS_READER_LIBRARY_WITHOUT_TENSORFLOW_FILES_UNDER_H_
 
 #include <dirent.h>
+#include <sys/stat.h>
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -17,6 +19,23 @@ struct FileNumbers {
   int64_t modified_ns;
   uint64_t inode;
 };
+
+// Files that were found, in the order of their names.
+struct FilesFound {
+  std::string names;  // each with a zero behind it
+  std::vector<FileNumbers> numbers;
+
+  void Append(const FilesFound& other);
+  // False: its time is none that 64 bits hold.
+  bool AddNumbers(const struct stat& status);
+  // What a listing key is made of (tfquiver/listing/listing_terms.py): of each file its URI, which
+  // is `prefix` and its name, its size and its generation, each behind its length.
+  std::string Listing(std::string_view prefix) const;
+};
+
+// Whether all of the parts are sound. In several threads, where there are many; ends with the first
+// that is not.
+bool ForEach(size_t parts, const std::function<bool(size_t)>& is_sound);
 
 // The regular files under a directory whose names a pattern means, sorted by name: looked at
 // without Python, which makes objects of each. Blocks on the disk.
@@ -33,34 +52,22 @@ class FilesUnder {
   // has to look; what was found is nothing.
   bool Look(const std::string& root, std::string_view pattern, std::string_view but_suffix);
 
-  // Names behind `root`, each with a zero behind it.
-  const std::string& names() const { return found_.names; }
-  const std::vector<FileNumbers>& numbers() const { return found_.numbers; }
-
-  // What a listing key is made of (tfquiver/listing/listing_terms.py): of each file its URI, which
-  // is `prefix` and its name, its size and its generation, each behind its length.
-  std::string Listing(std::string_view prefix) const;
+  // Their names are what is behind `root`.
+  FilesFound& found() { return found_; }
 
  private:
   struct Name {
     std::string text;
     unsigned char type;
   };
-  // What was found in a directory, or of some names of one.
-  struct Found {
-    std::string names;
-    std::vector<FileNumbers> numbers;
-
-    void Append(const Found& other);
-  };
 
   // Adds the directories that the files are in, as they are called behind the root, each with a
   // `/`.
   bool AddDirectories(int directory, size_t level, const std::string& above,
                       std::vector<std::string>* found) const;
-  bool LookIn(int root, const std::string& directory, Found* found) const;
+  bool LookIn(int root, const std::string& directory, FilesFound* found) const;
   bool Take(int directory, const std::string& above, const Name* first, const Name* last,
-            Found* found) const;
+            FilesFound* found) const;
   bool NamesIn(DIR* directory, const std::string& part, std::vector<Name>* found) const;
   int Open(int directory, const std::string& name) const;
   bool IsMeant(std::string_view name) const;
@@ -68,7 +75,7 @@ class FilesUnder {
   const bool every_;
   std::vector<std::string> parts_;  // of the pattern
   std::string but_suffix_;
-  Found found_;
+  FilesFound found_;
 };
 
 }  // namespace tfquiver

@@ -60,7 +60,7 @@ def describe(source: Source, first_use: FirstUse, in_order: bool) -> Described:
                 f"first_use: {only} is no file here, so it names a data set, which has a name and was cut already"
             )
         return Described(lambda registrar, progress, _client_id: _named(registrar, only, progress), [], _not_at_once)
-    if any(map(_is_tensor, (source, *_parts(source)))):
+    if any(map(_is_tensors, {type(source), *map(type, _parts(source))})):
         raise errors.InvalidArgumentError(
             f"source={source!r}: a tensor; files must be named when the pipeline is built. In place of interleave() or "
             "flat_map() over file names give all of them at once, tfquiver.dataset(names): it mixes their records"
@@ -94,7 +94,7 @@ def _named(registrar: Registrar, name: str, progress: Progress | None) -> types_
 
 def _settled(source: Source) -> Source:
     """As a list: several look at names that may be such as can be gone through once (`Path.glob`), or have no order."""
-    if isinstance(source, str | os.PathLike) or _is_tensor(source):
+    if isinstance(source, str | os.PathLike) or _is_tensors(type(source)):
         return source
     if isinstance(source, bytes | Mapping):
         do = "give its values" if isinstance(source, Mapping) else "give it as text (os.fsdecode)"
@@ -105,8 +105,8 @@ def _settled(source: Source) -> Source:
         raise errors.InvalidArgumentError(f"source={source!r}: must be a path or a sequence of paths") from error
 
 
-def _is_tensor(one: object) -> bool:
-    return type(one).__module__.startswith("tensorflow.")
+def _is_tensors(kind: type) -> bool:
+    return kind.__module__.startswith("tensorflow.")
 
 
 def _parts(source: object) -> Sequence[object]:

@@ -1,4 +1,5 @@
-"""Files that a pattern means and what the kernel says of each, by the reader library: without an object for each.
+"""Files that a pattern means, or a list names, and what the kernel says of each, by the reader library: without an
+object for each.
 
 A hundred thousand files take 0.15 s of a processor so, nearly all of it the kernel's, and 0.8 in Python. What is
 unusual it leaves to Python, which knows all cases and says what is wrong.
@@ -8,6 +9,8 @@ from __future__ import annotations
 
 import ctypes
 import functools
+from collections.abc import Sequence
+from pathlib import Path
 from typing import NamedTuple
 
 from tfquiver.ops.compiling_and_loading import reader_library
@@ -17,9 +20,9 @@ _NAMES, _NUMBERS, _LISTING = range(3)
 
 
 class FilesUnder(NamedTuple):
-    """Sorted by name."""
+    """Sorted by name, each once."""
 
-    names: bytes  # behind the root, each with a zero behind it
+    names: bytes  # behind the root, each with a zero behind it; of a list from `/` on
     numbers: bytes
     listing: bytes  # as for `ListedFiles`, where a prefix of the URIs was given
 
@@ -48,7 +51,30 @@ def files_under(
     except UnicodeEncodeError:
         return None
     found = ctypes.c_void_p()
-    if library.tfq_files_under(*texts, every, begin, ctypes.byref(found)):
+    return _taken(library, found, library.tfq_files_under(*texts, every, begin, ctypes.byref(found)))
+
+
+def files_named(names: Sequence[str], in_order: bool, prefix: str) -> FilesUnder | None:
+    """The regular files of these names. None: somebody else has to look. Blocks on the disk, as `files_under`.
+
+    Args:
+      in_order: they are to be sorted, each once.
+    """
+    library = _library()
+    if library is None or not hasattr(library, "tfq_files_named"):  # the same
+        return None
+    try:
+        text = "\0".join([*names, ""]).encode()
+        directory, begin = str(Path.cwd()).encode(), prefix.encode()
+    except (OSError, UnicodeEncodeError):
+        return None
+    found = ctypes.c_void_p()
+    failed = library.tfq_files_named(text, len(text), len(names), directory, in_order, begin, ctypes.byref(found))
+    return _taken(library, found, failed)
+
+
+def _taken(library: ctypes.CDLL, found: ctypes.c_void_p, failed: int) -> FilesUnder | None:
+    if failed:
         return None
     try:
         return FilesUnder(*(_part(library, found, part) for part in (_NAMES, _NUMBERS, _LISTING)))
@@ -68,6 +94,9 @@ def _library() -> ctypes.CDLL | None:
     if library is None or not hasattr(library, "tfq_files_under"):  # it was compiled of sources before these
         return None
     library.tfq_files_under.argtypes = text, text, text, ctypes.c_int, text, pointer
+    if hasattr(library, "tfq_files_named"):
+        number = ctypes.c_int64
+        library.tfq_files_named.argtypes = text, number, number, text, ctypes.c_int, text, pointer
     library.tfq_files_part.argtypes, library.tfq_files_part.restype = (pointer, ctypes.c_int, pointer), pointer
     library.tfq_files_free.argtypes, library.tfq_files_free.restype = (pointer,), None
     return library

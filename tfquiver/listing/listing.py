@@ -38,8 +38,11 @@ def expand(
     patterns = [source] if isinstance(source, str | os.PathLike) else list(source)
     if not patterns:
         raise errors.InvalidArgumentError("no files named: give a path, a glob or a URI")
+    paths = [os.fspath(named) for named in patterns]
+    if len(paths) > 1 and (files := _names_at_once(paths, store_for, in_order)):
+        return files
     found: dict[str, FileEntry] = {}
-    names = [_plain(os.fspath(named)) for named in patterns]
+    names = list(map(_plain, paths))
     if len(names) == 1 and (files := _at_once(names[0], store_for, of_records)):
         return files
     listed = _listed(names, store_for)
@@ -77,6 +80,20 @@ def _at_once(pattern: str, store_for: Callable[[str], stores.ObjectStore], of_re
     try:
         found = store.list_at_once(pattern, PACK_NOTE if of_records and not pattern.endswith(PACK_NOTE) else "")
     except OSError:  # which `list` has, too, and says
+        return None
+    return ListedFiles(found.listing, len(found)) if found else None
+
+
+def _names_at_once(
+    names: Sequence[str], store_for: Callable[[str], stores.ObjectStore], in_order: bool
+) -> ListedFiles | None:
+    """Of names of this machine's files. None: as before."""
+    if not isinstance(names[0], str) or stores.scheme_of(names[0]) != "file":
+        return None
+    store = store_for(names[0])
+    try:
+        found = store.list_names_at_once(names, in_order) if isinstance(store, LocalStore) else None
+    except (OSError, TypeError):  # which it is told of then, too
         return None
     return ListedFiles(found.listing, len(found)) if found else None
 
