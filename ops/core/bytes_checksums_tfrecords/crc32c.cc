@@ -4,7 +4,7 @@
 #include <cstring>
 
 #if defined(__x86_64__)
-#include <nmmintrin.h>
+#include <immintrin.h>
 #elif defined(__aarch64__) && defined(__linux__)
 #include <asm/hwcap.h>
 #include <sys/auxv.h>
@@ -118,6 +118,69 @@ __attribute__((target("sse4.2"))) const char* ThreeStreams(const char* data, con
   return data;
 }
 
+// x^n, as CRC registers have it.
+uint32_t PowerOfX(size_t n) {
+  uint32_t power = uint32_t{1} << 31;
+  for (; n > 0; --n) power = power & 1 ? power >> 1 ^ kPolynomial : power >> 1;
+  return power;
+}
+
+#define TFQUIVER_WIDE "avx512f,avx512dq,avx512vl,vpclmulqdq,pclmul,sse4.2"
+
+// 64 bytes times x^kBits, of which nothing is left but what counts: four products of 128 bits each.
+template <size_t kBits>
+class Folded {
+ public:
+  Folded() : high_(PowerOfX(kBits + 31)), low_(PowerOfX(kBits - 33)) {}
+  __attribute__((target(TFQUIVER_WIDE))) __m512i Times() const {
+    return _mm512_set_epi64(low_, high_, low_, high_, low_, high_, low_, high_);
+  }
+
+ private:
+  const int64_t high_, low_;
+};
+
+__attribute__((target(TFQUIVER_WIDE))) inline __m512i Fold(__m512i bytes, __m512i times,
+                                                           __m512i next) {
+  // 0x96: all three, added.
+  return _mm512_ternarylogic_epi64(_mm512_clmulepi64_epi128(bytes, times, 0x00),
+                                   _mm512_clmulepi64_epi128(bytes, times, 0x11), next, 0x96);
+}
+
+// Whole pieces of 256 bytes: four of 64 side by side, folded into those that follow them, and at
+// the end into 16 bytes that have the same CRC.
+__attribute__((target(TFQUIVER_WIDE))) const char* Wide(const char* data, const char* end,
+                                                        uint64_t* crc) {
+  constexpr size_t kBytes = 64;
+  static const Folded<8 * 4 * kBytes> by_four;
+  static const Folded<8 * kBytes> by_one;
+  static const Folded<128> by_lane;
+  const __m512i four = by_four.Times();
+  __m512i state[4];
+  for (size_t i = 0; i < 4; ++i) state[i] = _mm512_loadu_si512(data + i * kBytes);
+  state[0] = _mm512_xor_si512(
+      state[0], _mm512_zextsi128_si512(_mm_cvtsi64_si128(static_cast<int64_t>(*crc))));
+  for (data += 4 * kBytes; static_cast<size_t>(end - data) >= 4 * kBytes; data += 4 * kBytes) {
+    for (size_t i = 0; i < 4; ++i) {
+      state[i] = Fold(state[i], four, _mm512_loadu_si512(data + i * kBytes));
+    }
+  }
+  __m512i all = state[0];
+  for (size_t i = 1; i < 4; ++i) all = Fold(all, by_one.Times(), state[i]);
+  alignas(64) uint64_t words[8];
+  _mm512_store_si512(words, all);
+  const __m512i lane = by_lane.Times();
+  __m512i last = _mm512_zextsi128_si512(_mm_load_si128(reinterpret_cast<const __m128i*>(words)));
+  for (size_t i = 1; i < 4; ++i) {
+    last = Fold(
+        last, lane,
+        _mm512_zextsi128_si512(_mm_load_si128(reinterpret_cast<const __m128i*>(words + 2 * i))));
+  }
+  _mm512_store_si512(words, last);
+  *crc = _mm_crc32_u64(_mm_crc32_u64(0, words[0]), words[1]);
+  return data;
+}
+
 __attribute__((target("sse4.2"))) uint32_t Hardware(uint32_t crc, const char* data, size_t size) {
   const char* const end = data + size;
   uint64_t state = ~crc;
@@ -129,10 +192,29 @@ __attribute__((target("sse4.2"))) uint32_t Hardware(uint32_t crc, const char* da
   return ~last;
 }
 
+constexpr size_t kLeastWideBytes = 1024;
+
+__attribute__((target("sse4.2"))) uint32_t WideHardware(uint32_t crc, const char* data,
+                                                        size_t size) {
+  if (size < kLeastWideBytes) return Hardware(crc, data, size);
+  uint64_t state = ~crc;
+  const char* const end = data + size;
+  data = Wide(data, end, &state);
+  return Hardware(~static_cast<uint32_t>(state), data, static_cast<size_t>(end - data));
+}
+
+bool HasWide() {
+  return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512dq") &&
+         __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("vpclmulqdq") &&
+         __builtin_cpu_supports("pclmul");
+}
+
 }  // namespace
 
-Crc32cExtend FastestCrc32c(Crc32cExtend fallback) {
-  return __builtin_cpu_supports("sse4.2") ? &Hardware : fallback;
+std::vector<Crc32cExtend> OwnCrc32c() {
+  if (!__builtin_cpu_supports("sse4.2")) return {};
+  if (!HasWide()) return {&Hardware};
+  return {&Hardware, &WideHardware};
 }
 
 #elif defined(__aarch64__) && defined(__linux__)
@@ -148,14 +230,20 @@ __attribute__((target("+crc"))) uint32_t Hardware(uint32_t crc, const char* data
 
 }  // namespace
 
-Crc32cExtend FastestCrc32c(Crc32cExtend fallback) {
-  return (getauxval(AT_HWCAP) & HWCAP_CRC32) != 0 ? &Hardware : fallback;
+std::vector<Crc32cExtend> OwnCrc32c() {
+  if ((getauxval(AT_HWCAP) & HWCAP_CRC32) == 0) return {};
+  return {&Hardware};
 }
 
 #else
 
-Crc32cExtend FastestCrc32c(Crc32cExtend fallback) { return fallback; }
+std::vector<Crc32cExtend> OwnCrc32c() { return {}; }
 
 #endif
+
+Crc32cExtend FastestCrc32c(Crc32cExtend fallback) {
+  const std::vector<Crc32cExtend> own = OwnCrc32c();
+  return own.empty() ? fallback : own.back();
+}
 
 }  // namespace tfquiver
