@@ -1,6 +1,7 @@
 #include "ops/core/reader_and_its_conversation_with_the_node/reader.h"
 
 #include <algorithm>
+#include <thread>
 #include <utility>
 
 #include "ops/core/shuffle_pool_and_order/gate.h"
@@ -99,13 +100,16 @@ Reader::Reader(const Options& options, SessionOptions session, const Checkpoint&
       pool_(PoolOptionsOf(options, session, checkpoint, seed_), checkpoint.marks, &blocks_,
             [this] { wake_.Signal(); }),
       loader_(parts.crc, &blocks_, parts.blobs, shuffled_, &stop_),
-      intake_(&pool_, &loader_, &stop_),
+      other_loader_(parts.crc, &blocks_, parts.blobs, shuffled_, &stop_),
+      intake_(&pool_, &loader_, std::thread::hardware_concurrency() > 1 ? &other_loader_ : nullptr,
+              &stop_),
       client_(
           SessionOptionsOf(options, std::move(session), checkpoint, parts.zlib),
           std::move(parts.socket_path), &pool_, &intake_, &stop_, &wake_, std::move(parts.warn),
           [this](uint64_t epoch, std::vector<uint32_t>* wanted) { return Opened(epoch, wanted); },
           [this] { WriteLog(); }) {
   loader_.set_tagged(options.tagged || options.keeps_tags);
+  other_loader_.set_tagged(options.tagged || options.keeps_tags);
   if (parts.trail != nullptr) pool_.KeepTrail(std::move(parts.trail));
 }
 
@@ -136,6 +140,7 @@ Status Reader::FirstOpened(uint64_t epoch) {
   if (InBlocks(options_)) gate = std::make_unique<BlockGate>(alone_);
   if (options_.homogeneous) gate = std::make_unique<UnitGate>();
   loader_.set_order_seed(order_seed_);
+  other_loader_.set_order_seed(order_seed_);
   if (!options_.order_log.empty()) {
     OrderHeader header;
     header.restored = restored_;

@@ -79,6 +79,7 @@ class Reader {
   BlockPool blocks_;
   RecordPool pool_;
   ShardLoader loader_;
+  ShardLoader other_loader_;
   ShardIntake intake_;
   SessionClient client_;
 };

@@ -2,7 +2,8 @@
 
 #include <fcntl.h>
 
-#include <memory>
+#include <algorithm>
+#include <utility>
 
 namespace tfquiver {
 
@@ -11,23 +12,81 @@ void ShardIntake::Accept(ShardFrame frame, UniqueFd fd) {
     ::posix_fadvise(fd.get(), static_cast<off_t>(frame.offset),
                     static_cast<off_t>(frame.length_bytes), POSIX_FADV_WILLNEED);
   }
-  arrived_.emplace_back(std::move(frame), std::move(fd));
+  arrived_.emplace_back();
+  arrived_.back().frame = std::move(frame);
+  arrived_.back().fd = std::move(fd);
 }
 
 ShardIntake::Result ShardIntake::LoadNext() {
-  const auto [frame, fd] = std::move(arrived_.front());
+  if (second_) {
+    Arrived second = std::move(*second_);
+    second_.reset();
+    return Pool(std::move(second));
+  }
+  Arrived first = Next();
+  if (HasCompany(first)) {
+    second_ = Next();
+    LoadBoth(&first, &*second_);
+  } else {
+    Load(loader_, &first);
+  }
+  return Pool(std::move(first));
+}
+
+void ShardIntake::Forget() {
+  arrived_.clear();
+  second_.reset();
+}
+
+// The one that has waited longest, and whether it is needed.
+ShardIntake::Arrived ShardIntake::Next() {
+  Arrived next = std::move(arrived_.front());
   arrived_.pop_front();
+  const ShardFrame& frame = next.frame;
+  next.needed = pool_->Consider(frame.shard, frame.length_bytes, &next.skip, frame.place) ==
+                RecordPool::Fate::kNew;
+  return next;
+}
+
+// Whether the next one is worth another thread. The same shard again is not: whether it is needed
+// is known when this one is in the pool.
+bool ShardIntake::HasCompany(const Arrived& first) const {
+  if (other_ == nullptr || !first.needed || arrived_.empty()) return false;
+  const ShardFrame& next = arrived_.front().frame;
+  return next.shard != first.frame.shard &&
+         std::min(next.length_bytes, first.frame.length_bytes) >= kLeastBytesBeside;
+}
+
+void ShardIntake::Load(ShardLoader* loader, Arrived* shard) const {
+  if (shard->needed)
+    shard->records = loader->Load(shard->frame, shard->fd, shard->skip, &shard->why);
+}
+
+void ShardIntake::LoadBoth(Arrived* first, Arrived* second) {
+  const bool beside = second->needed && companion_.Begin([=] { Load(other_, second); });
+  try {
+    Load(loader_, first);
+  } catch (...) {
+    if (beside) companion_.Join();
+    throw;
+  }
+  if (beside) {
+    companion_.Join();
+  } else {
+    Load(loader_, second);
+  }
+}
+
+ShardIntake::Result ShardIntake::Pool(Arrived shard) {
+  const ShardFrame& frame = shard.frame;
   Result result;
   result.shard = frame.shard;
-  uint32_t skip = 0;
-  if (pool_->Consider(frame.shard, frame.length_bytes, &skip, frame.place) !=
-      RecordPool::Fate::kNew) {
+  if (!shard.needed) {
     result.outcome = Outcome::kNotNeeded;
     return result;
   }
-  std::unique_ptr<ShardRecords> records = loader_->Load(frame, fd, skip, &result.why);
-  if (records != nullptr) {
-    pool_->Add(std::move(records), frame.length_bytes, frame.place);
+  if (shard.records != nullptr) {
+    pool_->Add(std::move(shard.records), frame.length_bytes, frame.place);
     return result;
   }
   if (stop_->load()) {
@@ -35,6 +94,7 @@ ShardIntake::Result ShardIntake::LoadNext() {
     return result;
   }
   result.outcome = Outcome::kBad;
+  result.why = std::move(shard.why);
   result.times_bad = ++times_bad_[frame.shard];
   return result;
 }

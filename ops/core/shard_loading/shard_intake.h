@@ -6,26 +6,33 @@
 #include <cstdint>
 #include <deque>
 #include <map>
+#include <memory>
+#include <optional>
 #include <string>
-#include <utility>
 
 #include "ops/core/node_messages_socket_tickets/frame.h"
 #include "ops/core/node_messages_socket_tickets/unix_socket.h"
+#include "ops/core/record_memory/shard_records.h"
+#include "ops/core/shard_loading/companion.h"
 #include "ops/core/shard_loading/shard_loader.h"
 #include "ops/core/shuffle_pool_and_order/record_pool.h"
 
 namespace tfquiver {
 
 // From the descriptor of a shard to its records in the pool: a short queue, so that the kernel
-// reads ahead for some while one is loaded. Speaks to nobody. One thread at a time.
+// reads ahead for some while one is loaded. Where two have come that are worth it they are loaded
+// side by side, one of them on a thread of the intake's own. Speaks to nobody. One thread at a
+// time.
 class ShardIntake {
  public:
-  // `stop` ends a load early. All outlive the intake.
-  ShardIntake(RecordPool* pool, ShardLoader* loader, const std::atomic<bool>* stop)
-      : pool_(pool), loader_(loader), stop_(stop) {}
+  // `stop` ends a load early. `other`: loads the second of two; null: there is none. All outlive
+  // the intake.
+  ShardIntake(RecordPool* pool, ShardLoader* loader, ShardLoader* other,
+              const std::atomic<bool>* stop)
+      : pool_(pool), loader_(loader), other_(other), stop_(stop) {}
 
   bool full() const { return arrived_.size() >= kMostArrived; }
-  bool empty() const { return arrived_.empty(); }
+  bool empty() const { return arrived_.empty() && !second_; }
   // `frame` is one that its session can have (Validate).
   void Accept(ShardFrame frame, UniqueFd fd);
 
@@ -41,20 +48,39 @@ class ShardIntake {
     std::string why;    // of kBad
     int times_bad = 0;  // so often was this shard kBad, this time included
   };
-  // Loads the one that has waited longest; not empty().
+  // Puts the one that has waited longest into the pool; not empty().
   Result LoadNext();
 
   // The connection is gone: what was not loaded will be sent again.
-  void Forget() { arrived_.clear(); }
+  void Forget();
 
  private:
   static constexpr size_t kMostArrived = 8;
+  static constexpr uint64_t kLeastBytesBeside = 256 << 10;
+
+  struct Arrived {
+    ShardFrame frame;
+    UniqueFd fd;
+    uint32_t skip = 0;
+    bool needed = false;
+    std::unique_ptr<ShardRecords> records;  // nullptr: not loaded, and why
+    std::string why;
+  };
+
+  Arrived Next();
+  bool HasCompany(const Arrived& first) const;
+  void Load(ShardLoader* loader, Arrived* shard) const;
+  void LoadBoth(Arrived* first, Arrived* second);
+  Result Pool(Arrived shard);
 
   RecordPool* const pool_;
   ShardLoader* const loader_;
+  ShardLoader* const other_;
   const std::atomic<bool>* const stop_;
-  std::deque<std::pair<ShardFrame, UniqueFd>> arrived_;
+  std::deque<Arrived> arrived_;
+  std::optional<Arrived> second_;      // loaded, and next to be pooled
   std::map<uint32_t, int> times_bad_;  // by shard
+  Companion companion_;                // destroyed first
 };
 
 }  // namespace tfquiver

@@ -1,5 +1,6 @@
 #include "ops/core/shard_loading/shard_intake.h"
 
+#include <new>
 #include <string>
 
 #include "ops/testing/test_support.h"
@@ -12,18 +13,20 @@ using Outcome = ShardIntake::Outcome;
 
 class ShardIntakeTest : public ::testing::Test {
  protected:
+  static constexpr size_t kLarge = 300'000;  // worth a second thread
+
   ShardIntakeTest() {
     PoolOptions options;
-    options.capacity_bytes = 10'000;
+    options.capacity_bytes = 10 * kLarge;
     pool_ = std::make_unique<RecordPool>(options, Marks{}, &blocks_, [] {});
     EXPECT_TRUE(pool_->SetShards(10));
-    intake_ = std::make_unique<ShardIntake>(pool_.get(), &loader_, &stop_);
+    intake_ = std::make_unique<ShardIntake>(pool_.get(), &loader_, &other_, &stop_);
   }
 
-  // Shard `shard` with the records "<shard>a" and "<shard>b".
-  void Accept(uint32_t shard, bool damaged = false) {
+  // Shard `shard` with the records "<shard>a" and "<shard>b", and so many zeros behind them.
+  void Accept(uint32_t shard, bool damaged = false, size_t zeros = 0) {
     const std::string name = std::to_string(shard);
-    const std::string bytes = Framed({name + "a", name + "b"});
+    const std::string bytes = Framed({name + "a" + std::string(zeros, '0'), name + "b"});
     ShardFrame frame;
     frame.shard = shard;
     frame.length_bytes = bytes.size();
@@ -37,7 +40,7 @@ class ShardIntakeTest : public ::testing::Test {
     bool end = false;
     EXPECT_TRUE(pool_->Draw(want, &drawn, &end).ok());
     std::vector<std::string> texts;
-    for (const Record& record : drawn.records) texts.push_back(blobs_.Text(record));
+    for (const Record& record : drawn.records) texts.push_back(blobs_.Text(record).substr(0, 2));
     pool_->Release(&drawn);
     return texts;
   }
@@ -47,6 +50,7 @@ class ShardIntakeTest : public ::testing::Test {
   std::atomic<bool> stop_{false};
   std::unique_ptr<RecordPool> pool_;
   ShardLoader loader_{&SlowCrc32c, &blocks_, &blobs_, /*shuffled=*/false, &stop_};
+  ShardLoader other_{&SlowCrc32c, &blocks_, &blobs_, /*shuffled=*/false, &stop_};
   std::unique_ptr<ShardIntake> intake_;
 };
 
@@ -108,6 +112,66 @@ TEST_F(ShardIntakeTest, ForgetsWhatWasNotLoaded) {
   intake_->Forget();
   EXPECT_TRUE(intake_->empty());
   EXPECT_TRUE(pool_->Lacks(5));
+}
+
+TEST_F(ShardIntakeTest, LargeOnesThatAreLoadedSideBySideKeepTheirOrder) {
+  for (uint32_t shard = 0; shard < 5; ++shard) Accept(shard, /*damaged=*/shard == 3, kLarge);
+  for (uint32_t shard = 0; shard < 5; ++shard) {
+    EXPECT_FALSE(intake_->empty());
+    const ShardIntake::Result loaded = intake_->LoadNext();
+    EXPECT_EQ(loaded.shard, shard);
+    EXPECT_TRUE(loaded.outcome == (shard == 3 ? Outcome::kBad : Outcome::kPooled)) << shard;
+  }
+  EXPECT_TRUE(intake_->empty());
+  EXPECT_EQ(Draw(8), (std::vector<std::string>{"0a", "0b", "1a", "1b", "2a", "2b", "4a", "4b"}));
+}
+
+TEST_F(ShardIntakeTest, OneThatComesTwiceIsLoadedOnce) {
+  for (const uint32_t shard : {3u, 3u, 3u, 4u}) Accept(shard, /*damaged=*/false, kLarge);
+  EXPECT_TRUE(intake_->LoadNext().outcome == Outcome::kPooled);
+  EXPECT_TRUE(intake_->LoadNext().outcome == Outcome::kNotNeeded);
+  EXPECT_TRUE(intake_->LoadNext().outcome == Outcome::kNotNeeded);
+  EXPECT_TRUE(intake_->LoadNext().outcome == Outcome::kPooled);
+  EXPECT_EQ(Draw(4), (std::vector<std::string>{"3a", "3b", "4a", "4b"}));
+}
+
+TEST_F(ShardIntakeTest, TheSecondIsForgottenWithTheConnection) {
+  for (const uint32_t shard : {0u, 1u}) Accept(shard, /*damaged=*/false, kLarge);
+  EXPECT_TRUE(intake_->LoadNext().outcome == Outcome::kPooled);
+  intake_->Forget();
+  EXPECT_TRUE(intake_->empty());
+  EXPECT_TRUE(pool_->Lacks(1));
+  Accept(1, /*damaged=*/false, kLarge);
+  EXPECT_TRUE(intake_->LoadNext().outcome == Outcome::kPooled);
+  EXPECT_EQ(Draw(4), (std::vector<std::string>{"0a", "0b", "1a", "1b"}));
+}
+
+TEST_F(ShardIntakeTest, BothAreStopped) {
+  for (const uint32_t shard : {0u, 1u}) Accept(shard, /*damaged=*/false, kLarge);
+  stop_.store(true);
+  EXPECT_TRUE(intake_->LoadNext().outcome == Outcome::kStopped);
+  EXPECT_TRUE(intake_->LoadNext().outcome == Outcome::kStopped);
+}
+
+TEST(Companion, DoesOneThingAfterTheOtherAndGivesWhatWasThrownToWhoWaits) {
+  Companion companion;
+  int done = 0;
+  for (int time = 1; time <= 3; ++time) {
+    EXPECT_TRUE(companion.Begin([&done] { ++done; }));
+    companion.Join();
+    EXPECT_EQ(done, time);
+  }
+  EXPECT_TRUE(companion.Begin([] { throw std::bad_alloc(); }));
+  bool caught = false;
+  try {
+    companion.Join();
+  } catch (const std::bad_alloc&) {
+    caught = true;
+  }
+  EXPECT_TRUE(caught);
+  EXPECT_TRUE(companion.Begin([&done] { done = 10; }));
+  companion.Join();
+  EXPECT_EQ(done, 10);
 }
 
 }  // namespace
