@@ -6,7 +6,7 @@ Table 4). Which node owns which shard is computed by the shipping placement
 job reads from an owner in another rack goes over the up-link.
 
 Table 5 puts a share of the jobs in the wrong rack by hand. Then the jobs are placed one after the other, each on the
-free machine that `SuggestPlacement` would put first (`dataset_placement/suggestions.py`), and, in the same run, on one
+free machine that `SuggestPlacement` would put first (`suggestions`), and, in the same run, on one
 at random: with all machines free, half of them, and 30 of 96, where some rack has fewer than its data sets have jobs.
 
     python -m tests.bench.hoard_placement [--quick]
@@ -23,8 +23,8 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from tests.bench.bars import Bar, finish, quick_parser, run_bench
-from tfquiver.service.coordinator.dataset_placement import suggestions
-from tfquiver.service.coordinator.dataset_placement.suggestions import Held, Machine
+from tfquiver.service.coordinator.dataset_placement_and_where_jobs_should_run import suggestions
+from tfquiver.service.coordinator.dataset_placement_and_where_jobs_should_run.suggestions import Held, Machine
 from tfquiver.shard_owners_chunks_hash_prefixes.labels import RACK
 from tfquiver.shard_owners_chunks_hash_prefixes.places import Places, chosen
 from tfquiver.shard_owners_chunks_hash_prefixes.prefixes import Prefixes

@@ -7,7 +7,7 @@ from tfquiver.clock import ManualClock
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2 as pb2
 from tfquiver.proto.tfquiver.v1 import types_pb2
 from tfquiver.proto.tfquiver.v1.commit_log_pb2 import PlacementSet
-from tfquiver.service.coordinator.dataset_placement.placed import Placed
+from tfquiver.service.coordinator.dataset_placement_and_where_jobs_should_run.placed import Placed
 from tfquiver.service.coordinator.nodes_mounts_dispatchers.membership import Membership
 from tfquiver.service.coordinator.resident_shards.residency import Residency
 from tfquiver.shard_owners_chunks_hash_prefixes.places import Places

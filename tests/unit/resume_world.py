@@ -14,8 +14,8 @@ from tfquiver import errors
 from tfquiver.proto.tfquiver.v1 import commit_log_pb2 as log_pb2
 from tfquiver.proto.tfquiver.v1 import types_pb2
 from tfquiver.service.coordinator.sessions.bitmap import Bitmap
-from tfquiver.service.coordinator.sessions.joining_and_leaving.resumptions import position_of
 from tfquiver.service.coordinator.sessions.readers import ReaderRequest
+from tfquiver.service.coordinator.sessions.which_session_a_reader_joins.resumptions import position_of
 
 
 class ResumeWorld(World):

@@ -16,12 +16,12 @@ from tfquiver.proto.tfquiver.v1 import types_pb2
 from tfquiver.service.coordinator.samplers_and_orders_of_an_epochs_shards.block_order import BlockOrder
 from tfquiver.service.coordinator.samplers_and_orders_of_an_epochs_shards.wish import Wish
 from tfquiver.service.coordinator.sessions.decisions import SessionLimits
-from tfquiver.service.coordinator.sessions.joining_and_leaving.admission import Drawn
 from tfquiver.service.coordinator.sessions.lease import LeaseState
 from tfquiver.service.coordinator.sessions.readers import ReaderRequest
 from tfquiver.service.coordinator.sessions.session import Session
 from tfquiver.service.coordinator.sessions.session_book import Record
 from tfquiver.service.coordinator.sessions.sessions import Sessions
+from tfquiver.service.coordinator.sessions.which_session_a_reader_joins.admission import Drawn
 
 GRACE_S = 10.0
 

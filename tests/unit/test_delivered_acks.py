@@ -6,8 +6,8 @@ import pytest
 
 from tests.unit.session_bench import END, Bench
 from tfquiver import errors
-from tfquiver.service.coordinator.sessions.joining_and_leaving.tickets import Tickets
 from tfquiver.service.coordinator.sessions.session_records import still
+from tfquiver.service.coordinator.sessions.which_session_a_reader_joins.tickets import Tickets
 
 
 @pytest.fixture

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from tfquiver.service.coordinator.policies.views_and_plans.interface import MODES
 from tfquiver.service.sim.cache_contents.contents import LRU, NONE, UNIFORM, Contents
 from tfquiver.service.sim.cache_contents.lru_window import LruWindow
+from tfquiver.service.sim.cache_contents.trail import Trail
 from tfquiver.service.sim.job_queue_rates_store_bandwidth.sharing import Floats
-from tfquiver.service.sim.job_queue_rates_store_bandwidth.trail import Trail
 
 JOBS = 5
 # Who reads, how far each of these comes, whether the trail is told, and whether the oldest moment is forgotten.
@@ -48,7 +48,7 @@ def test_a_trail_is_what_rows_of_all_jobs_are(steps: list[tuple[set[int], int, b
 @given(st.lists(st.tuples(st.sets(st.integers(0, JOBS - 1)), st.integers(1, 9)), min_size=20, max_size=40))
 def test_of_a_long_trail_fewer_moments_are_kept_each_as_it_was(steps: list[tuple[set[int], int]]) -> None:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("tfquiver.service.sim.job_queue_rates_store_bandwidth.trail.MOST_MOMENTS", 12)
+        patch.setattr("tfquiver.service.sim.cache_contents.trail.MOST_MOMENTS", 12)
         trail, done = Trail(JOBS), np.zeros(JOBS)
         rows = {0.0: done.tolist()}
         for now, (who, far) in enumerate(steps, start=1):

@@ -14,7 +14,7 @@ from tfquiver.proto.tfquiver.v1 import types_pb2
 from tfquiver.proto.tfquiver.v1.commit_log_pb2 import DatasetRegistered
 from tfquiver.proto.tfquiver.v1.coordinator_pb2 import MoveReport
 from tfquiver.roles_and_tokens.identity import Identity, Role
-from tfquiver.service.coordinator.dataset_placement.move_reports import MoveReports
+from tfquiver.service.coordinator.dataset_placement_and_where_jobs_should_run.move_reports import MoveReports
 from tfquiver.service.coordinator.registering_sharing_removing_datasets.dataset_table import DatasetTable
 from tfquiver.service.coordinator.registering_sharing_removing_datasets.found_by import FoundBy
 from tfquiver.service.coordinator.registering_sharing_removing_datasets.ownership import Ownership

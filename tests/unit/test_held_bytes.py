@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.support.digests import numbered_digest
-from tfquiver.service.coordinator.dataset_placement.held_bytes import held_of
+from tfquiver.service.coordinator.dataset_placement_and_where_jobs_should_run.held_bytes import held_of
 from tfquiver.shard_owners_chunks_hash_prefixes.prefixes import of_rows
 
 DIGEST = numbered_digest(30)

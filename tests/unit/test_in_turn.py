@@ -13,7 +13,10 @@ from tfquiver.clock import ManualClock
 from tfquiver.proto.tfquiver.v1.commit_log_pb2 import PlacementSet
 from tfquiver.proto.tfquiver.v1.coordinator_pb2 import MountReport, MoveReport
 from tfquiver.proto.tfquiver.v1.types_pb2 import PlacementRule
-from tfquiver.service.coordinator.dataset_placement.move_reports import MAX_REPORTS, MoveReports
+from tfquiver.service.coordinator.dataset_placement_and_where_jobs_should_run.move_reports import (
+    MAX_REPORTS,
+    MoveReports,
+)
 from tfquiver.service.coordinator.nodes_mounts_dispatchers.mounts import KEPT_S, MAX_MOUNTS, Mounts
 from tfquiver.service.node.coordinator_link.in_turn import InTurn
 

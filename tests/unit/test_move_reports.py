@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from tests.support.steps import steps
 from tfquiver.proto.tfquiver.v1.coordinator_pb2 import MoveReport
-from tfquiver.service.coordinator.dataset_placement.move_reports import MoveReports
+from tfquiver.service.coordinator.dataset_placement_and_where_jobs_should_run.move_reports import MoveReports
 
 ID = b"i" * 32
 VERSION = 7

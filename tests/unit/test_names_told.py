@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tfquiver.service.coordinator.dataset_placement.names_told import NamesTold
+from tfquiver.service.coordinator.dataset_placement_and_where_jobs_should_run.names_told import NamesTold
 from tfquiver.shard_owners_chunks_hash_prefixes.places import Places
 
 KINDS = [Places([("", [f"n{node}" for node in range(count)])]) for count in range(1, 5)]

@@ -15,8 +15,8 @@ from tfquiver import errors
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2 as pb2
 from tfquiver.proto.tfquiver.v1 import types_pb2
 from tfquiver.proto.tfquiver.v1.commit_log_pb2 import PlacementSet
-from tfquiver.service.coordinator.dataset_placement import placed, rules, suggestions
-from tfquiver.service.coordinator.dataset_placement.suggestions import Held, Machine
+from tfquiver.service.coordinator.dataset_placement_and_where_jobs_should_run import placed, rules, suggestions
+from tfquiver.service.coordinator.dataset_placement_and_where_jobs_should_run.suggestions import Held, Machine
 from tfquiver.shard_owners_chunks_hash_prefixes.places import Places
 from tfquiver.shard_owners_chunks_hash_prefixes.prefixes import Prefixes
 from tfquiver.shard_owners_chunks_hash_prefixes.rendezvous import Owners
@@ -211,7 +211,7 @@ def test_scores_lie_between_nothing_and_all_and_their_bytes_add_up(by_node: dict
 
 
 def test_bits_are_those_that_nodes_read() -> None:
-    from tfquiver.service.coordinator.dataset_placement.placed import held_bits
+    from tfquiver.service.coordinator.dataset_placement_and_where_jobs_should_run.placed import held_bits
     from tfquiver.service.node.moving_shards.moves import _masks
 
     masks = np.random.default_rng(3).random((3, 77)) < 0.5

@@ -12,8 +12,8 @@ from tfquiver import errors
 from tfquiver.proto.tfquiver.v1 import commit_log_pb2 as log_pb2
 from tfquiver.proto.tfquiver.v1 import types_pb2
 from tfquiver.service.coordinator.samplers_and_orders_of_an_epochs_shards.wish import Wish
-from tfquiver.service.coordinator.sessions.joining_and_leaving import resumptions
 from tfquiver.service.coordinator.sessions.session_book import Record
+from tfquiver.service.coordinator.sessions.which_session_a_reader_joins import resumptions
 
 
 @pytest.fixture

@@ -24,7 +24,7 @@ from tfquiver.service.coordinator.chunk_rotation.rotations import ChunkPlan, Rot
 from tfquiver.service.coordinator.dataset_caching.placement import COOPERATIVE, NONE, Placement
 from tfquiver.service.coordinator.dataset_caching.resident_share import LastShares, ResidentShare
 from tfquiver.service.coordinator.dataset_caching.view import View
-from tfquiver.service.coordinator.dataset_placement.placed import Placed
+from tfquiver.service.coordinator.dataset_placement_and_where_jobs_should_run.placed import Placed
 from tfquiver.service.coordinator.nodes_mounts_dispatchers.membership import Membership
 from tfquiver.service.coordinator.resident_shards.residency import Change, Opening, Residency, Settled, Table
 from tfquiver.service.coordinator.samplers_and_orders_of_an_epochs_shards.made_orders import MadeOrders, Run

@@ -12,7 +12,7 @@ from tfquiver.proto.tfquiver.v1 import coordinator_pb2 as pb2
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2_grpc
 from tfquiver.roles_and_tokens.identity import Role
 from tfquiver.service.coordinator.coordinator import Coordinator
-from tfquiver.service.coordinator.dataset_placement.move_reports import MAX_REPORTS
+from tfquiver.service.coordinator.dataset_placement_and_where_jobs_should_run.move_reports import MAX_REPORTS
 from tfquiver.service.coordinator.grpc_calls import checks
 from tfquiver.service.coordinator.grpc_calls.about_datasets.dataset_calls import DatasetCalls
 from tfquiver.service.coordinator.grpc_calls.about_datasets.derived_calls import DerivedDatasetCalls

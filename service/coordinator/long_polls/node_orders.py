@@ -10,7 +10,7 @@ from collections.abc import Callable
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2 as pb2
 from tfquiver.service.coordinator.bandwidth_budgets.budgets import Budgets
 from tfquiver.service.coordinator.dataset_caching.caching import Caching
-from tfquiver.service.coordinator.dataset_placement.placed import message
+from tfquiver.service.coordinator.dataset_placement_and_where_jobs_should_run.placed import message
 from tfquiver.service.coordinator.long_work.in_parts import InParts
 from tfquiver.service.coordinator.named_dataset_lifecycle.told_to_nodes.orders_of_names import OrdersOfNames
 

@@ -20,7 +20,7 @@ from tfquiver.roles_and_tokens.identity import EVERYBODY, Identity, Role
 from tfquiver.service.coordinator.commit_log.commit_log import CommitLog
 from tfquiver.service.coordinator.dataset_caching.caching import LONGEST_MEETING_S, Caching
 from tfquiver.service.coordinator.dataset_caching.placement import COOPERATIVE, NONE, UNIFORM
-from tfquiver.service.coordinator.dataset_placement import rules
+from tfquiver.service.coordinator.dataset_placement_and_where_jobs_should_run import rules
 from tfquiver.service.coordinator.long_polls.readers import Waiting
 from tfquiver.service.coordinator.long_work.in_parts import InParts
 from tfquiver.service.coordinator.nodes_mounts_dispatchers.membership import Membership

@@ -26,9 +26,9 @@ from tfquiver.service.coordinator.sampled_sessions_and_uploaded_weights.weight_f
 from tfquiver.service.coordinator.sampling_schemes_drawing_epochs import registry as schemes
 from tfquiver.service.coordinator.sampling_schemes_drawing_epochs.drawing import drawn
 from tfquiver.service.coordinator.sampling_schemes_drawing_epochs.interface import Population
-from tfquiver.service.coordinator.sessions.joining_and_leaving.admission import Drawn, Epoch
 from tfquiver.service.coordinator.sessions.session import Session
 from tfquiver.service.coordinator.sessions.sessions import Sessions
+from tfquiver.service.coordinator.sessions.which_session_a_reader_joins.admission import Drawn, Epoch
 
 DRAW_S = 8.0  # the call that waits for it has 10
 AWAITED_S = 600.0  # between a data set's making and its first epoch: a model is made meanwhile

@@ -9,10 +9,10 @@ from tfquiver import errors
 from tfquiver.proto.tfquiver.v1 import commit_log_pb2 as log_pb2
 from tfquiver.service.coordinator.bandwidth_budgets.budgets import Budgets
 from tfquiver.service.coordinator.sessions.decisions import Decisions
-from tfquiver.service.coordinator.sessions.joining_and_leaving.early_leaving import EarlyLeaving
 from tfquiver.service.coordinator.sessions.lease import LeaseResult, LeaseState
 from tfquiver.service.coordinator.sessions.session import DatasetView, Reader, Session
 from tfquiver.service.coordinator.sessions.session_book import Record
+from tfquiver.service.coordinator.sessions.which_session_a_reader_joins.early_leaving import EarlyLeaving
 
 MAX_READERS = 10_000
 

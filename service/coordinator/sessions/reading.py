@@ -20,11 +20,11 @@ from tfquiver.service.coordinator.resident_shards.residency import Table
 from tfquiver.service.coordinator.sampled_sessions_and_uploaded_weights.samplings import Samplings
 from tfquiver.service.coordinator.samplers_and_orders_of_an_epochs_shards.wish import Wish
 from tfquiver.service.coordinator.sessions.bitmap import Bitmap
-from tfquiver.service.coordinator.sessions.joining_and_leaving.resumptions import position_of
 from tfquiver.service.coordinator.sessions.lease import LeaseResult, LeaseState
 from tfquiver.service.coordinator.sessions.readers import ReaderRequest
 from tfquiver.service.coordinator.sessions.session import Reader, Session
 from tfquiver.service.coordinator.sessions.sessions import Sessions
+from tfquiver.service.coordinator.sessions.which_session_a_reader_joins.resumptions import position_of
 from tfquiver.sizes_durations_amounts.amounts import many
 
 # Calls of all readers together that bring acknowledgements only: each takes about half a millisecond of a core.

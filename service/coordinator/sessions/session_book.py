@@ -9,10 +9,10 @@ from typing import TypeVar
 from tfquiver import errors
 from tfquiver.clock import Clock
 from tfquiver.proto.tfquiver.v1 import commit_log_pb2 as log_pb2
-from tfquiver.service.coordinator.sessions.joining_and_leaving.resumptions import Resumptions
-from tfquiver.service.coordinator.sessions.joining_and_leaving.tickets import Tickets
 from tfquiver.service.coordinator.sessions.session import Reader, Session
 from tfquiver.service.coordinator.sessions.session_records import settled_records, still
+from tfquiver.service.coordinator.sessions.which_session_a_reader_joins.resumptions import Resumptions
+from tfquiver.service.coordinator.sessions.which_session_a_reader_joins.tickets import Tickets
 
 Record = log_pb2.CommitRecord
 K = TypeVar("K", bound=Hashable)

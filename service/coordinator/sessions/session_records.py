@@ -6,8 +6,8 @@ import functools
 from collections.abc import Callable, Iterator, Sequence
 
 from tfquiver.proto.tfquiver.v1 import commit_log_pb2 as log_pb2
-from tfquiver.service.coordinator.sessions.joining_and_leaving.tickets import TicketName, Tickets
 from tfquiver.service.coordinator.sessions.session import Session
+from tfquiver.service.coordinator.sessions.which_session_a_reader_joins.tickets import TicketName, Tickets
 
 Record = log_pb2.CommitRecord
 

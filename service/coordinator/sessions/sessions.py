@@ -17,10 +17,10 @@ import numpy.typing as npt
 from tfquiver.clock import Clock
 from tfquiver.service.coordinator.bandwidth_budgets.budgets import Budgets
 from tfquiver.service.coordinator.sessions.decisions import Decisions, SessionLimits
-from tfquiver.service.coordinator.sessions.joining_and_leaving.admission import Admission
 from tfquiver.service.coordinator.sessions.readers import Readers
 from tfquiver.service.coordinator.sessions.session import DatasetView, Session
 from tfquiver.service.coordinator.sessions.session_book import Record
+from tfquiver.service.coordinator.sessions.which_session_a_reader_joins.admission import Admission
 
 _EXPIRED_AT_ONCE = 1000
 # So much of its time a coordinator that is killed has not noted at most: sessions are remembered for so much longer.

@@ -19,8 +19,8 @@ from math import inf
 import numpy as np
 
 from tfquiver.service.sim.cache_contents.curricula import Curricula
+from tfquiver.service.sim.cache_contents.trail import Trail
 from tfquiver.service.sim.job_queue_rates_store_bandwidth.sharing import Bools, Floats, Ints, some
-from tfquiver.service.sim.job_queue_rates_store_bandwidth.trail import Trail
 from tfquiver.service.sim.workloads_and_recordings.workload import Pacing
 from tfquiver.shard_owners_chunks_hash_prefixes.sorted_numbers import distinct
 

@@ -15,7 +15,7 @@ from tfquiver.proto.tfquiver.v1 import coordinator_pb2 as pb2
 from tfquiver.proto.tfquiver.v1 import types_pb2
 from tfquiver.roles_and_tokens.identity import Identity, Role
 from tfquiver.service.coordinator.coordinator import Coordinator
-from tfquiver.service.coordinator.dataset_placement import rules
+from tfquiver.service.coordinator.dataset_placement_and_where_jobs_should_run import rules
 from tfquiver.service.coordinator.grpc_calls import checks
 from tfquiver.service.coordinator.grpc_calls.callers import Callers
 from tfquiver.service.coordinator.grpc_calls.uploads import parts_of, sender

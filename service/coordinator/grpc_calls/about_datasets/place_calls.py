@@ -12,9 +12,9 @@ from tfquiver import errors
 from tfquiver.grpc_plumbing import addresses
 from tfquiver.grpc_plumbing.rpc import caller, handled
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2 as pb2
-from tfquiver.service.coordinator.dataset_placement import rules, suggestions
-from tfquiver.service.coordinator.dataset_placement.held_bytes import held_of
-from tfquiver.service.coordinator.dataset_placement.placed import held_bits, message
+from tfquiver.service.coordinator.dataset_placement_and_where_jobs_should_run import rules, suggestions
+from tfquiver.service.coordinator.dataset_placement_and_where_jobs_should_run.held_bytes import held_of
+from tfquiver.service.coordinator.dataset_placement_and_where_jobs_should_run.placed import held_bits, message
 from tfquiver.service.coordinator.grpc_calls import checks
 from tfquiver.service.coordinator.grpc_calls.callers import Callers
 from tfquiver.shard_owners_chunks_hash_prefixes import labels

@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tfquiver.digests.digest import Digest
-from tfquiver.service.coordinator.dataset_placement.suggestions import Held
+from tfquiver.service.coordinator.dataset_placement_and_where_jobs_should_run.suggestions import Held
 from tfquiver.shard_owners_chunks_hash_prefixes.places import Places
 from tfquiver.shard_owners_chunks_hash_prefixes.prefixes import Prefixes, of_rows
 from tfquiver.shard_owners_chunks_hash_prefixes.sorted_numbers import distinct

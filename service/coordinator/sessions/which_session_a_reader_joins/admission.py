@@ -13,9 +13,9 @@ from tfquiver.proto.tfquiver.v1 import types_pb2
 from tfquiver.service.coordinator.samplers_and_orders_of_an_epochs_shards.block_order import epoch_of
 from tfquiver.service.coordinator.samplers_and_orders_of_an_epochs_shards.wish import Wish
 from tfquiver.service.coordinator.sessions.decisions import Decisions
-from tfquiver.service.coordinator.sessions.joining_and_leaving.resumptions import Start, check_position
 from tfquiver.service.coordinator.sessions.session import Session
 from tfquiver.service.coordinator.sessions.session_book import Record
+from tfquiver.service.coordinator.sessions.which_session_a_reader_joins.resumptions import Start, check_position
 from tfquiver.sizes_durations_amounts.amounts import many
 
 _NOTICED_S = 2.0  # from a node's time being over until its readers are gone; in all less than an iterator asks for

@@ -12,9 +12,12 @@ import numpy.typing as npt
 from tfquiver import errors
 from tfquiver.proto.tfquiver.v1 import types_pb2
 from tfquiver.proto.tfquiver.v1.coordinator_pb2 import MoveReport
-from tfquiver.service.coordinator.dataset_placement.move_reports import MAX_STANDING, MoveReports
-from tfquiver.service.coordinator.dataset_placement.names_told import NamesTold
-from tfquiver.service.coordinator.dataset_placement.rules import Labels, Rules
+from tfquiver.service.coordinator.dataset_placement_and_where_jobs_should_run.move_reports import (
+    MAX_STANDING,
+    MoveReports,
+)
+from tfquiver.service.coordinator.dataset_placement_and_where_jobs_should_run.names_told import NamesTold
+from tfquiver.service.coordinator.dataset_placement_and_where_jobs_should_run.rules import Labels, Rules
 from tfquiver.service.coordinator.nodes_mounts_dispatchers.membership import Membership
 from tfquiver.service.coordinator.resident_shards.residency import Residency
 from tfquiver.shard_owners_chunks_hash_prefixes import labels
