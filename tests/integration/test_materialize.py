@@ -325,7 +325,7 @@ def _fails(record: tf.Tensor) -> tf.Tensor:
         (_nothing_beside, "fn returns None in .*leave it out"),
         (_outside, "ReadFile"),
         (_raises, "ZeroDivisionError"),
-        (_fails, r"shard \d+ .*part-00\d.*"),
+        (_fails, r"^shard \d+ \(file.*part-00\d.*\): record \d+ of it: fn _fails: Input to DecodeRaw has length 500"),
     ],
 )  # fmt: skip
 def test_what_cannot_be_is_said(source: Callable[..., tf.data.Dataset], fn: Callable[..., Any], words: str) -> None:

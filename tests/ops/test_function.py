@@ -156,3 +156,20 @@ def test_a_shape_that_is_not_so_is_refused_by_the_record(record: bytes) -> None:
         assert len(list(function.apply([b"abcd"], 0))) == 1
         with pytest.raises(errors.InvalidArgumentError, match=rf"(?s)fn {fn.__name__}: .*\[{len(record)}\].*\[4\]"):
             list(function.apply([b"abcd", record], 0))
+
+
+@pytest.mark.parametrize("number", [0, 15, 16, 39])
+def test_the_record_that_fails_is_named_and_what_it_says_stands_first(number: int) -> None:
+    """TensorFlow's account of where its ops stand was before it, and nobody knew of which record it was."""
+
+    def fn(record: tf.Tensor) -> tf.Tensor:
+        tf.debugging.assert_none_equal(record, tf.constant(b"bad"), message="no bad ones")
+        return tf.strings.length(record)
+
+    records = [b"good"] * 40
+    records[number] = b"bad"
+    with pytest.raises(errors.InvalidArgumentError) as raised:
+        list(Function(fn, "", False).apply(records, 0))
+    said = f"record {number} of it: fn fn: assertion failed: [no bad ones]"
+    assert str(raised.value).startswith(said) and "\n" not in str(raised.value)
+    assert isinstance(raised.value.__cause__, tf.errors.InvalidArgumentError)

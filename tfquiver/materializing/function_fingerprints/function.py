@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
@@ -13,6 +14,8 @@ from tfquiver.materializing.function_fingerprints.traced import Traced
 
 _AT_ONCE_BYTES = 16 << 20  # of what is made: the records that give so much are computed together
 _FIRST_RECORDS, _MOST_RECORDS = 16, 4096
+_OF_FUNCTION = "Error in user-defined function"
+_PLACES = re.compile(r"\{\{function_node [^}]*\}\} ?| ?\[Op:[^]]*\]")
 
 
 class Function:
@@ -39,7 +42,7 @@ class Function:
     def apply(self, records: Sequence[bytes], seed: int) -> Iterator[bytes]:
         """What each record has become, in order, made some records at a time. `seed`: of all of them together.
 
-        Thread-safe. Raises what TensorFlow raises, as InvalidArgumentError.
+        Thread-safe. Raises what TensorFlow raises, as InvalidArgumentError: names the first record that it is of.
         """
         import tensorflow as tf
 
@@ -47,11 +50,11 @@ class Function:
             self._applied = self._all()
         first, many = 0, max(_FIRST_RECORDS, 2 * _threads())
         while first < len(records):
-            some = tf.constant(list(records[first : first + many]), tf.string)
+            some = records[first : first + many]
             try:
-                made = self._applied(some, tf.constant(seed, tf.int64), tf.constant(first, tf.int64))
+                made = self._made(some, seed, first)
             except tf.errors.OpError as error:
-                raise errors.InvalidArgumentError(f"fn {self.name}: {error.message}") from error
+                raise self._failed(some, seed, first, error) from error
             found: list[bytes] = made.numpy().tolist()
             del made
             size_bytes = sum(map(len, found))
@@ -59,6 +62,29 @@ class Function:
             yield from found
             most = _AT_ONCE_BYTES * len(found) // max(1, size_bytes)
             many = max(1, min(2 * many, most, _MOST_RECORDS))
+
+    def _made(self, records: Sequence[bytes], seed: int, first: int) -> Any:
+        import tensorflow as tf
+
+        some = tf.constant(list(records), tf.string)
+        return self._applied(some, tf.constant(seed, tf.int64), tf.constant(first, tf.int64))
+
+    def _failed(self, records: Sequence[bytes], seed: int, first: int, error: Any) -> errors.InvalidArgumentError:
+        """Some of these records failed together: TensorFlow does not say which."""
+        import tensorflow as tf
+
+        while len(records) > 1:
+            half = len(records) // 2
+            try:
+                self._made(records[:half], seed, first)
+                records, first = records[half:], first + half
+            except tf.errors.OpError as of_half:
+                records, error = records[:half], of_half
+        try:
+            self._made(records, seed, first)
+        except tf.errors.OpError as alone:
+            return errors.InvalidArgumentError(f"record {first} of it: fn {self.name}: {_said(alone.message)}")
+        return errors.InvalidArgumentError(f"fn {self.name}: {_said(error.message)}")  # only of several together
 
     def _all(self) -> Any:
         """Records, seed and the first one's number -> what they become."""
@@ -86,6 +112,14 @@ class Function:
         return tf.function(all_of, autograph=False).get_concrete_function(
             tf.TensorSpec([None], tf.string), number, number
         )
+
+
+def _said(message: str) -> str:
+    """What an op says, without TensorFlow's account of where it stands, which the error that led here has."""
+    lines = [line for line in message.splitlines() if line.strip() and not line.startswith("\t")]
+    of_function = next((line for line in lines if line.startswith(_OF_FUNCTION)), "")
+    said = of_function.partition("iterator: ")[2].partition(": ")[2] or (lines or [""])[-1]
+    return _PLACES.sub("", said)
 
 
 def _threads() -> int:
