@@ -56,6 +56,13 @@ def test_pages_and_ci_name_all_that_pyfuse3_is_built_from() -> None:
     assert {*mount_points.INSTALL.split()[2:]} - {"gcc"} <= set(ci.split())
 
 
+def test_without_mtab_it_says_what_makes_one() -> None:
+    said = "/usr/bin/fusermount3: failed to open /etc/mtab: No such file or directory"
+    error = mount_points._hindered(Path("/mnt/x"), said)
+    assert isinstance(error, errors.NotFoundError)
+    assert str(error) == f"/mnt/x: {said}; as root: `ln -s /proc/self/mounts /etc/mtab`, then again"
+
+
 def test_one_that_has_gone_while_files_were_scanned_is_named(tmp_path: Path) -> None:
     pytest.importorskip("pyfuse3")
     import trio

@@ -169,10 +169,17 @@ def unmount(given: str | os.PathLike[str], lazy: bool = False) -> Mount:
             if not lazy and trouble(mount) == "stale":  # who has files open there can do nothing with them
                 return unmount(path, lazy=True)
             raise errors.InUseError(f"{path}: in use: end what reads there (`fuser -m {path}` names it), or --lazy")
-        if "not permitted" in said or "denied" in said or "not allowed" in said or "superuser" in said:
-            raise errors.PermissionError_(f"{path}: {said}")
-        raise errors.UnavailableError(f"{path}: {said}")
+        raise _hindered(path, said)
     return mount
+
+
+def _hindered(path: Path, said: str) -> errors.TfquiverError:
+    """`said`: by umount or fusermount3, why not."""
+    if "not permitted" in said or "denied" in said or "not allowed" in said or "superuser" in said:
+        return errors.PermissionError_(f"{path}: {said}")
+    if "/etc/mtab: No such file" in said:  # by which fusermount3 knows what is whose; bare roots have none
+        return errors.NotFoundError(f"{path}: {said}; as root: `ln -s /proc/self/mounts /etc/mtab`, then again")
+    return errors.UnavailableError(f"{path}: {said}")
 
 
 def _check_device() -> None:
