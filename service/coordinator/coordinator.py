@@ -54,7 +54,7 @@ from tfquiver.service.coordinator.registering_sharing_removing_datasets.catalogu
 from tfquiver.service.coordinator.registering_sharing_removing_datasets.claims import Claims
 from tfquiver.service.coordinator.registering_sharing_removing_datasets.ownership import Ownership
 from tfquiver.service.coordinator.registering_sharing_removing_datasets.registry import Registry
-from tfquiver.service.coordinator.resident_shards.residency import Table
+from tfquiver.service.coordinator.resident_shards.table import Table
 from tfquiver.service.coordinator.sampled_sessions_and_uploaded_weights.picking import Picking, weights_in_use
 from tfquiver.service.coordinator.sampled_sessions_and_uploaded_weights.samplings import Samplings
 from tfquiver.service.coordinator.sampled_sessions_and_uploaded_weights.weight_files import WeightFiles
@@ -63,7 +63,7 @@ from tfquiver.service.coordinator.sessions.reading import Reading
 from tfquiver.service.coordinator.sessions.sessions import Sessions
 from tfquiver.sizes_durations_amounts.amounts import many
 
-_GONE_AT_ONCE = 16  # data sets that a node held some of: a few ms
+_GONE_AT_ONCE = 4  # times two thousand shards at most that a node held: a few ms
 
 
 class Coordinator:

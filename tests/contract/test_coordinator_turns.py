@@ -27,7 +27,7 @@ from tfquiver.service.coordinator.plan_rounds_and_moves.planner import Outcome
 from tfquiver.service.coordinator.policies.views_and_plans.interface import Plan
 from tfquiver.service.coordinator.resident_shards import residency
 from tfquiver.service.coordinator.resident_shards.holdings import Holdings
-from tfquiver.service.coordinator.resident_shards.residency import Table
+from tfquiver.service.coordinator.resident_shards.table import Table
 from tfquiver.service.coordinator.sessions.lease import LeaseState
 from tfquiver.shard_owners_chunks_hash_prefixes.prefixes import of_rows
 

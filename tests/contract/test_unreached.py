@@ -18,7 +18,7 @@ from tfquiver import errors
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2 as pb
 from tfquiver.proto.tfquiver.v1 import types_pb2
 from tfquiver.service.coordinator.grpc_calls.about_datasets.dataset_calls import DatasetCalls
-from tfquiver.service.coordinator.resident_shards.residency import Table
+from tfquiver.service.coordinator.resident_shards.table import Table
 from tfquiver.shard_owners_chunks_hash_prefixes.prefixes import of_rows
 
 SHARDS, SHARD_BYTES = 10, 100

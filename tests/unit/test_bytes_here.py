@@ -14,7 +14,8 @@ import tfquiver
 from tests.support.digests import digest_of
 from tfquiver.service.coordinator.resident_shards import here
 from tfquiver.service.coordinator.resident_shards.here import bytes_here
-from tfquiver.service.coordinator.resident_shards.residency import Residency, Table
+from tfquiver.service.coordinator.resident_shards.residency import Residency
+from tfquiver.service.coordinator.resident_shards.table import Table
 from tfquiver.shard_owners_chunks_hash_prefixes.prefixes import of_hashes
 
 HASHES = [n.to_bytes(1, "little") * 32 for n in range(12)]

@@ -18,7 +18,7 @@ from tfquiver.proto.tfquiver.v1 import coordinator_pb2 as pb
 from tfquiver.proto.tfquiver.v1 import types_pb2
 from tfquiver.service.coordinator.coordinator import Coordinator
 from tfquiver.service.coordinator.options import CoordinatorOptions
-from tfquiver.service.coordinator.resident_shards.residency import Table
+from tfquiver.service.coordinator.resident_shards.table import Table
 from tfquiver.service.node.coordinator_link import inventory_reports
 from tfquiver.service.node.coordinator_link.inventory_reports import InventoryReports
 

@@ -9,7 +9,7 @@ import numpy as np
 from tests.support.digests import numbered_digest
 from tfquiver.service.coordinator.chunk_rotation.board import Board
 from tfquiver.service.coordinator.dataset_caching.resident_share import MOST_REMEMBERED, LastShares, ResidentShare
-from tfquiver.service.coordinator.resident_shards.residency import Table
+from tfquiver.service.coordinator.resident_shards.table import Table
 
 DATA = numbered_digest(20, "data")
 

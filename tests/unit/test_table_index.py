@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 
 from tests.support.digests import numbered_digest
 from tfquiver.service.coordinator.resident_shards import table_index
-from tfquiver.service.coordinator.resident_shards.residency import Residency, Table
+from tfquiver.service.coordinator.resident_shards.residency import Residency
+from tfquiver.service.coordinator.resident_shards.table import Table
 from tfquiver.service.coordinator.resident_shards.table_index import Joint, TableIndex
 from tfquiver.shard_owners_chunks_hash_prefixes.prefixes import Prefixes, of_rows
 

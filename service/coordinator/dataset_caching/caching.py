@@ -26,7 +26,8 @@ from tfquiver.service.coordinator.dataset_caching.resident_share import LastShar
 from tfquiver.service.coordinator.dataset_caching.view import View
 from tfquiver.service.coordinator.dataset_placement_and_where_jobs_should_run.placed import Placed
 from tfquiver.service.coordinator.nodes_mounts_dispatchers.membership import Membership
-from tfquiver.service.coordinator.resident_shards.residency import Change, Opening, Residency, Settled, Table
+from tfquiver.service.coordinator.resident_shards.residency import Change, Residency, Settled
+from tfquiver.service.coordinator.resident_shards.table import Opening, Table
 from tfquiver.service.coordinator.samplers_and_orders_of_an_epochs_shards.made_orders import MadeOrders, Run
 from tfquiver.service.coordinator.sessions.sessions import Sessions
 

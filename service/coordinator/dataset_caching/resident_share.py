@@ -6,7 +6,7 @@ from collections import OrderedDict
 from dataclasses import dataclass, replace
 
 from tfquiver.service.coordinator.chunk_rotation.board import Board
-from tfquiver.service.coordinator.resident_shards.residency import Table
+from tfquiver.service.coordinator.resident_shards.table import Table
 
 MOST_REMEMBERED = 4096
 _LEAST_AGE_S = 0.001

@@ -6,7 +6,7 @@ import random
 
 from tfquiver.service.coordinator.chunk_rotation.rotations import Rotations
 from tfquiver.service.coordinator.dataset_caching.placement import COOPERATIVE, LRU, Placement
-from tfquiver.service.coordinator.resident_shards.residency import Table
+from tfquiver.service.coordinator.resident_shards.table import Table
 from tfquiver.service.coordinator.samplers_and_orders_of_an_epochs_shards.made_orders import Key, MadeOrders
 from tfquiver.service.coordinator.samplers_and_orders_of_an_epochs_shards.runs import run_of
 from tfquiver.service.coordinator.samplers_and_orders_of_an_epochs_shards.sampler import (

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Collection, Iterable, Iterator
 
 from absl import logging
@@ -33,7 +34,7 @@ class Heartbeats:
         moves: Callable[[str, Collection[pb2.MoveReport]], None] = lambda node_id, reports: None,
         settled: Callable[[Settled], None] = lambda settled: None,
         later: Later | None = None,
-        stepwise: Callable[[Iterator[None]], None] = lambda steps: None,
+        stepwise: Callable[[Iterator[None]], None] = lambda steps: deque(steps, maxlen=0).clear(),
     ) -> None:
         """`seen`: told of a node's process that is new; `changed`: of what is resident now, or no longer, and whether
         it has just come from the store; `reported`: of what readers say of themselves; `read`: of what a node's process
@@ -45,6 +46,7 @@ class Heartbeats:
         self._settled, self._later, self._stepwise = settled, later, stepwise
         self._waits = False  # `_begin` is to be called
         self._settling: Iterator[None] | None = None
+        self._is_finding_out = False
         self._news = pb2.HeartbeatReply()  # the last one with members: each of a thousand nodes is told the same
 
     def take(self, request: pb2.HeartbeatRequest) -> pb2.HeartbeatReply:
@@ -59,6 +61,9 @@ class Heartbeats:
         verdict = membership.inventory(node_id, request.inventory)
         if verdict is InventoryVerdict.APPLY:
             self._apply(node_id, request.inventory)
+        if self._residency.has_doubts and not self._is_finding_out:
+            self._is_finding_out = True
+            self._stepwise(self._finding_out())
         self._reported(request.readers)
         if request.HasField("store_reads"):
             self._read(node_id, request.incarnation, request.store_reads)
@@ -113,6 +118,15 @@ class Heartbeats:
         self._changed(apply(node_id, added), not inventory.full and not inventory.more)
         if len(removed):
             self._changed(self._residency.removed(node_id, removed), False)
+
+    def _finding_out(self) -> Iterator[None]:
+        """Who holds what had more holders than are known by name, and has lost all of these."""
+        try:
+            for change in self._residency.find_out():
+                self._changed([change], False)
+                yield
+        finally:
+            self._is_finding_out = False
 
     def _begin(self) -> None:
         self._waits = False

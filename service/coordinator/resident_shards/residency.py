@@ -2,164 +2,26 @@
 
 from __future__ import annotations
 
-import functools
-from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
 
 import numpy as np
 import numpy.typing as npt
 
-from tfquiver.digests.digest import Digest
-from tfquiver.disk_space_of_shards.entry_size import most_disk_bytes
 from tfquiver.service.coordinator.resident_shards.holdings import Holdings
+from tfquiver.service.coordinator.resident_shards.table import Opening, Table
 from tfquiver.service.coordinator.resident_shards.table_index import Joint, TableIndex
-from tfquiver.service.coordinator.resident_shards.unsettled import Told, Unsettled, of_these
-from tfquiver.shard_owners_chunks_hash_prefixes.prefixes import Prefixes, of_rows
-from tfquiver.shard_owners_chunks_hash_prefixes.rendezvous import Owners
+from tfquiver.service.coordinator.resident_shards.unsettled import Unsettled, of_these
+from tfquiver.shard_owners_chunks_hash_prefixes.prefixes import Prefixes
 from tfquiver.shard_owners_chunks_hash_prefixes.sorted_numbers import among, distinct
 
-_NOBODY = -1
 _MERGED_AT_ONCE = 50_000  # hashes: some ms
-_ENTERED_AT_ONCE = 500_000  # hashes: a fraction of a second, beside the loop
-_NAMED_HOLDERS = 2  # of a shard, by number; of others it is known that there are some
+_GONE_AT_ONCE = 2048  # hashes of a node that is gone: a millisecond or two
+# Shards that others may hold, of which that is found out together; and how many hashes are looked for in a turn, where
+# to ask a node costs as much as so many of them.
+_DOUBTED_AT_ONCE, _ASKED_AT_ONCE, _ASKING = 4096, 8192, 200
+_ENOUGH = 4  # that are named then: for a while nobody needs to be found again
 Change = tuple[bytes, npt.NDArray[np.uint32]]  # digest id, shards whose residency changed
 Settled = tuple[bytes, npt.NDArray[np.uint32], npt.NDArray[np.uint32]]  # the same, what came and what went
-
-
-@dataclass(slots=True, eq=False)
-class Opening:
-    """Of a data set that a thread makes the table of: what each node held when that began, and what happened since."""
-
-    inventories: list[tuple[int, Prefixes]]  # number of a node, and what it holds
-    late: deque[tuple[int, bool, Prefixes]] = field(default_factory=deque)  # and whether it came, or went
-
-
-class Table:
-    """One data set's shards. Making it sorts the hashes, which takes a while for millions: do it in a thread."""
-
-    def __init__(self, digest: Digest) -> None:
-        self.digest = digest
-        self.lengths, self.records = digest.lengths, digest.records
-        self.resident = bytearray(digest.num_shards)
-        self.resident_shards = self.resident_bytes = 0  # raw bytes
-        # Raw bytes, and what all of it takes on nodes' disks where compressing does not make it smaller: here, since of
-        # five million shards the loop would take a tenth of a second for it.
-        self.size_bytes, self.disk_bytes = int(self.lengths.sum()), int(most_disk_bytes(self.lengths).sum())
-        self.holder = np.full(digest.num_shards, _NOBODY, np.int32)  # number of a node that holds it
-        self.prefixes: Prefixes = of_rows(digest.hashes)
-        self._order = np.argsort(self.prefixes, kind="stable").astype(np.uint32)
-        self.sorted = self.prefixes[self._order]
-        self._has_equal = bool((self.sorted[1:] == self.sorted[:-1]).any())
-        self.second = np.full(digest.num_shards, _NOBODY, np.int32)  # of another that holds it, too
-        self.more = np.zeros(digest.num_shards, np.bool_)  # and so may others than these two
-        self._owners: Owners | None = None
-        self._owners_among: tuple[str, ...] = ()
-
-    @functools.cached_property
-    def none_resident(self) -> bytearray:
-        """For sessions that are to read as if nothing were."""
-        return bytearray(len(self.resident))
-
-    def find(self, values: Prefixes) -> npt.NDArray[np.uint32]:
-        """The shards with these hashes; a hash may be that of several shards."""
-        # Sorted, so that neighbours are looked for one after the other: a fourth of the time.
-        return self._look_up(np.sort(values))[0]
-
-    def enter(self, opening: Opening) -> None:
-        """What the nodes held then. In the thread that made it, and of a table in which there is nothing yet.
-
-        In few and long steps, in which numpy lets other threads run: with a few short ones for each of a thousand nodes
-        the loop would wait at every turn until the interpreter is free.
-        """
-        shards, numbers = [np.empty(0, np.uint32)], [np.empty(0, np.int32)]
-        for some in _parts(opening.inventories):
-            values = np.concatenate([held for _, held in some])
-            whose = np.repeat(np.array([number for number, _ in some], np.int32), [len(held) for _, held in some])
-            order = np.argsort(values, kind="stable")
-            found, at = self._look_up(values[order])
-            shards.append(found)
-            numbers.append(whose[order[at]])
-        self._enter(np.concatenate(shards), np.concatenate(numbers))
-
-    def set(self, shards: npt.NDArray[np.uint32], number: int) -> npt.NDArray[np.uint32]:
-        """A node holds these. Returns those that none held before."""
-        return self._set(shards, np.full(len(shards), number, np.int32))
-
-    def take(self, told: Told) -> npt.NDArray[np.uint32]:
-        """As `set` of what several nodes have told."""
-        shards, numbers = self.where(told)
-        fresh = [shards[:0]]
-        # What several hold comes once at a time. Where it has come from one more than are named, others add nothing: a
-        # shard that four thousand told of took a third of a second, one after the other.
-        for _ in range(_NAMED_HOLDERS + 1):
-            if not len(shards):
-                break
-            firsts = np.unique(shards, return_index=True)[1]
-            fresh.append(self._set(shards[firsts], numbers[firsts]))
-            rest = np.ones(len(shards), np.bool_)
-            rest[firsts] = False
-            shards, numbers = shards[rest], numbers[rest]
-        return np.concatenate(fresh)
-
-    def where(self, told: Told) -> tuple[npt.NDArray[np.uint32], npt.NDArray[np.int32]]:
-        """The shards with these hashes, and of each who told of it."""
-        shards, at = self._look_up(told[0])
-        return shards, told[1][at]
-
-    def _set(self, shards: npt.NDArray[np.uint32], numbers: npt.NDArray[np.int32]) -> npt.NDArray[np.uint32]:
-        """None of `shards` for two nodes."""
-        fresh = self.holder[shards] == _NOBODY
-        also = ~fresh & (self.holder[shards] != numbers) & (self.second[shards] != numbers)
-        others, theirs = shards[also], numbers[also]
-        second = self.second[others] == _NOBODY
-        self.more[others[~second]] = True
-        self.second[others[second]] = theirs[second]
-        self.holder[shards[fresh]] = numbers[fresh]
-        return _mark(self, shards[fresh], 1)
-
-    def only_at(self, numbers: Sequence[int]) -> npt.NDArray[np.uint32]:
-        """The shards that these nodes hold and, as far as is known, no others: of what more than two hold it is taken
-        that another one has it. For a thread, beside what changes it: of millions it takes some ms."""
-        theirs = np.isin(self.holder, numbers) & ((self.second == _NOBODY) | np.isin(self.second, numbers))
-        return np.flatnonzero(theirs & ~self.more).astype(np.uint32)
-
-    def owners(self, shards: Sequence[int], node_ids: tuple[str, ...]) -> list[str]:
-        """By rendezvous among `node_ids`, a tuple that is the same object as long as membership is the same."""
-        if not node_ids:
-            return [""] * len(shards)
-        if node_ids is not self._owners_among:
-            self._owners, self._owners_among = Owners(node_ids), node_ids
-        assert self._owners
-        return self._owners.of(self.prefixes[np.asarray(shards, np.int64)])
-
-    def _look_up(self, values: Prefixes) -> tuple[npt.NDArray[np.uint32], npt.NDArray[np.intp]]:
-        """As `find`, of sorted ones; and at which of them each was found."""
-        first = np.searchsorted(self.sorted, values, "left")
-        if not self._has_equal and len(self.sorted):  # np.repeat, of millions, lets no other thread run
-            found = np.flatnonzero(self.sorted.take(first, mode="clip") == values)
-            return self._order[first[found]], found
-        counts = np.searchsorted(self.sorted, values, "right") - first
-        found = np.flatnonzero(counts)
-        if not len(found):
-            return np.empty(0, np.uint32), found
-        counts = counts[found]
-        # first[0], first[0]+1, ... (counts[0] of them), first[1], ...
-        steps = np.arange(int(counts.sum())) - np.repeat(np.cumsum(counts) - counts, counts)
-        shards: npt.NDArray[np.uint32] = self._order[np.repeat(first[found], counts) + steps]
-        return shards, np.repeat(found, counts)
-
-    def _enter(self, shards: npt.NDArray[np.uint32], numbers: npt.NDArray[np.int32]) -> None:
-        """As `set` of one after the other: each of `shards` is held by the node of that place in `numbers`."""
-        order = np.argsort(shards, kind="stable")
-        shards, numbers = shards[order], numbers[order]
-        places = np.arange(len(shards))
-        begins = np.concatenate((places[:1] == 0, shards[1:] != shards[:-1]))
-        rank = places - np.maximum.accumulate(np.where(begins, places, 0))
-        self.holder[shards[rank == 0]] = numbers[rank == 0]
-        self.second[shards[rank == 1]] = numbers[rank == 1]
-        self.more[shards[rank > 1]] = True
-        _mark(self, shards, 1)
 
 
 class Residency:
@@ -172,6 +34,7 @@ class Residency:
         self._next_number = 0
         self._openings: list[Opening] = []
         self._unsettled = Unsettled()
+        self._doubtful: dict[bytes, Table] = {}  # tables with shards of which it is to be found out who holds them
 
     def __contains__(self, digest_id: bytes) -> bool:
         return digest_id in self._tables
@@ -205,7 +68,7 @@ class Residency:
             if there:
                 table.set(table.find(values), number)
             else:
-                self._drop(table, table.find(values), number)
+                table.drop(table.find(values), number)
             yield
 
     def finish(self, opening: Opening) -> None:
@@ -220,6 +83,8 @@ class Residency:
         self._index.add(table.digest.digest_id, table.sorted)
         for _ in self.catch_up(table, opening):
             pass
+        if table.doubtful:
+            self._doubtful[table.digest.digest_id] = table
 
     def joining(self) -> Callable[[], Joint] | None:
         """As TableIndex.joining; what comes out is for `join`."""
@@ -234,7 +99,7 @@ class Residency:
 
     def holders(self, table: Table, shards: Sequence[int] | npt.NDArray[np.integer]) -> list[str]:
         """Of each shard the node that holds it; "" when none does."""
-        names, numbers = self._names, table.holder[np.asarray(shards, np.int64)].tolist()
+        names, numbers = self._names, table.holders.first(np.asarray(shards, np.int64)).tolist()
         return [names.get(number, "") for number in numbers]
 
     def numbers(self, node_ids: Iterable[str]) -> list[int]:
@@ -300,21 +165,66 @@ class Residency:
                 yield digest_id, fresh, self._drop(table, *table.where(of_these(went, its)))
 
     def node_gone(self, node_id: str) -> Iterator[Change]:
-        """It holds nothing any more. A data set after the other: of two hundred, of which it held some each, what
-        follows takes 50 ms, and others may come in between."""
+        """It holds nothing any more. Some shards after the others: of two hundred data sets, of which it held some
+        each, what follows takes 50 ms, and others may come in between."""
         number = self._numbers.pop(node_id, None)
         if number is None:
             return iter(())
         values = self._inventories.pop(number).all()
         self._remember(number, False, values)
-        return self._gone(number, list(self._index.having(values)))
+        return self._gone(number, values)
 
-    def _gone(self, number: int, having: Sequence[tuple[bytes, Prefixes]]) -> Iterator[Change]:
-        for digest_id, its in having:
-            if digest_id in self._tables:  # it may have been closed meanwhile
-                table = self._tables[digest_id]
-                yield digest_id, self._drop(table, table.find(its), number)
+    def _gone(self, number: int, values: Prefixes) -> Iterator[Change]:
+        for at in range(0, len(values), _GONE_AT_ONCE):
+            for digest_id, its in list(self._index.having(values[at : at + _GONE_AT_ONCE])):
+                if table := self._tables.get(digest_id):  # it may have been closed meanwhile
+                    yield digest_id, self._drop(table, table.find(its), number)
         del self._names[number]
+
+    @property
+    def has_doubts(self) -> bool:
+        """Shards whose last holder that was known has them no longer are taken for resident until `find_out` has
+        asked whether any of the others holds them: many did, and not all are known by name."""
+        return bool(self._doubtful)
+
+    def find_out(self) -> Iterator[Change]:
+        """Of all nodes, some at a time: of thousands with much it takes seconds, and others may come in between."""
+        while self._doubtful:
+            digest_id, table = next(iter(self._doubtful.items()))
+            if self._tables.get(digest_id) is not table or not table.doubtful:
+                del self._doubtful[digest_id]
+                continue
+            shards = table.doubtful[0]
+            for at in range(0, len(shards), _DOUBTED_AT_ONCE):
+                yield from self._find_out(table, shards[at : at + _DOUBTED_AT_ONCE])
+            table.doubtful.popleft()
+
+    def _find_out(self, table: Table, shards: npt.NDArray[np.uint32]) -> Iterator[Change]:
+        """Whoever tells of them meanwhile is named as ever; who had them is until the end."""
+        digest_id, holders = table.digest.digest_id, table.holders
+        shards = shards[np.argsort(table.prefixes[shards])]  # neighbours are looked for one after the other
+        had, sought, looked = holders.first(shards), shards, 0
+        holders.more[shards] = False
+        for number, inventory in list(self._inventories.items()):
+            if not len(sought):
+                break
+            if self._inventories.get(number) is inventory:  # it may be gone, or have told all anew
+                found = sought[inventory.contains(table.prefixes[sought])]
+                if len(found):
+                    yield digest_id, table.set(found, number)
+                    sought = sought[holders.count(sought) <= _ENOUGH]
+            looked += len(sought) + _ASKING
+            if looked >= _ASKED_AT_ONCE:
+                looked = 0
+                yield digest_id, shards[:0]
+                if self._tables.get(digest_id) is not table:
+                    return
+        holders.more[np.setdiff1d(shards, sought)] = True  # not all were asked
+        for number in distinct(had).tolist():
+            its = shards[had == number]
+            if number in self._inventories:  # it may have them again
+                its = its[~self._inventories[number].contains(table.prefixes[its])]
+            yield digest_id, self._drop(table, its, number)
 
     def _number(self, node_id: str) -> int:
         if node_id not in self._numbers:
@@ -338,42 +248,8 @@ class Residency:
     def _drop(
         self, table: Table, shards: npt.NDArray[np.uint32], numbers: int | npt.NDArray[np.int32]
     ) -> npt.NDArray[np.uint32]:
-        """Each of `shards` is held no longer by the node of that place in `numbers`, as its inventory says."""
-        table.second[shards[table.second[shards] == numbers]] = _NOBODY
-        shards = shards[table.holder[shards] == numbers]
-        second = table.second[shards]
-        table.holder[shards], table.second[shards] = second, _NOBODY
-        shards = shards[second == _NOBODY]
-        gone, doubtful = shards[~table.more[shards]], shards[table.more[shards]]
-        for other, inventory in self._inventories.items():  # where there are a thousand, this takes a second
-            if not len(doubtful):
-                break
-            there = inventory.contains(table.prefixes[doubtful])
-            table.holder[doubtful[there]] = other
-            doubtful = doubtful[~there]
-        table.more[doubtful] = False
-        return _mark(table, np.concatenate((gone, doubtful)), 0)
-
-
-def _parts(inventories: Sequence[tuple[int, Prefixes]]) -> Iterator[list[tuple[int, Prefixes]]]:
-    """Of nodes that hold half a million or so together: of all at once the sorting would take gigabytes."""
-    part, hashes = list[tuple[int, Prefixes]](), 0
-    for number, values in inventories:
-        part.append((number, values))
-        hashes += len(values)
-        if hashes >= _ENTERED_AT_ONCE:
-            yield part
-            part, hashes = [], 0
-    if part:
-        yield part
-
-
-def _mark(table: Table, shards: npt.NDArray[np.uint32], value: int) -> npt.NDArray[np.uint32]:
-    """Counts, too: of five million shards that takes 25 ms, and people and policies ask for it."""
-    resident = np.frombuffer(table.resident, np.uint8)
-    changed = distinct(shards[resident[shards] != value])
-    resident[shards] = value
-    sign = 1 if value else -1
-    table.resident_shards += sign * len(changed)
-    table.resident_bytes += sign * int(table.lengths[changed].sum())
-    return shards
+        """As Table.drop."""
+        gone = table.drop(shards, numbers)
+        if table.doubtful:
+            self._doubtful[table.digest.digest_id] = table
+        return gone

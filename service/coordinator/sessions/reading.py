@@ -16,7 +16,7 @@ from tfquiver.service.coordinator.dataset_caching.caching import Caching
 from tfquiver.service.coordinator.long_polls.readers import Waiting
 from tfquiver.service.coordinator.nodes_mounts_dispatchers.membership import Membership
 from tfquiver.service.coordinator.registering_sharing_removing_datasets.registry import Registry
-from tfquiver.service.coordinator.resident_shards.residency import Table
+from tfquiver.service.coordinator.resident_shards.table import Table
 from tfquiver.service.coordinator.sampled_sessions_and_uploaded_weights.samplings import Samplings
 from tfquiver.service.coordinator.samplers_and_orders_of_an_epochs_shards.wish import Wish
 from tfquiver.service.coordinator.sessions.bitmap import Bitmap
