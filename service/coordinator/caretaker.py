@@ -1,12 +1,14 @@
 """What time brings: nodes that stay away are given up, sessions and data sets that nobody reads let go of; and whoever
 has taken the working directory over meanwhile is noticed.
 
-On the coordinator's event loop. What becomes of a node that is gone is the coordinator's.
+Who seems silent is given up once what was sent until then is read: where the coordinator gets too little of a processor
+that is much later. On the coordinator's event loop. What becomes of a node that is gone is the coordinator's.
 """
 
 from __future__ import annotations
 
 import asyncio
+import math
 from collections.abc import Awaitable, Callable, Set
 
 from absl import logging
@@ -23,7 +25,9 @@ from tfquiver.service.coordinator.sessions.sessions import Sessions
 
 _LATE_S, _LATE_WARNING_S = 0.1, 1.0
 _HELD_S = 0.2
+_UNREAD_S, _UNREAD_WARNING_S = 0.2, 5.0
 _PART_S, _MOST_AT_ONCE = 0.003, 256
+_UNREAD = "what was sent %.0f s ago is not read yet: nobody is given up meanwhile; does this process get its processor?"
 
 
 class Caretaker:
@@ -53,26 +57,36 @@ class Caretaker:
         self._clock, self._node_timeout_s, self._held = clock, node_timeout_s, held
         self._membership, self._sessions, self._caching, self._budgets = membership, sessions, caching, budgets
         self._opening, self._gone, self._looked = opening, gone, looked
+        self.all_read: Callable[[], Awaitable[None]] = _at_once  # returns when what was sent before is read
         self._looking: asyncio.Future[None] | None = None
+        self._reading: asyncio.Future[None] | None = None
+        self._asked_s, self._judged_at = 0.0, 0.0  # when that began; of the loop, and of the clock
+        self._heard_until = -math.inf  # of the clock: all that was sent before is read
         self._excused_until = asyncio.get_running_loop().time()
 
     async def run(self) -> None:
         pause_s = min(1.0, self._node_timeout_s / 5)
         self._excused_until = asyncio.get_running_loop().time()  # reading the log has taken nobody's time to come back
-        while True:
-            await asyncio.sleep(pause_s)
-            try:
-                await self.care(pause_s)
-            except errors.TfquiverError as error:
-                every_n_seconds(logging.ERROR, "%s", 10, error)
-            except Exception:  # noqa: BLE001 - whatever it was: without this task nothing would ever expire again
-                logging.exception("looking after nodes and sessions failed; the next attempt is in %g s", pause_s)
+        try:
+            while True:
+                await asyncio.sleep(pause_s)
+                try:
+                    await self.care(pause_s)
+                except errors.TfquiverError as error:
+                    every_n_seconds(logging.ERROR, "%s", 10, error)
+                except Exception:  # noqa: BLE001 - whatever it was: without this task nothing would ever expire again
+                    logging.exception("looking after nodes and sessions failed; the next attempt is in %g s", pause_s)
+        finally:
+            if self._reading is not None:
+                self._reading.cancel()
 
     async def care(self, paused_s: float) -> None:
         """Of all that passes between two times only the pause counts as silence of nodes and readers: whatever else has
         taken long, the loop was held up, or the process stopped, in any of its parts."""
         await self._look_who_holds()
         self._excuse(paused_s)
+        await self._ask_whether_all_is_read()
+        self._excuse()
         await self._give_up_lost()
         self._excuse()
         await self._look_after_all()
@@ -98,6 +112,24 @@ class Caretaker:
             case error:  # the log, which is there too, says it as well
                 every_n_seconds(logging.WARNING, "%s", 60, error)
 
+    async def _ask_whether_all_is_read(self) -> None:
+        """Only where somebody is to be given up: it takes some calls."""
+        loop = asyncio.get_running_loop()
+        if self._reading is None:
+            self._heard_until = -math.inf
+            now = self._clock.now()
+            if not (self._membership.is_any_due(now) or self._sessions.is_any_due(now)):
+                return
+            self._judged_at, self._asked_s = now, loop.time()
+            self._reading = asyncio.ensure_future(self.all_read())
+        await asyncio.wait([self._reading], timeout=_UNREAD_S)
+        if self._reading.done():
+            reading, self._reading = self._reading, None
+            reading.result()
+            self._heard_until = self._judged_at
+        elif (late_s := loop.time() - self._asked_s) > _UNREAD_WARNING_S:
+            every_n_seconds(logging.WARNING, _UNREAD, 10, late_s)
+
     def _excuse(self, expected_s: float = 0.0) -> None:
         """For longer than was expected since the last time: what was sent in that time may be unread yet."""
         now = asyncio.get_running_loop().time()
@@ -107,13 +139,15 @@ class Caretaker:
                 logging.warning("held up for %.1f s: nobody is given up for what was not heard in that time", late_s)
             self._membership.deaf(late_s)
             self._sessions.deaf(late_s)
+            self._judged_at += late_s
+            self._heard_until += late_s
 
     async def _give_up_lost(self) -> None:
         """In parts of some milliseconds, with as many nodes as that is: a thousand with much on their disks take a
         minute, in which nobody else would be served. Of those who are silent now: as long as it takes, the others are
         heard of late."""
         membership, loop, most = self._membership, asyncio.get_running_loop(), 1
-        too_old = membership.too_old()
+        too_old = membership.too_old(self._heard_until)
         silent = membership.silent(too_old)
         at = 0
         while at < len(silent):
@@ -137,7 +171,7 @@ class Caretaker:
 
     async def _look_after_all(self) -> None:
         """Part by part: of a thousand jobs all of it takes 10 to 20 ms, and others want to be served."""
-        for _ in self._sessions.expiring():
+        for _ in self._sessions.expiring(self._heard_until):
             await asyncio.sleep(0)
         await asyncio.sleep(0)
         if self._budgets.in_use:
@@ -146,3 +180,7 @@ class Caretaker:
         in_use = {session.digest_id for session in self._sessions.read()}
         for _ in self._caching.ticking(in_use | self._opening()):
             await asyncio.sleep(0)
+
+
+async def _at_once() -> None:
+    """Nothing comes but by calls of this process."""

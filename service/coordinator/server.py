@@ -15,6 +15,7 @@ from tfquiver.service.common_to_servers import serving
 from tfquiver.service.coordinator.coordinator import Coordinator
 from tfquiver.service.coordinator.grpc_calls.callers import Tokens
 from tfquiver.service.coordinator.grpc_calls.calls_here import CallsHere
+from tfquiver.service.coordinator.grpc_calls.own_calls import OwnCalls
 from tfquiver.service.coordinator.grpc_calls.servicer import CoordinatorServicer
 from tfquiver.service.coordinator.options import CoordinatorOptions
 
@@ -75,6 +76,7 @@ class CoordinatorServer:
             servicer = self._servicer = CoordinatorServicer(coordinator, tokens)
             port = await self._listen(servicer, tokens or Open(), address)
             self._bound_port = 0 if address.startswith("unix:") else port
+            coordinator.caretaker.all_read = OwnCalls(address, port).all_read
             if readers_address:
                 await self._listen(servicer, Always(READERS), readers_address)
         except BaseException:

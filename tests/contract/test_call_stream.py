@@ -81,10 +81,15 @@ async def test_a_deadline_is_one(tmp_path: Path) -> None:
 
 
 @on_loop
-async def test_a_stream_on_which_nothing_comes_is_left_for_another(tmp_path: Path) -> None:
+async def test_a_stream_on_which_nothing_comes_is_left_for_another_after_a_while(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     coordinator = Coordinator()
     async with calls_of(tmp_path, coordinator) as calls:
         other = await leasing(coordinator, calls)
+        await ends_with(grpc.StatusCode.DEADLINE_EXCEEDED, calls.lease(pb.LeaseRequest(), SOON_S))
+        assert not other.done(), "a coordinator that is late reads what has been sent"
+        monkeypatch.setattr(call_stream, "_SILENT_S", 0.0)
         await ends_with(grpc.StatusCode.DEADLINE_EXCEEDED, calls.lease(pb.LeaseRequest(), SOON_S))
         await ends_with(grpc.StatusCode.UNAVAILABLE, other)  # so that it is repeated
         await calls.ack(ack(), LONG_S)

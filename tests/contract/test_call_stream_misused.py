@@ -11,7 +11,7 @@ import grpc
 import pytest
 
 from tests.support.aio import on_loop
-from tests.support.streamed_coordinator import Coordinator, ack, calls_of, ends_with, raw
+from tests.support.streamed_coordinator import Coordinator, Tokens, ack, calls_of, ends_with, raw
 from tfquiver.grpc_plumbing import rpc
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2 as pb
 from tfquiver.service.coordinator.grpc_calls import streamed_calls
@@ -106,6 +106,36 @@ async def test_a_call_that_is_given_up_in_its_own_message_is(tmp_path: Path) -> 
         await stream.write(pb.NodeCallsRequest(calls=[pb.NodeCall(number=2, ack=ack())]))
         assert [reply.number for reply in (await stream.read()).replies] == [2]
         assert not coordinator.waits.is_set()
+
+
+@on_loop
+async def test_a_heartbeat_that_is_given_up_is_a_sign_of_life_all_the_same_and_so_is_what_follows(
+    tmp_path: Path,
+) -> None:
+    """A coordinator that is late would find nobody alive who has patience for ten seconds."""
+    coordinator = Coordinator()
+    async with raw(tmp_path, coordinator) as stream:
+        await stream.write(pb.NodeCallsRequest(calls=[pb.NodeCall(number=1, ack=ack())]))
+        await stream.read()
+        assert coordinator.heard == [], "nobody knows yet whose it is"
+        beat = pb.NodeCall(number=2)
+        beat.heartbeat.node.node_id, beat.heartbeat.incarnation = "n", "1"
+        await stream.write(pb.NodeCallsRequest(calls=[beat], given_up=[2]))
+        await stream.write(pb.NodeCallsRequest(calls=[pb.NodeCall(number=3, ack=ack())]))
+        assert [reply.number for reply in (await stream.read()).replies] == [3]
+        assert coordinator.heard == [("n", "1")] * 2
+
+
+@on_loop
+async def test_what_a_caller_may_not_ask_is_no_sign_of_life(tmp_path: Path) -> None:
+    tokens = Tokens()
+    tokens.known["node"] = tokens.known["job"]
+    coordinator = Coordinator(tokens)
+    async with calls_of(tmp_path, coordinator, tokens, "node") as calls:
+        beat = pb.HeartbeatRequest(incarnation="1")
+        beat.node.node_id = "n"
+        await ends_with(grpc.StatusCode.PERMISSION_DENIED, calls.heartbeat(beat, LONG_S))
+    assert coordinator.heard == []
 
 
 @on_loop

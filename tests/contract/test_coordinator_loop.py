@@ -365,7 +365,7 @@ async def test_looking_after_nodes_goes_on_whatever_happens(
 ) -> None:
     failed = asyncio.Event()
 
-    def expire(self: Sessions) -> None:
+    def expire(self: Sessions, heard_until: float) -> None:
         failed.set()
         raise ZeroDivisionError("nobody has thought of this")
 

@@ -42,7 +42,8 @@ class Coordinator(coordinator_pb2_grpc.CoordinatorServicer):
 
     def __init__(self, tokens: Tokens | None = None) -> None:
         methods = {"Heartbeat": self.Heartbeat, "Orders": self.Orders, "Lease": self.Lease, "Ack": self.Ack}
-        self.streamed = StreamedCalls(methods, tokens)
+        self.heard = list[tuple[str, str]]()  # of whose messages
+        self.streamed = StreamedCalls(methods, tokens, lambda *whose: self.heard.append(whose))
         self.streams, self.callers = 0, list[Identity]()
         self.free, self.waits, self.given_up = asyncio.Event(), asyncio.Event(), asyncio.Event()
         self.alone = list[str]()
@@ -87,6 +88,10 @@ class Coordinator(coordinator_pb2_grpc.CoordinatorServicer):
         if request.session_id == "another's":
             raise errors.PermissionError_("a session of somebody else")
         return pb.AckReply(ack_within_ms=len(request.shards))
+
+    @handled
+    async def Heartbeat(self, request: pb.HeartbeatRequest, context: Any) -> pb.HeartbeatReply:
+        return pb.HeartbeatReply()
 
     @handled
     async def Orders(self, request: pb.OrdersRequest, context: Any) -> pb.OrdersReply:

@@ -154,6 +154,22 @@ def test_time_in_which_nobody_could_be_heard_is_not_silence(members: Membership,
     assert members.expire() == ["a"], "what it was silent for before counts"
 
 
+def test_whose_message_is_read_is_heard_of_before_what_it_says_is_taken(
+    members: Membership, clock: ManualClock
+) -> None:
+    members.heartbeat(node("a"), "1")
+    for name, process in (("a", "0"), ("b", "1")):
+        clock.advance(TIMEOUT_S / 4)
+        members.heard(name, process)  # another process of it, and one that is no member
+    clock.advance(TIMEOUT_S / 4)
+    members.heard("a", "1")
+    clock.advance(TIMEOUT_S - 1)
+    assert members.expire() == [] and not members.is_any_due(clock.now())
+    clock.advance(1)
+    assert members.is_any_due(clock.now()) and members.silent(members.too_old(clock.now() - 1)) == []
+    assert members.expire() == ["a"]
+
+
 def test_there_is_a_limit(members: Membership, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(membership, "MAX_NODES", 1)
     members.heartbeat(node("a"), "1")

@@ -55,7 +55,7 @@ class CoordinatorServicer(
         self.named_datasets = NamedDatasetCalls(coordinator, tokens)
         self.derived_datasets = DerivedDatasetCalls(coordinator, tokens)
         in_streams = {"Heartbeat": self.Heartbeat, "Orders": self.Orders, "Lease": self.Lease, "Ack": self.Ack}
-        self._streamed = StreamedCalls(in_streams, tokens)
+        self._streamed = StreamedCalls(in_streams, tokens, coordinator.membership.heard)
 
     def calls_here(self) -> CallsHere:
         """For the node that has this coordinator in it; who may do what is not asked."""

@@ -24,22 +24,29 @@ _MOST_REPLY_BYTES = bundles.MOST_BYTES  # a larger one goes by itself, and holds
 _SERVICE = "/tfquiver.v1.Coordinator"
 
 Method = Callable[[Any, Any], Awaitable[Any]]
+Heard = Callable[[str, str], None]
+
+
+def _to_nobody(node_id: str, incarnation: str) -> None:
+    """Nobody wants to know."""
 
 
 class StreamedCalls:
     """Args:
     methods: how a call is served, by its name.
     tokens: None: nobody is asked for one.
+    heard: told of whose node's process each message is, as soon as it is read: what it asks waits for its turn, and who
+      asks may have given it up by then.
     """
 
-    def __init__(self, methods: Mapping[str, Method], tokens: Tokens | None) -> None:
+    def __init__(self, methods: Mapping[str, Method], tokens: Tokens | None, heard: Heard = _to_nobody) -> None:
         self._methods, self._tokens = {name.lower(): (name, method) for name, method in methods.items()}, tokens
-        self._shared = SharedReplies()
+        self._shared, self._heard = SharedReplies(), heard
         self._streams: set[_Stream] = set()
 
     async def serve(self, context: Any) -> None:
         """Until the caller hangs up, or `release`."""
-        stream = _Stream(self._methods, self._tokens, self._shared, context)
+        stream = _Stream(self._methods, self._tokens, self._shared, self._heard, context)
         self._streams.add(stream)
         try:
             await stream.serve()
@@ -57,9 +64,15 @@ class StreamedCalls:
 
 class _Stream:
     def __init__(
-        self, methods: Mapping[str, tuple[str, Method]], tokens: Tokens | None, shared: SharedReplies, context: Any
+        self,
+        methods: Mapping[str, tuple[str, Method]],
+        tokens: Tokens | None,
+        shared: SharedReplies,
+        heard: Heard,
+        context: Any,
     ) -> None:
         self._methods, self._tokens, self._shared, self._context = methods, tokens, shared, context
+        self._heard, self._whose = heard, ("", "")  # node and process, as its last heartbeat said
         self._token = rpc.token_of(context) if tokens else ""
         self._running: dict[int, asyncio.Task[None]] = {}
         self._tasks: set[asyncio.Task[None]] = set()
@@ -92,14 +105,19 @@ class _Stream:
         while (message := await self._context.read()) is not grpc.aio.EOF:
             if max(len(message.calls), len(message.given_up)) > MOST_UNDER_WAY:  # before there is a task for each
                 raise errors.InvalidArgumentError(f"calls, given_up: more than {MOST_UNDER_WAY} in one message")
-            if not self._has_room:
-                await self._room()
             if self._tokens and message.calls:
                 who = await self._tokens.identify(self._token)
                 for call in message.calls:
                     if kind := call.WhichOneof("call"):
                         check_call(who, f"{_SERVICE}/{self._methods[kind][0]}")
                 rpc.set_caller(who)
+            for call in message.calls:
+                if call.HasField("heartbeat"):
+                    self._whose = call.heartbeat.node.node_id, call.heartbeat.incarnation
+            if message.calls and self._whose[0]:
+                self._heard(*self._whose)
+            if not self._has_room:
+                await self._room()
             several = len(message.calls) > 1
             if several:
                 self._together.asked([call.number for call in message.calls if call.WhichOneof("call") == "ack"])

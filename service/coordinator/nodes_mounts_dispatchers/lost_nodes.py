@@ -80,10 +80,14 @@ class LostNodes:
         """As Membership.deaf."""
         self._awaited_from = min(self._clock.now(), self._awaited_from + seconds)
 
+    def is_any_due(self, too_old: float) -> bool:
+        """`expire` would find some."""
+        return bool(self._awaited) and self._awaited_from <= too_old
+
     def expire(self, too_old: float) -> bool:
         """Who was there before the coordinator was started again, and has not come back since `too_old`, is lost: some
         of them. False: there was none."""
-        if not self._awaited or self._awaited_from > too_old:
+        if not self.is_any_due(too_old):
             return False
         for node_id in list(itertools.islice(self._awaited, _MOST_AT_ONCE)):
             logging.warning(

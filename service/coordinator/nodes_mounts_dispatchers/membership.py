@@ -250,9 +250,19 @@ class Membership:
             pass
         return lost
 
-    def too_old(self) -> float:
-        """Who has not been heard of since is silent, as of now."""
-        return self._clock.now() - self._timeout_s
+    def heard(self, node_id: str, incarnation: str) -> None:
+        """A message of that process is here, and what it says is yet to be taken."""
+        if self.is_live(node_id, incarnation):
+            self._nodes[node_id].last_seen = self._clock.now()
+
+    def too_old(self, at: float | None = None) -> float:
+        """Who has not been heard of since is silent, as of that time of the clock; None: now."""
+        return (self._clock.now() if at is None else at) - self._timeout_s
+
+    def is_any_due(self, now: float) -> bool:
+        """Somebody is silent, or has not come back since the coordinator was started again."""
+        too_old = self.too_old(now)
+        return any(node.last_seen <= too_old for node in self._nodes.values()) or self.lost.is_any_due(too_old)
 
     def silent(self, too_old: float) -> list[str]:
         """Who was heard of first comes first: another one at its address has taken its place."""

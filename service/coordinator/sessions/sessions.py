@@ -116,9 +116,19 @@ class Sessions:
         for _ in self.expiring():
             pass
 
-    def expiring(self) -> Iterator[None]:
-        """As `expire`, part by part: of twenty thousand that were read in the last hour all of it takes 10 ms."""
+    def is_any_due(self, now: float) -> bool:
+        """Some reader has not come back in its time."""
+        return any(
+            reader.deadline is not None and reader.deadline <= now
+            for session in self._book.read()
+            for reader in session.readers.values()
+        )
+
+    def expiring(self, heard_until: float | None = None) -> Iterator[None]:
+        """As `expire`, part by part: of twenty thousand that were read in the last hour all of it takes 10 ms.
+        `heard_until`: who came back after that may not be read yet; None: all that was sent is."""
         now, open_readers = self._decisions.now(), 0
+        heard_until = now if heard_until is None else heard_until
         for at, session in enumerate(list(self._book), 1):
             if at % _EXPIRED_AT_ONCE == 0:
                 yield
@@ -126,7 +136,7 @@ class Sessions:
                 continue  # forgotten meanwhile
             open_readers += len(session.readers)
             for reader in list(session.readers.values()):
-                if reader.deadline is not None and reader.deadline <= now:
+                if reader.deadline is not None and reader.deadline <= heard_until:
                     why = f"a reader at node {reader.node_id} is not back in time"
                     self._decisions.reader_gone(session, reader, why)
             keep_s = self._decisions.limits.ended_s if session.ended else self._decisions.limits.idle_s

@@ -23,6 +23,9 @@ from tfquiver.proto.tfquiver.v1 import coordinator_pb2 as pb
 
 R = TypeVar("R", bound=Message)
 _LARGE_BYTES = 256 << 10  # goes by itself: others need not wait for it
+# A stream on which nothing comes for so long is left for another. Not sooner: a coordinator that gets too little of a
+# processor takes one new call in a turn of its loop, and of a thousand nodes all would come with one.
+_SILENT_S = 30.0
 _WITHOUT_S = 60.0  # before a coordinator that knew no streams is asked again
 # By itself a call says what it comes to, where a stream that ended does not: it may have done so for another's call,
 # and gRPC calls it internal, whatever the coordinator said, when that came while something was being sent.
@@ -112,9 +115,9 @@ class _Line:
         self._given_up: deque[tuple[int, int]] = deque()
         self._sent = 0  # the last number
         self._more = asyncio.Event()
-        self._heard_s = 0.0
         self.ended = False
         loop = asyncio.get_running_loop()
+        self._heard_s = loop.time()
         self._tasks = loop.create_task(self._read()), loop.create_task(self._write())
 
     async def call(self, call: pb.NodeCall, size_bytes: int, timeout_s: float) -> pb.NodeCallReply:
@@ -131,7 +134,7 @@ class _Line:
                 return await reply
         except TimeoutError:
             late = f"no answer within {timeout_s:g} s"
-            if self._heard_s < asked_s:  # nor to anything else: of several addresses the next one may answer
+            if self._heard_s < asked_s and loop.time() >= self._heard_s + _SILENT_S:  # nor to anything else
                 self.end(grpc.StatusCode.UNAVAILABLE, late)
             return _failed(grpc.StatusCode.DEADLINE_EXCEEDED, late)
         finally:
