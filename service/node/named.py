@@ -75,6 +75,7 @@ def wired(
         tell_emptied()
         stay = {digest_id for task in all_tasks if not task.evict.abandoned for digest_id in task.evict.digest_ids}
         came.emptied(stay, emptied - stay)
+        removals.emptied(emptied, emptied - stay)
 
     def tell_emptied() -> None:
         moves.emptied(emptied.union(late.due))

@@ -100,6 +100,43 @@ async def test_what_only_the_removed_have_goes(tmp_path: Path) -> None:
 
 
 @on_loop
+async def test_what_is_emptied_while_another_goes_that_shares_some_keeps_nothing(tmp_path: Path) -> None:
+    """Each left the other what they share, and the first of them kept it when the second was no more."""
+    emptied, deleted, stays = digest_of(hashes(1, 2, 3)), digest_of(hashes(2, 3, 4)), digest_of(hashes(3, 5))
+    node = Node(tmp_path, emptied, deleted, stays)
+    both = {emptied.digest_id, deleted.digest_id}
+    node.removals.emptied(both, {deleted.digest_id})
+    await node.removals.give_up([emptied.digest_id])
+    assert {hash[0] for hash in node.deleted} == {1, 2}
+    await node.removals.give_up([deleted.digest_id])
+    assert {hash[0] for hash in node.deleted} == {1, 2, 4}
+
+
+@pytest.mark.parametrize("is_removed", [False, True])
+@on_loop
+async def test_what_was_deleted_keeps_nothing_until_its_digest_goes(tmp_path: Path, is_removed: bool) -> None:
+    """Nothing is ordered any more for one that was deleted, and it is here still; unless it has been made anew."""
+    emptied, deleted = digest_of(hashes(1, 2)), digest_of(hashes(2, 3))
+    node = Node(tmp_path, emptied, deleted)
+    node.removals.emptied({deleted.digest_id}, {deleted.digest_id})
+    node.removals.emptied({emptied.digest_id}, set())
+    node.gone = {deleted.digest_id} if is_removed else set()
+    await node.removals.give_up([emptied.digest_id])
+    assert {hash[0] for hash in node.deleted} == ({1, 2} if is_removed else {1})
+
+
+@on_loop
+async def test_what_is_being_emptied_keeps_nothing_of_what_was_removed(tmp_path: Path) -> None:
+    emptied, removed = digest_of(hashes(1, 2)), digest_of(hashes(2, 3))
+    node = Node(tmp_path, emptied, removed)
+    node.gone = {removed.digest_id}
+    node.removals.emptied({emptied.digest_id}, set())
+    await node.removals.carry_out()
+    assert {hash[0] for hash in node.deleted} == {2, 3}
+    assert node.here() == {emptied.digest_id}
+
+
+@on_loop
 async def test_what_somebody_has_fetched_again_meanwhile_goes_too(tmp_path: Path) -> None:
     """A mount reads on until its node does not know the digest any more."""
     only = digest_of(hashes(1, 2))

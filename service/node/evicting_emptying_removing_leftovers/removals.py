@@ -7,7 +7,7 @@ does not know: it may have lost its memory, and what is cached is good still.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence, Set
 
 import numpy as np
 import numpy.typing as npt
@@ -53,6 +53,7 @@ class Removals:
         self._here, self._digest, self._drop = here, digest, drop
         self._removed, self._give_up = removed, give_up
         self._others = others
+        self._emptied, self._deleted = frozenset[bytes](), set[bytes]()
         self._seen = 0
         self._news = asyncio.Event()
         self._own_task = OwnTask(self._run)
@@ -62,6 +63,12 @@ class Removals:
 
     async def close(self) -> None:
         await self._own_task.close()
+
+    def emptied(self, digest_ids: Set[bytes], deleted: Set[bytes]) -> None:
+        """Of what is being emptied now, `deleted`: for good, none keeps what another one has, too: whichever comes
+        last would find the other still there, and each leave it what they share."""
+        self._emptied = frozenset(digest_ids)
+        self._deleted |= deleted
 
     def told(self, removals: int) -> None:
         """The coordinator's number of them: another than before when there was one, or it is another coordinator."""
@@ -86,11 +93,19 @@ class Removals:
 
     async def give_up(self, digest_ids: Sequence[bytes]) -> None:
         """What is kept of these alone; their data sets stay. Raises TfquiverError."""
-        kept = list(set(self._here()).difference(digest_ids))
+        kept = await self._kept(digest_ids)
         await self._still(digest_ids)
         for digest_id in digest_ids:
             digests = [await self._digest(digest_id)]
             await self._give_up(await asyncio.to_thread(_hashes, digests, await self._others.alone(digests, kept)))
+
+    async def _kept(self, going: Sequence[bytes]) -> list[bytes]:
+        """The digests here that keep what they name while these go. One that has been deleted is here until that has
+        been carried out."""
+        here = set(self._here())
+        self._deleted &= here
+        gone = await self._removed(list(self._deleted)) if self._deleted else ()
+        return sorted(here.difference(going, self._emptied, gone))
 
     async def carry_out(self) -> None:
         """What is done twice, or after a kill half-way, does no harm: the digest goes last."""
@@ -101,7 +116,7 @@ class Removals:
         if not gone:
             return
         await self._still(gone)
-        kept = sorted(set(here).difference(gone))
+        kept = sorted(set(here).difference(gone, self._emptied))
         batch: list[bytes] = []
         digests: list[Digest] = []
         for at, digest_id in enumerate(gone, 1):
