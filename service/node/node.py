@@ -230,7 +230,7 @@ class Node:
             placer.here,
         )  # fmt: skip
         self._undo += [others.close, leftovers.close, removals.close, late.close, came.close]
-        tables = await asyncio.to_thread(file_tables.of_directory, directory.path)
+        tables = await asyncio.to_thread(file_tables.of_directory, directory.path, self._disk.hanging)
         scanner = Scanner(meter, placer.place, tables)
         self._undo.append(scanner.close)
         self._scans = DatasetScans(self._link, self._digests, scanner.scan, client_stores.of_client, directory.node_id)

@@ -140,6 +140,41 @@ def test_one_call_that_hangs_costs_the_next_ones_no_time() -> None:
     thread.close()
 
 
+@on_loop
+async def test_who_has_to_wait_for_a_disk_twice_waits_once(tmp_path: Path) -> None:
+    """A scan asks what is known of its files, and keeps its shards: ten seconds for each, with a disk that hangs."""
+    clock, answers, began = ManualClock(), threading.Event(), threading.Event()
+    disk = DiskCache(tmp_path, 1 << 20, clock=clock)
+    thread, here = PatientThread("test", 60.0, disk.hanging), PlacedHere(disk, patience_s=60.0)
+
+    def hangs() -> bool:
+        began.set()
+        return answers.wait(60)
+
+    waits = asyncio.create_task(asyncio.to_thread(thread.run, hangs))
+    async with asyncio.timeout(30):
+        await asyncio.to_thread(began.wait, 30)
+        with hanging(disk) as goes_on:
+            kept = asyncio.create_task(asyncio.to_thread(here.insert, shard(1), Why.PASSES))
+            await asyncio.to_thread(wait_until, lambda: len(disk.hanging._since_s) == 2, "it waits, too")
+            clock.advance(11.0)
+            with pytest.raises(errors.UnavailableError, match="does not answer"):
+                await waits
+            with pytest.raises(errors.ResourceExhaustedError, match="has not answered for 11 s"):
+                await kept
+            with pytest.raises(errors.UnavailableError, match="has not answered"):
+                thread.run(int)
+            with pytest.raises(errors.ResourceExhaustedError):
+                here.insert(shard(2), Why.PASSES)
+            answers.set()
+            goes_on.set()
+            await here.still([shard(1).hash])
+        await asyncio.to_thread(wait_until, lambda: not disk.hanging._since_s, "it answers")
+        assert thread.run(int) == 0
+    thread.close()
+    here.close()
+
+
 class _AtThatMoment(Executor):
     """What it is given is done just when patience ends."""
 

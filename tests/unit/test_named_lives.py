@@ -229,6 +229,20 @@ def test_who_takes_long_to_delete_is_said_and_what_is_in_the_way() -> None:
     assert not warming.waits(["b"], False, 31.0), "what is loaded may take hours"
 
 
+def test_who_deletes_does_not_wait_for_a_disk_that_does_not_answer() -> None:
+    """It may be for ever; what it keeps goes when it answers, as where its node was away. Who empties waits, and is
+    told for what."""
+    hangs = pb.ReportTaskRequest(node_id="b", trouble="node b: the disk has not answered for 12 s")
+    for wish, step in ((lifecycle.delete, Release(ready().digest_id, force=True)), (lifecycle.evict, None)):
+        life, progress = wish(ready()), TaskProgress()
+        facts = Facts({life.digest_id}, ["a", "b"], {}, progress)
+        progress.reports["a"] = pb.ReportTaskRequest(node_id="a", over=True)
+        progress.reports["b"] = pb.ReportTaskRequest(node_id="b")
+        assert next_step(life, facts) is None
+        progress.reports["b"] = hangs
+        assert next_step(life, facts) == step
+
+
 def test_room_that_may_never_be_made_is_not_waited_for() -> None:
     """One disk that hangs under an eviction held back every prefetch of the cluster."""
     progress = TaskProgress(since_s=0.0)

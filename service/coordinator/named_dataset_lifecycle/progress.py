@@ -114,9 +114,13 @@ class TaskProgress:
         left_s = max(0, round(self.asked_s + SILENT_S - now))
         return f"no answer from node {self.node_id}, which is to scan it, yet: {old} (in {left_s} s {then})"
 
-    def all_over(self, node_ids: Collection[str]) -> bool:
-        """Whether each of these has done its part."""
-        return all(map(self._is_through, node_ids))
+    def all_over(self, node_ids: Collection[str], but_hindered: bool = False) -> bool:
+        """Whether each of these has done its part. `but_hindered`: who says what is in the way, as a disk that does not
+        answer, is not waited for."""
+        return all(self._is_through(one) or (but_hindered and self._is_hindered(one)) for one in node_ids)
+
+    def _is_hindered(self, node_id: str) -> bool:
+        return node_id in self.reports and bool(self.reports[node_id].trouble)
 
     def _is_through(self, node_id: str) -> bool:
         return node_id in self.reports and self.reports[node_id].over

@@ -101,8 +101,9 @@ def next_step(life: Life, facts: Facts) -> Step | None:
 
 
 def _deleting(life: Life, facts: Facts) -> Step | None:
-    """When nodes have deleted what they keep. Where none is there they do it when they hear of the removal."""
-    if not facts.progress.all_over(facts.storing):
+    """When nodes have deleted what they keep. Where none is there they do it when they hear of the removal, and so do
+    those whose disk does not answer: that may be for ever, and the name, and who deletes it, would wait."""
+    if not facts.progress.all_over(facts.storing, but_hindered=True):
         return None
     left = versions(life)
     return Release(left[0], force=True) if left else Go()

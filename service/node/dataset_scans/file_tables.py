@@ -30,6 +30,7 @@ from tfquiver.log_files_and_lines.rare_lines import every_n_seconds
 from tfquiver.scanning.file_scan import ScannedFile
 from tfquiver.scanning.scan_journal import ROW
 from tfquiver.scanning.streams import with_compression
+from tfquiver.service.node.hanging_disk.hanging import Hanging
 from tfquiver.service.node.hanging_disk.patient_thread import PATIENCE_S, PatientThread
 
 MAX_BYTES = 1 << 30
@@ -56,11 +57,18 @@ class FileTables:
     Args:
       path: of the SQLite file; one process's alone.
       max_bytes: of all tables; those that were used longest ago go first.
+      hanging: of the disk that it is on.
     """
 
-    def __init__(self, path: Path, max_bytes: int = MAX_BYTES, patience_s: float = PATIENCE_S) -> None:
+    def __init__(
+        self,
+        path: Path,
+        max_bytes: int = MAX_BYTES,
+        patience_s: float = PATIENCE_S,
+        hanging: Hanging | None = None,
+    ) -> None:
         self._path, self._max_bytes = path, max_bytes
-        self._thread = PatientThread("tables", patience_s)
+        self._thread = PatientThread("tables", patience_s, hanging)
         self._lock = threading.Lock()
         self._db: sqlite3.Connection | None = None
         self._bytes = self._turn = 0
@@ -248,11 +256,11 @@ def _is_damage(error: sqlite3.Error) -> bool:
     return getattr(error, "sqlite_errorcode", sqlite3.SQLITE_ERROR) & 0xFF in _DAMAGE
 
 
-def of_directory(cache_dir: Path) -> FileTables:
+def of_directory(cache_dir: Path, hanging: Hanging) -> FileTables:
     """The tables of a node's cache directory. Raises PermissionError_ and others: the directory cannot be used."""
     directory = cache_dir / "tables"
     try:
         durable.private_directory(directory)
     except OSError as error:
         raise errors.from_os_error(error, str(directory)) from error
-    return FileTables(directory / "files.db")
+    return FileTables(directory / "files.db", hanging=hanging)

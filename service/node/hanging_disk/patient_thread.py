@@ -2,22 +2,27 @@
 
 from __future__ import annotations
 
+import contextlib
 import threading
+import time
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any, TypeVar
 
 from tfquiver import errors
+from tfquiver.service.node.hanging_disk.hanging import Hanging
 
 T = TypeVar("T")
 PATIENCE_S = 10.0
+_LOOK_S = 0.25
 
 
 class PatientThread:
-    """Thread-safe; blocks."""
+    """Thread-safe; blocks. `hanging`: of the disk that its calls wait for; who waits for that elsewhere knows of them,
+    and it of those: who would wait for one after the other waits once."""
 
-    def __init__(self, name: str, patience_s: float = PATIENCE_S) -> None:
-        self._pool, self._patience_s = ThreadPoolExecutor(1, name), patience_s
+    def __init__(self, name: str, patience_s: float = PATIENCE_S, hanging: Hanging | None = None) -> None:
+        self._pool, self._patience_s, self._hanging = ThreadPoolExecutor(1, name), patience_s, hanging
         self._lock = threading.Lock()
         self._late: Future[Any] | None = None  # nobody waits for it any more; until it is over nobody begins to
 
@@ -26,9 +31,11 @@ class PatientThread:
         with self._lock:
             if self._late is not None and not self._late.done():
                 raise errors.UnavailableError("the disk has not answered yet")
-            running = self._pool.submit(call, *arguments)
+            if self._hanging is not None and (trouble := self._hanging.trouble()):
+                raise errors.UnavailableError(trouble)
+            running = self._pool.submit(self._waits, call, *arguments)
         try:
-            return running.result(self._patience_s)
+            return result_of(running, self._patience_s, self._hanging)
         except TimeoutError as error:
             if running.done():  # it is the call's own, or came this very moment
                 return running.result()
@@ -40,3 +47,19 @@ class PatientThread:
     def close(self) -> None:
         """Waits for the thread."""
         self._pool.shutdown(True, cancel_futures=True)
+
+    def _waits(self, call: Callable[..., T], *arguments: object) -> T:
+        with contextlib.nullcontext() if self._hanging is None else self._hanging.waits():
+            return call(*arguments)
+
+
+def result_of(running: Future[T], patience_s: float, hanging: Hanging | None) -> T:
+    """What comes of it. Raises TimeoutError after so long, and soon where the disk is known to hang by then."""
+    give_up_at = time.monotonic() + patience_s
+    while True:
+        left_s = give_up_at - time.monotonic()
+        try:
+            return running.result(max(0.0, min(_LOOK_S, left_s)))
+        except TimeoutError:
+            if running.done() or left_s <= _LOOK_S or (hanging is not None and hanging.for_s()):
+                raise

@@ -11,7 +11,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from tfquiver import errors
 from tfquiver.service.node.disk.disk_cache import DiskCache
 from tfquiver.service.node.disk_quota_books_and_eviction.rules import Why
-from tfquiver.service.node.hanging_disk.patient_thread import PATIENCE_S
+from tfquiver.service.node.hanging_disk.patient_thread import PATIENCE_S, result_of
 from tfquiver.service.node.sealed_memory_of_checked_shards.verified import VerifiedShard
 
 _THREADS = 24  # as many as come with shards at the same time: the threads of scans and of passes
@@ -38,14 +38,15 @@ class PlacedHere:
             self._under_way[running] = shard.hash
         running.add_done_callback(self._over)
         try:
-            running.result(self._patience_s)
+            result_of(running, self._patience_s, self._disk.hanging)
         except TimeoutError as error:
             if not running.cancel():  # where it has not begun, that calls `_over`, which takes the lock
                 with self._lock:
                     if running in self._under_way:
                         self._late.add(running)
+            hangs = self._disk.hanging.trouble()
             raise errors.ResourceExhaustedError(
-                f"the disk takes longer than {self._patience_s:g} s to keep a shard"
+                hangs or f"the disk takes longer than {self._patience_s:g} s to keep a shard"
             ) from error
 
     def coming(self) -> set[bytes]:
