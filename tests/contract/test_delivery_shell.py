@@ -37,6 +37,31 @@ async def test_after_the_first_reply_it_gathers_until_the_trainer_goes() -> None
 
 
 @on_loop
+async def test_what_would_not_wait_for_the_next_heartbeat_goes_with_this_one() -> None:
+    coordinator = Coordinator()
+    deliveries = Deliveries(coordinator)
+    async with asyncio.timeout(5):
+        assert deliveries.take(frames.Delivered("s", (1,)))
+        assert await coordinator.calls.get() == [1]
+        assert deliveries.take(frames.Delivered("s", (2,)))
+        await asyncio.sleep(0)
+        deliveries.heartbeat_goes(8.0)
+        for _ in range(3):
+            await asyncio.sleep(0)
+        assert coordinator.calls.empty(), "it is not due before the next one"
+        deliveries.heartbeat_goes(10.0)
+        await asyncio.sleep(0)  # and so before the heartbeat itself, which is made a turn later
+        assert coordinator.calls.get_nowait() == [2]
+        deliveries.heartbeat_goes(10.0)  # nothing waits
+        assert deliveries.take(frames.Delivered("s", (3,)))
+        for _ in range(3):
+            await asyncio.sleep(0)
+        assert coordinator.calls.empty()
+        deliveries.on_gone()
+        assert await coordinator.calls.get() == [3]
+
+
+@on_loop
 async def test_what_waits_of_several_sessions_goes_together() -> None:
     """One after the other they would wait the longer the more there are: longer than a trainer remembers."""
     coordinator = Coordinator(first_within_ms=50)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -14,6 +15,7 @@ from tests.support.coordinator_here import DIGEST, started
 from tests.support.disks import tmpfs
 from tests.support.privileges import needs_mounts
 from tfquiver import errors
+from tfquiver.digests.digest import Digest
 from tfquiver.service.coordinator.coordinator import Coordinator
 from tfquiver.service.coordinator.options import CoordinatorOptions
 from tfquiver.service.coordinator.registering_sharing_removing_datasets.digest_files import DigestFiles
@@ -111,3 +113,35 @@ async def test_what_was_kept_and_never_registered_goes_at_the_next_start(tmp_pat
     await again.start()
     await again.stop()
     assert (digests / f"{DIGEST.digest_id.hex()}.tfqd").exists(), "the log may be put back"
+
+
+@pytest.mark.parametrize("is_registered", [False, True])
+@on_loop
+async def test_who_goes_away_while_its_digest_is_written_leaves_no_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_registered: bool
+) -> None:
+    """The thread that writes it goes on: the digest of no data set stayed until the coordinator was started again."""
+    save, writes, go_on = Digest.save, threading.Event(), threading.Event()
+
+    def slow(self: Digest, path: Path) -> None:
+        writes.set()
+        assert go_on.wait(30)
+        save(self, path)
+
+    async def parts() -> AsyncIterator[bytes]:
+        yield made.to_bytes()
+
+    made, registry = digest(1), Registry(tmp_path, lambda record: None, 1 << 20)
+    if is_registered:
+        await registry.register("", b"", None, parts())
+    monkeypatch.setattr(Digest, "save", slow)
+    registering = asyncio.create_task(registry.register("", b"", None, parts()))
+    await asyncio.to_thread(writes.wait, 30)
+    registering.cancel()
+    await asyncio.sleep(0)
+    go_on.set()
+    with pytest.raises(asyncio.CancelledError):
+        await registering
+    there = [path.stem for path in (tmp_path / "digests").iterdir()]
+    assert there == ([made.digest_id.hex()] if is_registered else [])
+    await registry.close()

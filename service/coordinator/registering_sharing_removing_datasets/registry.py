@@ -142,8 +142,20 @@ class Registry(DatasetTable):
                 f"{MAX_DATASETS} data sets are registered already: remove some (tfquiver dataset delete)"
             )
         async with self._files:
-            await self._digests.keep(digest)
+            await self._kept(digest)
             return self._registered(digest, name, listing_key, terms, listed_for, may_rename)
+
+    async def _kept(self, digest: Digest) -> None:
+        """Whose caller goes away meanwhile leaves no file: a thread that writes it goes on all the same, and a digest
+        that is none of a data set stayed until the next start."""
+        keeping = asyncio.ensure_future(self._digests.keep(digest))
+        try:
+            await asyncio.shield(keeping)
+        except asyncio.CancelledError:
+            await asyncio.wait([keeping])
+            if not keeping.exception() and digest.digest_id not in self._datasets:
+                await self._digests.delete(digest.digest_id)
+            raise
 
     async def _received(self, parts: AsyncIterable[bytes], announced_bytes: int, sender: str) -> bytearray:
         """Into memory, where it is used from. What is announced has its room before it comes: else of many at once each

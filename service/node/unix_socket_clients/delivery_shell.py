@@ -35,7 +35,8 @@ class Deliveries(Shell):
         self._waiting: dict[str, list[int]] = {}
         self._count = 0
         self._task: asyncio.Task[None] | None = None
-        self._within_s, self._gone = ACK_WITHIN_S, asyncio.Event()
+        self._within_s, self._is_gone = ACK_WITHIN_S, False
+        self._go, self._goes_at = asyncio.Event(), 0.0  # what waits, by then, or when that is set
 
     def take(self, frame: frames.Frame) -> bool:
         if not isinstance(frame, frames.Delivered):
@@ -45,7 +46,14 @@ class Deliveries(Shell):
 
     def on_gone(self) -> None:
         """What was said last, often the end of an epoch, is still passed on, and at once."""
-        self._gone.set()
+        self._is_gone = True
+        self._go.set()
+
+    def heartbeat_goes(self, next_s: float) -> None:
+        """A message goes to the coordinator, which what would not wait for the next one, in so long, joins: of its own
+        it costs the coordinator an eighth of a millisecond more."""
+        if self._waiting and asyncio.get_running_loop().time() + next_s > self._goes_at:
+            self._go.set()
 
     def _delivered(self, session_id: str, shards: Sequence[int]) -> None:
         self._count += len(shards)
@@ -57,10 +65,14 @@ class Deliveries(Shell):
 
     async def _pass_on(self) -> None:
         try:
+            loop = asyncio.get_running_loop()
             while self._waiting:
+                if not self._is_gone:
+                    self._go.clear()
+                self._goes_at = loop.time() + self._within_s
                 with contextlib.suppress(TimeoutError):
-                    async with asyncio.timeout(self._within_s):
-                        await self._gone.wait()
+                    async with asyncio.timeout_at(self._goes_at):
+                        await self._go.wait()
                 for session_id in list(self._waiting):  # none of them waits for the others
                     await self._acknowledge(session_id)
         except errors.TfquiverError as error:

@@ -73,6 +73,7 @@ class SessionServer:
         self._connections: set[FrameSocket] = set()
         self._strangers: dict[FrameSocket, None] = {}  # of these those that have not said HELLO, oldest first
         self._readers: set[ReaderShell] = set()
+        self._deliveries: set[Deliveries] = set()
         self._mounts: set[MountShell] = set()
         self.shown = ShownByMounts()
         self._by_id: dict[str, ReaderShell] = {}
@@ -195,7 +196,9 @@ class SessionServer:
         if hello.role == frames.ROLE_TICKETS:
             return TicketProvider(self._office)
         if hello.role == frames.ROLE_DELIVERIES:
-            return Deliveries(self._coordinator)
+            deliveries = Deliveries(self._coordinator)
+            self._deliveries.add(deliveries)
+            return deliveries
         if hello.role == frames.ROLE_MOUNT:
             mount = MountShell(self._source, self._digests, self._owner, self._limits.fetch_deadline_s, self.shown)
             self._mounts.add(mount)
@@ -224,6 +227,8 @@ class SessionServer:
         """A message goes to the coordinator, which readers' acknowledgements may join. `next_s`: before the next."""
         for reader in self._readers:
             reader.heartbeat_goes(next_s)
+        for deliveries in self._deliveries:
+            deliveries.heartbeat_goes(next_s)
 
     def left(self, connection: FrameSocket, peer: Peer | None) -> None:
         self._connections.discard(connection)
@@ -232,6 +237,8 @@ class SessionServer:
         if isinstance(peer, ReaderShell):
             self._silent.gone(peer)
             peer.finish(complete=False).add_done_callback(lambda _: self._forget(peer))
+        elif isinstance(peer, Deliveries):
+            self._deliveries.discard(peer)
         elif isinstance(peer, MountShell):
             self._mounts.discard(peer)
             self._served_bytes += peer.served_bytes
