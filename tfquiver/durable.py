@@ -126,7 +126,10 @@ def why_not_made(path: Path, error: OSError | ValueError) -> str:
                 at = "" if one == path else f" at {one}"
                 return f"a file is there{at}, and no directory: name another directory, or move that file away"
     said = getattr(error, "strerror", None) or str(error)  # the latter: a path that cannot be one
-    may_not = isinstance(error, OSError) and error.errno in (errno.EACCES, errno.EPERM, errno.EROFS)
+    number = error.errno if isinstance(error, OSError) else 0
+    if number == errno.ENOENT and path.parent.is_dir():  # as in /proc
+        return f"no directory can be made in {path.parent}: name another"
+    may_not = number in (errno.EACCES, errno.EPERM, errno.EROFS)
     return f"{said}: name a directory that this user may write in" if may_not else said
 
 

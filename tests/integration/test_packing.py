@@ -65,6 +65,44 @@ def test_no_folder_at_all_is_not_the_working_directory(tmp_path: Path, capsys: p
     assert capsys.readouterr().err.startswith("tfquiver: -o '': name a folder")
 
 
+def test_a_pack_is_not_made_among_what_is_packed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    found = images(tmp_path / "in")
+    (tmp_path / "link").symlink_to(found)
+    for out in ("in", "in/../in/", "link", "in/cat"):
+        assert main(["pack", str(found), "-o", f"{tmp_path}/{out}"]) == 1
+        assert (
+            "which is packed: name another folder, the pack's files would lie among its own" in capsys.readouterr().err
+        )
+    assert len(list(found.rglob("*.*"))) == 9
+    assert main(["pack", str(found), "-o", str(found / "packed")]) == 0
+    (tmp_path / "beside").mkdir()
+    with tarfile.open(tmp_path / "beside" / "a.tar", "w") as tar:
+        tar.add(found / "ant" / "0.png", "0.png")
+    assert main(["pack", str(tmp_path / "beside" / "a.tar"), "-o", str(tmp_path / "beside")]) == 0
+
+
+def test_nothing_is_packed_twice_unseen(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    found, other = images(tmp_path / "in"), images(tmp_path / "other")
+    (tmp_path / "link").symlink_to(found)
+    pack_them = ["pack", "-o", str(tmp_path / "out")]
+    assert main([*pack_them, str(found), str(found)]) == 1
+    assert capsys.readouterr().err == f"tfquiver: {found}: is named twice, and would be packed twice: name it once\n"
+    for again in (found / "cat", tmp_path / "link"):
+        assert main([*pack_them, str(found), str(again)]) == 1
+        assert f"is in {found} and in {again}, and would be packed twice" in capsys.readouterr().err
+    assert not (tmp_path / "out").exists()
+    assert main([*pack_them, str(found), str(other)]) == 0
+
+
+def test_what_cannot_be_made_is_named_with_what_to_do(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    found, file = images(tmp_path / "in"), tmp_path / "file"
+    file.touch()
+    assert main(["pack", str(found), "-o", str(file)]) == 1
+    assert f"tfquiver: -o {file}: a file is there, and no directory: name another" in capsys.readouterr().err
+    assert main(["pack", str(found), "-o", "/proc/x"]) == 1
+    assert capsys.readouterr().err == "tfquiver: -o /proc/x: no directory can be made in /proc: name another\n"
+
+
 def test_images_have_their_folders_as_classes_spread_over_files(tmp_path: Path) -> None:
     found = packed(images(tmp_path / "in"), tmp_path / "out", part_bytes=300, workers=2)
     assert len(list((tmp_path / "out").glob("*.tfrecord"))) == 3

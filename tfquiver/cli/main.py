@@ -20,11 +20,9 @@ from tfquiver.version import VERSION
 
 _ABOUT = f"""A cache for training data that many jobs share.
 
-Every command that asks a cluster takes its coordinator's address (host:port)
-or a cache directory of this machine, as --service WHERE or as what
-{VARIABLE} names, and finds what runs on this machine without
-either; and a token, where the cluster asks for one, as --auth_token_file
-FILE or as what {own_token.VARIABLE} names."""
+Every command that asks a cluster takes its coordinator's address (host:port) or a cache directory of this machine, as
+--service WHERE or as what {VARIABLE} names, and finds what runs on this machine without either; and a token, where the
+cluster asks for one, as --auth_token_file FILE or as what {own_token.VARIABLE} names."""
 # Its module, which is imported when it is run: to import all of them took half a second, and most of what is done takes
 # less. And what `--help` says of it.
 _COMMANDS = {
@@ -79,8 +77,11 @@ class _Formatter(argparse.HelpFormatter):
             self._action_max_length += self._indent_increment
 
 
-class _AsWritten(_Formatter, argparse.RawDescriptionHelpFormatter):
-    """The description is not broken into lines."""
+class _Paragraphs(_Formatter):
+    """An empty line in the description stays one."""
+
+    def _fill_text(self, text: str, width: int, indent: str) -> str:
+        return "\n\n".join(super(_Paragraphs, self)._fill_text(one, width, indent) for one in text.split("\n\n"))
 
 
 class _Parser(argparse.ArgumentParser):
@@ -149,7 +150,7 @@ def parser() -> argparse.ArgumentParser:
 
 def _parser(whole: Iterable[str]) -> argparse.ArgumentParser:
     """`whole`: commands with their arguments; of the others it is only known what `--help` says of them."""
-    made = _Parser(prog="tfquiver", description=_ABOUT, formatter_class=_AsWritten)
+    made = _Parser(prog="tfquiver", description=_ABOUT, formatter_class=_Paragraphs)
     made.add_argument("--version", action="version", version=f"tfquiver {VERSION}")
     subparsers = _Subparsers(made.add_subparsers(required=True, metavar="COMMAND"))
     whole = frozenset(whole)

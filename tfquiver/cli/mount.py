@@ -25,8 +25,8 @@ from tfquiver.log_files_and_lines import kept_short, log_file
 from tfquiver.mounting import mount_points
 from tfquiver.mounting.named import AUTO
 from tfquiver.proto.tfquiver.v1 import types_pb2
+from tfquiver.sizes_durations_amounts import sizes
 from tfquiver.sizes_durations_amounts.amounts import of_bytes
-from tfquiver.sizes_durations_amounts.sizes import parse_bytes
 
 if TYPE_CHECKING:
     from tfquiver.glob_patterns_and_file_trees.tree import FileTree
@@ -92,7 +92,8 @@ def _unmount(arguments: argparse.Namespace) -> int:
 def _mount(arguments: argparse.Namespace) -> int:
     cache_dir, service = _where(arguments)
     _check_extra()
-    ahead_bytes, memory_bytes = parse_bytes(arguments.read_ahead), parse_bytes(arguments.memory)
+    ahead_bytes = sizes.of_flag("--read_ahead", arguments.read_ahead)
+    memory_bytes = sizes.of_flag("--memory", arguments.memory)
     if not arguments.foreground:
         mount_points.prepare(arguments.mount_point, arguments.allow_other)
         if service:  # what the process in the background says while it waits goes to its log

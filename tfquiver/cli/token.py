@@ -39,7 +39,17 @@ def _write(path: Path, token: str) -> None:
     try:
         descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
     except (OSError, ValueError) as error:
-        what = getattr(error, "strerror", None) or str(error)
-        raise errors.InvalidArgumentError(f"--out={path}: {what}") from error
+        raise errors.InvalidArgumentError(f"--out={path}: {_why_not(path, error)}") from error
     with os.fdopen(descriptor, "w") as file:
         file.write(token + "\n")
+
+
+def _why_not(path: Path, error: OSError | ValueError) -> str:
+    """What is wrong with that place, and what to do."""
+    if isinstance(error, FileExistsError):
+        if path.is_dir():
+            return f"is a directory: give the name of a new file, as in --out={path / 'token'}"
+        return "is there already, and may be in use: give the name of a new file, or delete that one"
+    if isinstance(error, FileNotFoundError) and not path.parent.exists():
+        return f"there is no directory {path.parent}: make it, or name another"
+    return getattr(error, "strerror", None) or str(error)

@@ -31,7 +31,7 @@ def add_parser(subparsers: Any) -> None:
     parser.add_argument("--png", type=Path, default=_PNG, metavar="FILE", help=f"the picture; default: {_PNG}")
     parser.add_argument("--json", type=Path, metavar="FILE", help="also write the figures to FILE")
     parser.add_argument(
-        "--data", type=Path, metavar="DIRECTORY",
+        "--data", metavar="DIRECTORY",
         help="no demo: only write four small TFRecord files there, to try the README's lines with",
     )  # fmt: skip
     parser.set_defaults(run=_run)
@@ -39,13 +39,13 @@ def add_parser(subparsers: Any) -> None:
 
 def _run(arguments: argparse.Namespace) -> int:
     if arguments.data is not None:
-        made = sample_files.write(arguments.data.expanduser())
+        made = sample_files.write(_directory(arguments.data))
         records = many(len(made) * sample_files.RECORDS, "record")
         print(f"{plain(arguments.data)}: {many(len(made), 'file')}, {plain(made[0].name)} and so on, of {records}")
         return 0
     for flag, file in (("--png", arguments.png), ("--json", arguments.json)):
-        if file is not None and not file.parent.is_dir():  # else minutes later it could not be written
-            raise errors.InvalidArgumentError(f"{flag}={file}: {file.parent} is not a directory")
+        if file is not None:  # else minutes later it could not be written
+            _check_file(flag, file)
     needs.check()
     console, meanwhile = Console(), Console(stderr=True)
     if not png.can_draw():
@@ -58,6 +58,27 @@ def _run(arguments: argparse.Namespace) -> int:
         meanwhile.print("interrupted; everything has been stopped and removed")
         return _INTERRUPTED
     return told(result, console, arguments.png, arguments.json)
+
+
+def _directory(text: str) -> Path:
+    """Raises InvalidArgumentError: none, which as a path would be the working directory, or that of a user whom there
+    is not."""
+    if not text:
+        raise errors.InvalidArgumentError("--data '': name a directory; the one that this is started in is .")
+    try:
+        return Path(text).expanduser()
+    except RuntimeError as error:
+        raise errors.InvalidArgumentError(f"--data={text}: {error}") from error
+
+
+def _check_file(flag: str, file: Path) -> None:
+    """Raises InvalidArgumentError."""
+    if not file.name:
+        raise errors.InvalidArgumentError(f"{flag}={file}: give the name of a file")
+    if not file.parent.is_dir():
+        raise errors.InvalidArgumentError(f"{flag}={file}: {file.parent} is not a directory")
+    if file.is_dir():
+        raise errors.InvalidArgumentError(f"{flag}={file}: is a directory: give the name of a file")
 
 
 def told(result: DemoResult, console: Console, picture_at: Path, figures_at: Path | None) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -34,9 +35,25 @@ def parts(
     of a folder that no part has; passed_over: of each link in a folder to what is packed under another name.
 
     Raises NotFoundError, InvalidArgumentError: a source that is nothing we know; DataLossError: an image that is
-    empty, a file that a data set names and that is not there. Names it.
+    empty, a file that a data set names and that is not there. Names it. InvalidArgumentError, too: a file is of two
+    sources.
     """
-    return [replace(part, source=one) for one in sources for part in _of(one, part_bytes, left_out, passed_over)]
+    found = [[replace(part, source=one) for part in _of(one, part_bytes, left_out, passed_over)] for one in sources]
+    if sources[1:]:
+        _check_once(sources, found)
+    return [part for its in found for part in its]
+
+
+def _check_once(sources: Sequence[Path], found: Sequence[Sequence[Part]]) -> None:
+    folders: dict[Path, str] = {}  # each is looked at once: of images there are many more
+    seen: dict[tuple[str, str], int] = {}
+    for number, path in ((number, path) for number, its in enumerate(found) for part in its for path in part.files):
+        if (folder := folders.get(path.parent)) is None:
+            folder = folders[path.parent] = os.path.realpath(path.parent)
+        if (before := seen.setdefault((folder, path.name), number)) != number:
+            one, other = sources[before], sources[number]
+            twice = f"{one}: is named twice" if one == other else f"{path}: is in {one} and in {other}"
+            raise errors.InvalidArgumentError(f"{twice}, and would be packed twice: name it once")
 
 
 def _of(source: Path, part_bytes: int, left_out: Told, passed_over: Told) -> list[Part]:

@@ -131,6 +131,10 @@ class _Folder:
     def _written(self, name: str) -> Iterator[None]:
         try:
             self._path.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            why = durable.why_not_made(self._path, error)
+            raise errors.InvalidArgumentError(f"-o {self._path}: {why}") from error
+        try:
             yield
         except OSError as error:
             raise errors.from_os_error(error, str(self._path / name)) from error

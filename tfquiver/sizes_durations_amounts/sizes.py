@@ -27,6 +27,14 @@ def parse_bytes(text: str) -> int:
     return size
 
 
+def of_flag(flag: str, text: str) -> int:
+    """As `parse_bytes`. Raises InvalidArgumentError that names the flag, too."""
+    try:
+        return parse_bytes(text)
+    except errors.InvalidArgumentError as error:
+        raise errors.InvalidArgumentError(f"{flag}: {error}") from error
+
+
 def is_size(text: str) -> bool:
     """For flags.register_validator."""
     try:

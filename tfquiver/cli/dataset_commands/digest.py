@@ -34,12 +34,13 @@ from tfquiver.plain_text import shortened
 from tfquiver.scanning import digest_build
 from tfquiver.scanning.cutting import CutPolicy
 from tfquiver.scanning.digest_verify import check_content
+from tfquiver.sizes_durations_amounts import sizes
 from tfquiver.sizes_durations_amounts.amounts import many
-from tfquiver.sizes_durations_amounts.sizes import parse_bytes
 from tfquiver.stores.credentials.resolved import place_of
 from tfquiver.users_arguments_checked.user_weights import user_weights
 
 _MOST_WORKERS = 1024
+_MOST_DIGITS = 18  # of a shard's number
 
 
 def add_parser(subparsers: Any) -> None:
@@ -76,7 +77,7 @@ def add_parser(subparsers: Any) -> None:
     show = commands.add_parser("show", help="what a digest says")
     show.add_argument("file", type=Path, metavar="FILE", help="digest file (.tfqd)")
     show.add_argument("--files", action="store_true", help="list every file")
-    show.add_argument("--shard", type=int, metavar="N", help="only where the shard of that number is")
+    show.add_argument("--shard", type=_number, metavar="N", help="only where the shard of that number is")
     show.add_argument("--json", action="store_true", help="one JSON object instead of tables")
     show.set_defaults(run=_show)
 
@@ -92,6 +93,13 @@ def add_parser(subparsers: Any) -> None:
     weights.set_defaults(run=_weights)
 
 
+def _number(text: str) -> int:
+    """Of a shard; which there are a digest says."""
+    if not (text.isascii() and text.isdecimal() and len(text) <= _MOST_DIGITS):
+        raise argparse.ArgumentTypeError(f"{shortened(text)} is not the number of a shard: they begin with 0")
+    return int(text)
+
+
 def _workers(text: str) -> int:
     if not (text.isascii() and text.isdecimal() and len(text) <= 4 and 0 < int(text) <= _MOST_WORKERS):
         raise argparse.ArgumentTypeError(f"{shortened(text)} is not a number from 1 to {_MOST_WORKERS}")
@@ -100,17 +108,11 @@ def _workers(text: str) -> int:
 
 def _policy(arguments: argparse.Namespace) -> CutPolicy:
     """Raises InvalidArgumentError, which calls the flags as they are typed."""
-    sizes = list[int]()
-    for flag in ("--min_shard", "--target_shard", "--max_shard"):
-        try:
-            sizes.append(parse_bytes(getattr(arguments, flag[2:])))
-        except errors.InvalidArgumentError as error:
-            raise errors.InvalidArgumentError(f"{flag}: {error}") from error
+    flags = ("--min_shard", "--target_shard", "--max_shard")
+    least, target, most = (sizes.of_flag(flag, getattr(arguments, flag[2:])) for flag in flags)
     try:
-        least, target, most = sizes
         if not 1 <= least <= target <= most:
-            names = ("min_shard", "target_shard", "max_shard")
-            given = ", ".join(f"--{name}={getattr(arguments, name)}" for name in names)
+            given = ", ".join(f"{flag}={getattr(arguments, flag[2:])}" for flag in flags)
             raise errors.InvalidArgumentError(
                 f"{given} (bytes, where no unit stands behind): must satisfy 1 <= min <= target <= max"
             )

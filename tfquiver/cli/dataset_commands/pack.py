@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import os
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from tfquiver import errors, plain_text
 from tfquiver.cli import calls
 from tfquiver.packing import pack, sources, targets
+from tfquiver.packing.sources import Part
 from tfquiver.sizes_durations_amounts import sizes
 from tfquiver.sizes_durations_amounts.amounts import many
 
@@ -40,19 +42,21 @@ def add_parser(subparsers: Any) -> None:
 
 def _run(arguments: argparse.Namespace) -> int:
     pack.check_name("--name", arguments.name)
+    where = targets.target(arguments.output)
     left_out: list[Path] = []
     passed_over: list[Path] = []
     parts = sources.parts(
-        [Path(source) for source in arguments.source], _part_bytes(arguments.part_bytes), left_out.append,
-        passed_over.append,
+        [_local(source) for source in arguments.source], sizes.of_flag("--part_bytes", arguments.part_bytes),
+        left_out.append, passed_over.append,
     )  # fmt: skip
+    _check_is_no_source(arguments.output, parts)
     columns = TextColumn("packing"), BarColumn(), MofNCompleteColumn(), TextColumn("files"), TimeRemainingColumn()
     with Progress(
         *columns, console=calls.console(stderr=True), transient=True, disable=not sys.stderr.isatty()
     ) as progress:
         task = progress.add_task("", total=len(parts))
         made = pack.pack(
-            parts, targets.target(arguments.output), arguments.name, arguments.workers,
+            parts, where, arguments.name, arguments.workers,
             lambda finished, count: progress.update(task, completed=finished, total=count),
         )  # fmt: skip
     print(f"{arguments.output}: {made} file{'s' * (made != 1)} made, {len(parts) - made} were there")
@@ -63,17 +67,45 @@ def _run(arguments: argparse.Namespace) -> int:
     return 0
 
 
+def _local(source: str) -> Path:
+    """Raises InvalidArgumentError: it is somewhere else."""
+    scheme, is_uri, path = source.partition("://")
+    if not is_uri:
+        return Path(source)
+    what = (
+        f"give the path alone, {path}"
+        if scheme == "file"
+        else "what is packed is a folder or file of this machine: copy it here first, or show a bucket's files as a "
+        "folder (`tfquiver mount --help`)"
+    )
+    raise errors.InvalidArgumentError(f"{source}: {what}")
+
+
+def _check_is_no_source(output: str, parts: Sequence[Part]) -> None:
+    """A folder that is packed, or that has what is packed in it, would have the pack's files in it, too; beside a tar
+    that was named itself they may lie. Raises InvalidArgumentError."""
+    if "://" in output:
+        return
+    out = os.path.realpath(Path(output).expanduser())
+    folders = dict.fromkeys(one for part in parts if _is_folder(part) for one in (part.source, *_above(part)))
+    if named := next((one for one in folders if one is not None and os.path.realpath(one) == out), None):
+        raise errors.InvalidArgumentError(
+            f"-o {output}: is {named}, which is packed: name another folder, the pack's files would lie among its own"
+        )
+
+
+def _is_folder(part: Part) -> bool:
+    return part.source not in part.files
+
+
+def _above(part: Part) -> dict[Path, None]:
+    return dict.fromkeys(file.parent for file in part.files)
+
+
 def _workers(text: str) -> int:
     if not (text.isascii() and text.isdecimal() and len(text) <= 3 and 0 < int(text) <= _MOST_WORKERS):
         raise argparse.ArgumentTypeError(f"{plain_text.shortened(text)} is not a number from 1 to {_MOST_WORKERS}")
     return int(text)
-
-
-def _part_bytes(text: str) -> int:
-    try:
-        return sizes.parse_bytes(text)
-    except errors.InvalidArgumentError as error:
-        raise errors.InvalidArgumentError(f"--part_bytes: {error}") from error
 
 
 def _few(paths: list[Path]) -> str:

@@ -142,10 +142,7 @@ def _sizes(flag: str, given: list[str] | None, least: int, most: float) -> list[
     """Raises InvalidArgumentError naming the flag."""
     made: list[float] = []
     for text in given or []:
-        try:
-            made.append(sizes.parse_bytes(text))
-        except errors.InvalidArgumentError as error:
-            raise errors.InvalidArgumentError(f"{flag}: {error}") from error
+        made.append(sizes.of_flag(flag, text))
         if made[-1] < least:
             raise errors.InvalidArgumentError(f"{flag}: {text!r}: with nothing no job would end")
         if made[-1] > most:

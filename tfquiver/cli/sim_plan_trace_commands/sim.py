@@ -33,6 +33,9 @@ policies and the planner that a coordinator runs. SCENARIO.json:
 {files.__doc__.split(chr(10) + chr(10), 1)[1] if files.__doc__ else ""}
 policies:   {", ".join(policies.names())}
 schedulers: {", ".join(schedulers.names())}"""
+_WRITTEN_HOW = (
+    "name a JSON file; `tfquiver sim --help` says what is in one, and `tfquiver trace record` writes one of a cluster"
+)
 # As text, and then as objects: of nothing but "[],[]," 64 bytes for three.
 _MOST_BYTES, _MOST_VALUES = 256 << 20, 25_000_000
 
@@ -156,10 +159,12 @@ def _loaded(path: Path) -> object:
         text = data.decode()
         del data
         return json.loads(text, object_pairs_hook=_once)
+    except IsADirectoryError as error:
+        raise errors.InvalidArgumentError(f"{path}: is a directory: {_WRITTEN_HOW}") from error
     except OSError as error:
         raise errors.from_os_error(error, str(path)) from error
     except (ValueError, RecursionError) as error:  # not JSON, or not UTF-8
-        raise errors.InvalidArgumentError(f"{path}: not JSON: {error}") from error
+        raise errors.InvalidArgumentError(f"{path}: not JSON ({error}): {_WRITTEN_HOW}") from error
 
 
 def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
