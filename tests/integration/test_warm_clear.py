@@ -15,6 +15,7 @@ from tests.support import node_calls, numbered
 from tests.support.cluster import Cluster, wait_until
 from tfquiver.cli.main import main
 from tfquiver.cli.sim_plan_trace_commands import reading_jobs
+from tfquiver.cluster_address import running_nodes
 from tfquiver.node_daemon_and_notes_in_directories import daemon, endpoints
 
 FILES, RECORDS, RECORD_BYTES = 4, 500, 2000
@@ -102,6 +103,30 @@ def test_a_node_that_is_read_through_is_not_stopped_by_accident(
     assert "1 reader is in an epoch" in capsys.readouterr().err
     assert main(["stop", "--force", str(cache_dir)]) == 0
     assert len([*iterator]) >= TOTAL - TOTAL // 2, "it was started again for its reader"
+
+
+def test_a_node_that_nobody_has_named_is_not_stopped_while_somebody_reads_or_if_it_is_a_clusters(
+    data: Path, cache_dir: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    found = [cache_dir]
+    monkeypatch.setattr(running_nodes, "directories", lambda: found)
+    monkeypatch.setattr(running_nodes, "work_dirs", list)
+    iterator = tfquiver.dataset(f"{data}/part-*", cache_dir=cache_dir).as_numpy_iterator()
+    next(iterator)
+    for force in ([], ["--force"]):
+        assert main(["stop", "--yes", *force]) == 1
+        said = f"{cache_dir} is not stopped without being named: 1 reader is connected to it. If it is the one that you"
+        assert said in capsys.readouterr().err
+    del iterator
+    endpoint = daemon.find_or_start(cache_dir)
+    wait_until(lambda: not node_calls.status(endpoint.control).readers, "the reader left")
+    endpoints.close_all()
+    assert main(["stop", "--yes"]) == 0
+    assert f"{cache_dir}: stopped the node (pid " in capsys.readouterr().out
+    with Cluster(tmp_path / "cluster", workers=0) as cluster:
+        found[:] = [cluster.cache_dir]
+        assert main(["stop", "--yes"]) == 1
+        assert "it was started neither by `tfquiver up` nor by tfquiver.dataset. If it" in capsys.readouterr().err
 
 
 def test_what_does_not_fit_is_not_fetched_and_the_exit_code_says_so(

@@ -14,6 +14,7 @@ import pytest
 from tfquiver import durable, errors
 from tfquiver.cli import calls
 from tfquiver.cli.main import main, parser
+from tfquiver.cli.up_stop_logs_clear import unnamed
 from tfquiver.cluster_address import running, running_nodes
 from tfquiver.node_daemon_and_notes_in_directories import server_file, up_file
 
@@ -95,7 +96,7 @@ def test_what_only_happens_to_run_here_is_not_stopped_unnamed(
     assert main(["stop"]) == 1
     said = (
         f"stop: which of what runs here under your name? tfquiver stop {here[0]} (its node, of coordinator {NOBODY}); "
-        "--yes stops the only node\n"
+        "--yes stops the only node, if it is yours and nobody reads\n"
     )
     assert said in capsys.readouterr().err
     assert main(["stop", "--yes"]) == 0
@@ -108,6 +109,31 @@ def test_what_only_happens_to_run_here_is_not_stopped_unnamed(
     what = f"(its node, of coordinator {NOBODY})"
     assert f"? tfquiver stop {here[0]} {what} or tfquiver stop {here[1]} {what}\n" in capsys.readouterr().err
     assert main(["stop", str(here[1])]) == 0
+
+
+def test_the_only_node_is_stopped_unnamed_only_if_it_is_ones_own_and_nobody_reads(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    at, readers = node(tmp_path / "up", NOBODY), [0]
+    named = f" tfquiver stop {at}"
+
+    def refused() -> str:
+        with pytest.raises(errors.InvalidArgumentError) as raised:
+            unnamed.check(at, lambda: readers[0])
+        assert str(raised.value).endswith(named)
+        return str(raised.value)
+
+    unnamed.check(at, lambda: 1)  # nothing runs there any more
+    with holding(at / "node.lock"):
+        assert "it was started neither by `tfquiver up` nor by tfquiver.dataset" in refused()
+    with holding(at / up_file.LOCK_FILE):
+        unnamed.check(at, lambda: readers[0])
+        readers[0] = 2
+        assert "not stopped without being named: 2 readers are connected to it. If it is" in refused()
+        monkeypatch.setenv("HOME", str(tmp_path))
+        assert "who started it has another home, '" in refused()
+        monkeypatch.setattr(os, "geteuid", lambda: 12345)
+        assert "the directory is that of user " in refused()
 
 
 def test_what_others_keep_running_is_stopped_with_them(

@@ -45,7 +45,7 @@ def to_be_stopped(given: str | os.PathLike[str] | None, unnamed: bool) -> str:
     somebody else's who works under the same name.
 
     Args:
-      unnamed: where nothing is named, and one node runs here, that one is meant.
+      unnamed: where nothing is named, and one node runs here, that one is meant; whose it is is not looked at.
     """
     if named := service_name.chosen(given):
         return named
@@ -59,7 +59,7 @@ def to_be_stopped(given: str | os.PathLike[str] | None, unnamed: bool) -> str:
             f"{service_name.VARIABLE}"
         )
     known = _commands("stop", [(str(one), _what_runs_in(one)) for one in there])
-    yes = "; --yes stops the only node" if len(nodes) == 1 else ""
+    yes = "; --yes stops the only node, if it is yours and nobody reads" if len(nodes) == 1 else ""
     raise errors.InvalidArgumentError(f"stop: which of what runs here under your name? {known}{yes}")
 
 

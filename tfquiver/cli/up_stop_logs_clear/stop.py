@@ -8,6 +8,7 @@ from typing import Any
 
 from tfquiver import errors, plain_text
 from tfquiver.cli import calls
+from tfquiver.cli.up_stop_logs_clear import unnamed
 from tfquiver.cluster_address import running_nodes, service_name
 from tfquiver.cluster_address.running import to_be_stopped
 from tfquiver.grpc_plumbing import addresses, pages, rpc
@@ -26,7 +27,10 @@ def add_parser(subparsers: Any) -> None:
     which = "cache directory of this machine, or --work_dir of a coordinator or a dispatcher"
     calls.add_where(parser, positional=True, which=which, or_running=False)
     parser.add_argument("--force", action="store_true", help="also what somebody is reading through")
-    yes = "where nothing is named: the only node of yours that runs on this machine, whosever directory it has"
+    yes = (
+        "where nothing is named: the only node of yours that runs on this machine, if `tfquiver up` or "
+        "tfquiver.dataset started it, the directory is yours, and no reader is connected"
+    )
     parser.add_argument("--yes", action="store_true", help=yes)
     parser.set_defaults(run=_run)
 
@@ -65,6 +69,8 @@ def _is_at(work_dir: Path, address: str) -> bool:
 
 def _run(arguments: argparse.Namespace) -> int:
     at = _directory(arguments)
+    if not service_name.chosen(calls.given(arguments)):
+        unnamed.check(at, lambda: _connected(at, calls.token(arguments)))
     stopped = stopping.stop(at, lambda: _readers(at, calls.token(arguments)), arguments.force)
     if not stopped and (files := whose_files.others(at)):
         raise errors.InvalidArgumentError(
@@ -95,6 +101,18 @@ def _readers(at: Path, token: str) -> int:
         return 0
     except errors.UnauthenticatedError as error:
         raise errors.UnauthenticatedError(f"{error}; or --force, which asks nobody whether somebody reads") from error
+
+
+def _connected(at: Path, token: str) -> int:
+    """To its node, also between epochs, or in an epoch of its coordinator."""
+    try:
+        with rpc.channel(read_endpoint(at).local_control) as channel:
+            stub = node_pb2_grpc.NodeStub(channel)
+            if count := int(calls.ask(stub.Status, node_pb2.StatusRequest(), token, f"node {at}").readers):
+                return count
+    except (errors.NotFoundError, errors.DataLossError, errors.UnavailableError):
+        pass
+    return _readers(at, token)
 
 
 def _in_epochs(coordinator: str, token: str, whom: str) -> int:
