@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -127,6 +128,23 @@ def test_a_node_that_nobody_has_named_is_not_stopped_while_somebody_reads_or_if_
         found[:] = [cluster.cache_dir]
         assert main(["stop", "--yes"]) == 1
         assert "it was started neither by `tfquiver up` nor by tfquiver.dataset. If it" in capsys.readouterr().err
+
+
+def test_of_empty_files_it_is_said_that_there_is_nothing_in_them(
+    cache_dir: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture
+) -> None:
+    (tmp_path / "train").write_bytes(b"")
+    nothing, at = "there is nothing to read in it: its files are empty", ["--service", str(cache_dir)]
+    daemon.find_or_start(cache_dir)
+    assert main(["warm", str(tmp_path / "train"), *at]) == 0
+    assert f"train: 0 B of 0 B are resident\n  {nothing}\n" in capsys.readouterr().out
+    assert main(["dataset", "create", "void", *at, "--source", str(tmp_path / "train")]) == 0
+    assert f"void: Ready; {nothing}\n" in capsys.readouterr().out
+    assert main(["digest", "build", str(tmp_path / "train"), "-o", str(tmp_path / "x.tfqd")]) == 0
+    assert f"note          {nothing}\n" in capsys.readouterr().out
+    with caplog.at_level(logging.WARNING, logger="absl"):
+        assert not [*tfquiver.dataset(tmp_path / "train", cache_dir=cache_dir).as_numpy_iterator()]
+    assert f"data set 'train': {nothing}" in caplog.text
 
 
 def test_what_does_not_fit_is_not_fetched_and_the_exit_code_says_so(

@@ -11,6 +11,7 @@ from absl import logging
 from tfquiver import errors
 from tfquiver.cluster_address import naming
 from tfquiver.data_sources_found_and_registered.described import describe
+from tfquiver.digests import formats
 from tfquiver.listing.listing import Source
 from tfquiver.roles_and_tokens import own_token
 from tfquiver.tensorflow_client import element_transport
@@ -125,6 +126,8 @@ def dataset(
                 f"source={source!r}: data set {found.name!r} has format bytes: it has no records to read; "
                 "`tfquiver mount` shows its files"
             )
+        if not found.size_bytes:
+            logging.warning("source=%r: data set %r: %s", source, found.name, formats.NOTHING)
         name = first_use.name
         if name is not None and found.name != name:
             logging.warning("name=%r: the data set has been known as %r since its first use", name, found.name)

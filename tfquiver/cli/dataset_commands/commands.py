@@ -18,6 +18,7 @@ from tfquiver.cli.status_asked_watched_explained import status
 from tfquiver.cli.status_tables_and_warnings import nodes_view
 from tfquiver.cluster_address.service_name import coordinator_address
 from tfquiver.data_sources_found_and_registered.registration import Registrar
+from tfquiver.digests import formats
 from tfquiver.digests.digest import Digest
 from tfquiver.listing.listing_terms import format_number
 from tfquiver.proto.tfquiver.v1 import named_datasets_pb2 as pb2
@@ -305,7 +306,9 @@ def _say(named: pb2.NamedDataset, as_json: bool, said: str = "", change: str = "
         return int(failed)
     waits = states.pin_text({"pin_waits": states.waits_for_pin(named)})
     text = f"{named.spec.name}: {states.phrase(named)}{waits}{change}"
-    if named.HasField("resident_bytes"):
+    if named.HasField("dataset") and not named.dataset.size_bytes:
+        text += f"; {formats.NOTHING}"
+    elif named.HasField("resident_bytes"):
         in_part = named.state == pb2.NamedDataset.STATE_READY and not _is_resident(named)
         text += f"{', in part' * in_part}; {warm.resident_text(named.resident_bytes, named.dataset.size_bytes)}"
         if said and _is_resident(named):

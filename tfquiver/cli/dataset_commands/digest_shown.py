@@ -9,6 +9,7 @@ from typing import Any
 from rich.cells import cell_len, chop_cells
 from rich.console import Console
 
+from tfquiver.digests import formats
 from tfquiver.digests.digest import Digest
 from tfquiver.plain_text import plain
 from tfquiver.sizes_durations_amounts.amounts import many
@@ -46,6 +47,8 @@ def say(digest: Digest, path: Path, with_files: bool, console: Console) -> None:
     about = {**summary(digest), "files": len(digest.files)}
     if digest.num_shards:
         about["mean shard"] = f"{digest.size_bytes // digest.num_shards:,} bytes"
+    elif digest.files:
+        about["note"] = formats.NOTHING
     _say([plain(path), *_fields(about, console.width), ""], console)
     if not with_files and len(digest.files) > _MANY:
         _say([f"{many(len(digest.files), 'file')}; --files lists them"], console)

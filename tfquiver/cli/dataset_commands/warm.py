@@ -183,6 +183,8 @@ def _say(dataset: types_pb2.Dataset, told: dict[str, node_pb2.WarmProgress]) -> 
     total = max(asked, dataset.size_bytes)
     resident = sum(its.resident_bytes for its in told.values())
     print(f"{plain_text.plain(dataset.name)}: {resident_text(resident, total)}")
+    if not dataset.size_bytes:
+        print(f"  {formats.NOTHING}")
     for whom, its in told.items():
         if lacking := its.shards - its.resident_shards:
             why = plain_text.plain(its.trouble) or "it does not say why"
