@@ -217,6 +217,8 @@ std::vector<Crc32cExtend> OwnCrc32c() {
   return {&Hardware, &WideHardware};
 }
 
+#undef TFQUIVER_WIDE
+
 #elif defined(__aarch64__) && defined(__linux__)
 namespace {
 
