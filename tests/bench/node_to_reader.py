@@ -10,14 +10,11 @@ The last line is one JSON object; exit code 1 when a bar is missed.
 
 from __future__ import annotations
 
-import argparse
 import gc
-import json
 import mmap
 import os
 import random
 import statistics
-import sys
 import tempfile
 import time
 from collections.abc import Callable
@@ -26,6 +23,7 @@ from typing import Any
 
 import zstandard
 
+from tests.bench.bars import Bar, finish, quick_parser, run_bench
 from tests.support import node_calls, records
 from tests.support.cluster import Server
 from tests.support.reader_client import ReaderClient
@@ -152,16 +150,14 @@ def zstd_row(base: Path, size_bytes: int) -> dict[str, Any]:
     return {**row, "shards": dataset.shards, "compression": round(compression, 2), "bar": ZSTD_BAR}
 
 
-def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--quick", action="store_true", help="less data, under a minute")
-    size_bytes = (512 if parser.parse_args().quick else 1024) << 20
+def main() -> None:
+    quick = quick_parser(__doc__, "less data, under a minute").parse_args().quick
+    size_bytes = (512 if quick else 1024) << 20
     with tempfile.TemporaryDirectory(prefix="node-to-reader-") as base:
         rows = {"raw": raw_row(Path(base), size_bytes), "zstd": zstd_row(Path(base), size_bytes)}
-    passed = all(row["ratio"] >= row["bar"] for row in rows.values())
-    print(json.dumps({"bench": "node_to_reader", "size_bytes": size_bytes, **rows, "passed": passed}))
-    return 0 if passed else 1
+    bars = [Bar(f"{name}: through the node / the limit", row["ratio"], row["bar"]) for name, row in rows.items()]
+    finish("node_to_reader", {"size_bytes": size_bytes, **rows}, bars, quick)
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    run_bench(main)
