@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tfquiver.cli.doctor import as_status_says, cluster, command, disk
-from tfquiver.cli.doctor.finding import Finding, fail, ok
+from tfquiver.cli.doctor.finding import Finding, Verdict, fail, ok
 
 
 def findings(monkeypatch: pytest.MonkeyPatch, first: Finding, where: str) -> tuple[list[str], int]:
@@ -61,3 +61,10 @@ def test_of_a_directory_that_is_none_one_line_says_so(tmp_path: Path) -> None:
     ):
         [found] = command._of_cluster(str(tmp_path / name), "")
         assert (found.verdict, found.why) == ("fail", why) and do in found.do
+
+
+def test_a_disk_that_no_mount_says_is_not_looked_at(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    (tmp_path / "mounts").write_text("proc /proc proc rw 0 0\n")  # all that is listed in a chroot without mounts
+    monkeypatch.setattr(disk, "MOUNTS", tmp_path / "mounts")
+    found = disk._kind(tmp_path)
+    assert (found.verdict, found.why.partition(":")[0]) == (Verdict.SKIP, "cannot be seen from here")

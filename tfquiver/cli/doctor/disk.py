@@ -20,6 +20,7 @@ _TRIAL_BYTES = 64 << 20
 _PIECE_BYTES = 1 << 20
 _SLOW_BYTES_PER_S = 100e6
 _LEAST_FREE_BYTES = 1 << 30
+MOUNTS = Path("/proc/self/mounts")
 _TRIAL_NAME = ".doctor-trial"
 _NETWORK = ("nfs", "nfs4", "cifs", "smb3", "fuse.gcsfuse", "fuse.s3fs", "fuse.sshfs", "lustre", "ceph", "9p")
 
@@ -72,6 +73,9 @@ def _user(number: int) -> str:
 def _kind(directory: Path) -> Finding:
     what = "its disk"
     device, kind = _mounted(directory)
+    if not kind:
+        do = "nothing, where you know that it is a local SSD; else look from outside the chroot"
+        return skip(what, "cannot be seen from here: no mount is listed that the directory is in, as in a chroot", do)
     if kind in _NETWORK:
         return warn(
             what, f"{kind} ({device})", "use a local SSD: a cache on the network saves the store, not the network"
@@ -85,9 +89,9 @@ def _kind(directory: Path) -> Finding:
 
 
 def _mounted(directory: Path) -> tuple[str, str]:
-    """(what is mounted there, of which kind); of several mounts the innermost, of these the last."""
-    resolved, best = str(directory.resolve()), ("", "?", "?")
-    for line in Path("/proc/self/mounts").read_text(errors="replace").splitlines():
+    """(what is mounted there, of which kind); of several mounts the innermost, of these the last; "": none."""
+    resolved, best = str(directory.resolve()), ("", "", "")
+    for line in MOUNTS.read_text(errors="replace").splitlines():
         device, place, kind = line.split(" ")[:3]
         place = place.replace("\\040", " ")
         inside = resolved == place or resolved.startswith(place.rstrip("/") + "/")
@@ -123,7 +127,8 @@ def _endurance(directory: Path) -> Finding:
     device, kind = _mounted(directory)
     disk = wear.disk_of(directory, device)
     if disk is None:
-        why = f"cannot be seen from here: {kind} on {device} is on no disk of this machine that the kernel names"
+        where = f"{kind} on {device}" if kind else "the directory"
+        why = f"cannot be seen from here: {where} is on no disk of this machine that the kernel names"
         return skip(endurance.WHAT, why, "nothing, where it is in memory or in a container; else look on its host")
     if not disk.virtual and disk.wear is None and _rotates(directory):
         return ok(endurance.WHAT, f"{disk.name} is a hard disk, which writes do not wear")
