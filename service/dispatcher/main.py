@@ -115,8 +115,11 @@ def _sole_owner(work_dir: Path) -> Iterator[None]:
     try:
         if not durable.try_lock(descriptor):
             raise errors.AlreadyRunningError(f"--work_dir={work_dir}: another dispatcher uses it")
-        os.ftruncate(descriptor, 0)
-        os.pwrite(descriptor, f"{os.getpid()}\n".encode(), 0)
+        try:
+            os.ftruncate(descriptor, 0)
+            os.pwrite(descriptor, f"{os.getpid()}\n".encode(), 0)
+        except OSError as error:  # a full disk, or a pipe in its place
+            raise errors.from_os_error(error, str(work_dir / "dispatcher.lock")) from error
         yield
     finally:
         os.close(descriptor)

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.support import in_the_way
 from tfquiver import errors
 from tfquiver.scanning import tfrecord
 from tfquiver.service.dispatcher.journal import journal_reader
@@ -115,6 +116,26 @@ def test_every_torn_tail_is_cut_to_the_last_whole_record(tmp_path: Path, length:
         assert cut.copy.read_bytes() == DATA[expected:length]
         assert cut.copy.parent == tmp_path / CUT_DIR
     assert repair(tmp_path) == []
+
+
+@pytest.mark.parametrize("what", in_the_way.KINDS)
+@pytest.mark.parametrize("name", [f"{journal_reader.JOURNAL_DIR}/journal_1", "datasets/1000"])
+def test_what_is_no_file_is_refused_at_once_by_its_name(tmp_path: Path, name: str, what: str) -> None:
+    """The dispatcher that reads a pipe waits for who writes it; a directory was a traceback."""
+    journal(tmp_path, DATA)
+    (tmp_path / "datasets").mkdir()
+    in_the_way.put(tmp_path / name, what)
+    with pytest.raises(errors.InvalidArgumentError, match=f"^{tmp_path / name}: {what} is there, and no file"):
+        repair(tmp_path)
+
+
+def test_a_file_of_copies_that_lost_some_gets_others(tmp_path: Path) -> None:
+    journal(tmp_path, DATA[:-1])
+    kept = tmp_path / CUT_DIR / f"journal_0.{ENDS[-2]}.1"
+    kept.parent.mkdir()
+    kept.write_bytes(b"of before")
+    (cut,) = repair(tmp_path)
+    assert (kept.read_bytes(), cut.copy.read_bytes()) == (b"of before", DATA[ENDS[-2] : -1])
 
 
 def test_a_tail_of_zeros_is_cut(tmp_path: Path) -> None:

@@ -100,8 +100,11 @@ class NodeChild:
     async def _predecessor_gone(self) -> None:
         """Waits until a node that lost its parent a moment ago has let go of the directory."""
         lock = self._cache_dir / "node.lock"
-        while durable.holder(lock) is not None:
-            await asyncio.sleep(0.05)
+        try:
+            while durable.holder(lock) is not None:
+                await asyncio.sleep(0.05)
+        except OSError as error:  # a link is in its place
+            raise errors.from_os_error(error, str(lock)) from error
 
     async def _keep_running(self) -> None:
         pause_s = _FIRST_PAUSE_S

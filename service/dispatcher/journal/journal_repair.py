@@ -14,11 +14,11 @@ from pathlib import Path
 
 from absl import logging
 
-from tfquiver import errors
+from tfquiver import durable, errors
 from tfquiver.service.dispatcher.journal import journal_reader
 from tfquiver.sizes_durations_amounts.amounts import of_bytes
 
-CUT_DIR = "journal_cuts"
+CUT_DIR, _DATASETS = "journal_cuts", "datasets"
 _MAX_JOURNAL_BYTES = 4 << 30
 _MAX_SEARCH_BYTES = 16 << 20
 _LENGTH = struct.Struct("<Q")
@@ -36,15 +36,28 @@ class Cut:
 
 def repair(work_dir: Path) -> list[Cut]:
     """Cuts every journal file under `work_dir` after its last whole record; what is cut is kept in `journal_cuts/`.
+    Looks first whether what TensorFlow is to read are files: it would wait for a pipe, and hear no signal.
 
     Returns:
       What was cut; empty when the journal was whole or there is none.
 
     Raises:
       DataLossError: damage that is no torn tail, or a missing journal file; names file and offset.
+      InvalidArgumentError: something else than a file is in the place of one.
+      The typed error of a failed read or write: of a full disk, say.
     """
+    try:
+        for path in sorted((work_dir / _DATASETS).glob("*")):
+            durable.check_file(path)
+        return _repaired(work_dir)
+    except OSError as error:
+        raise errors.from_os_error(error, str(error.filename or work_dir)) from error
+
+
+def _repaired(work_dir: Path) -> list[Cut]:
     cuts = []
     for path in journal_reader.journal_files(work_dir / journal_reader.JOURNAL_DIR):
+        durable.check_file(path)
         if (size := path.stat().st_size) > _MAX_JOURNAL_BYTES:
             raise errors.DataLossError(f"{path}: a journal of {of_bytes(size)} is larger than any dispatcher writes")
         data = path.read_bytes()
@@ -75,11 +88,9 @@ def _cut(path: Path, data: bytes, offset: int, cut_dir: Path) -> Cut:
     # Beside the journal's directory, never in it: TensorFlow refuses files there that it cannot number.
     cut_dir.mkdir(exist_ok=True)
     number = sum(1 for _ in cut_dir.iterdir())
-    copy = cut_dir / f"{path.name}.{offset}.{number}"
-    with copy.open("xb") as file:
-        file.write(data[offset:])
-        file.flush()
-        os.fsync(file.fileno())
+    while (copy := cut_dir / f"{path.name}.{offset}.{number}").exists():
+        number += 1
+    durable.write(copy, [data[offset:]])
     with path.open("r+b") as file:
         file.truncate(offset)
         os.fsync(file.fileno())
