@@ -57,7 +57,7 @@ class MountOptions:
 
 
 class _Located:
-    """Told where the node is, as the op would be (node_daemon_and_cache_directory/endpoints.py): now, and
+    """Told where the node is, as the op would be (node_daemon_and_notes_in_directories/endpoints.py): now, and
     whenever it was found again."""
 
     def __init__(self) -> None:
