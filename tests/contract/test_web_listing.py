@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
@@ -29,6 +30,7 @@ class Web(ThreadingHTTPServer):
             "/broken/f": 400,
         }  # fmt: skip
         self.refuses_head = self.says_no_length = False
+        self.asked = 0
         self.url = f"http://127.0.0.1:{self.server_port}"
 
 
@@ -45,6 +47,7 @@ class _Handler(BaseHTTPRequestHandler):
             self.do_GET()
 
     def do_GET(self) -> None:
+        self.server.asked += 1
         there = self.server.files.get(self.path, 404)
         self.send_response(there if isinstance(there, int) else 200)
         self.send_header("Content-Type", "text/html")
@@ -113,6 +116,20 @@ def test_other_answers_are_said_as_they_are(web: Web, store: FsspecStore) -> Non
     web.says_no_length = True
     with pytest.raises(errors.InvalidArgumentError, match="does not say how long that is"):
         listed(store, f"{web.url}/d/train-0")
+
+
+def test_when_one_file_is_refused_the_others_are_not_asked_for(web: Web, store: FsspecStore) -> None:
+    """All that the page links to were, and again at each attempt, of a server that may have said 429."""
+    web.files |= {"/many/": b"".join(b'<a href="train-%d">-</a>' % number for number in range(300))}
+    web.files |= {f"/many/train-{number}": 400 for number in range(300)}
+    with pytest.raises(errors.InvalidArgumentError, match="400 Bad Request"):
+        listed(store, f"{web.url}/many/train-*")
+
+    async def over() -> None:
+        await asyncio.gather(*(asyncio.all_tasks() - {asyncio.current_task()}), return_exceptions=True)
+
+    fsspec.asyn.sync(fsspec.asyn.get_loop(), over, timeout=60)
+    assert web.asked < 100
 
 
 @pytest.mark.parametrize("name", ["f", "train-*"])

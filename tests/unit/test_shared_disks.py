@@ -8,6 +8,7 @@ import pytest
 
 from tfquiver.cli.doctor import shared_disk
 from tfquiver.cli.doctor.finding import Verdict
+from tfquiver.cli.status_asked_watched_explained import status
 from tfquiver.cluster_address import running_nodes
 from tfquiver.service.node import caches_on_this_disk
 from tfquiver.service.node.caches_on_this_disk import Claim
@@ -51,3 +52,17 @@ def test_who_starts_another_one_is_told_only_where_there_is_no_room_for_all() ->
         "caches on one disk: 2, which may together take 90.0 GB more by their quotas, of 89.0 GB that are free (/new "
         "80.0 GB; /old 10.0 GB): give each a quota (tfquiver up DIRECTORY --quota=SIZE, "
     )
+
+
+def test_a_node_of_another_machine_shares_no_disk_here_though_its_directory_is_called_the_same(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    here, beside = tmp_path / "here", tmp_path / "beside"
+    for directory in (here, beside):
+        directory.mkdir()
+        (directory / "node_id").write_text(f"node-{directory.name}\n")
+    monkeypatch.setattr(running_nodes, "directories", lambda: [beside, here])
+    full = {"cache_dir": str(here), "quota_bytes": 10**12, "used_bytes": 10**11, "disk_room_bytes": 0}
+    found = status.with_others(full | {"node_id": "node-here"})
+    assert found["disk_shared_with"] == [str(beside)]
+    assert "disk_shared_with" not in status.with_others(full | {"node_id": "node-elsewhere"})

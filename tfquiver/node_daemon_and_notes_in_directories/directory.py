@@ -155,6 +155,14 @@ class CacheDirectory:
         return _private(next(filter(_can_have_sockets, places)))
 
 
+def node_id_in(directory: Path) -> str:
+    """Of the node whose directory it is; "": there is none yet, or none on this machine."""
+    try:
+        return durable.read(directory / "node_id", _MAX_ID_BYTES).decode("ascii", "replace").strip()
+    except OSError:
+        return ""
+
+
 def _can_have_sockets(path: Path) -> bool:
     """The kernel takes no longer names, gRPC none that are not UTF-8, and parts them at commas, as of
     `lr=0.1,batch=64`."""

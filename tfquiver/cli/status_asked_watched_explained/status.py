@@ -28,6 +28,7 @@ from tfquiver.cluster_address.running import named_or_running, one_named_or_runn
 from tfquiver.cluster_address.service_name import coordinator_address
 from tfquiver.grpc_plumbing import pages
 from tfquiver.grpc_plumbing.kept_channels import KeptChannels
+from tfquiver.node_daemon_and_notes_in_directories.directory import node_id_in
 from tfquiver.plain_text import plain as printable
 from tfquiver.plain_text import shortened
 from tfquiver.proto.tfquiver.v1 import (
@@ -245,9 +246,11 @@ def _unasked(node: types_pb2.NodeInfo) -> dict[str, Any]:
     return {**plain(node), "host": words.host(node.control_address, socket.gethostname())}
 
 
-def _with_others(node: dict[str, Any]) -> dict[str, Any]:
-    """Of one whose disk is full, and that runs here: who else has it."""
+def with_others(node: dict[str, Any]) -> dict[str, Any]:
+    """Of one whose disk is full, and that runs here: who else has it. (Another machine's may be called the same.)"""
     if not (directory := node.get("cache_dir")) or not nodes_view.is_full(node):
+        return node
+    if node_id_in(Path(directory)) != node["node_id"]:
         return node
     others = list(map(str, caches_on_this_disk.others(Path(directory))))
     return node | ({"disk_shared_with": others} if others else {})
@@ -275,7 +278,7 @@ def _nodes(nodes: Sequence[types_pb2.NodeInfo], token: str, kept: KeptChannels |
                     yield {**plain(node), **where, "error": str(reply), "is_gone": isinstance(reply, calls.GoneError)}
                     continue
                 counters = plain(reply)
-                yield _with_others({**counters.pop("node"), **where, **counters})
+                yield with_others({**counters.pop("node"), **where, **counters})
         if kept is not None:
             for address in silent:
                 kept.drop(address)

@@ -7,13 +7,12 @@ from collections.abc import Mapping, Sequence, Set
 from pathlib import Path
 from typing import Any
 
-from tfquiver import durable, errors
+from tfquiver import errors
 from tfquiver.cluster_address import running_nodes, service_name
 from tfquiver.grpc_plumbing import addresses
 from tfquiver.node_daemon_and_notes_in_directories import up_file
+from tfquiver.node_daemon_and_notes_in_directories.directory import node_id_in
 from tfquiver.plain_text import plain
-
-_MOST_ID_BYTES = 200
 
 
 def collect(where: str) -> dict[str, Any] | None:
@@ -46,10 +45,8 @@ def at(address: str) -> dict[str, Any] | None:
 def _known_as(directory: Path, ports: up_file.Ports, name: str) -> dict[str, str]:
     kind, _, number = name.partition("-")
     if kind == "node":
-        try:
-            return {"node_id": durable.read(directory / "node_id", _MOST_ID_BYTES).decode("ascii", "replace").strip()}
-        except OSError:  # it did not get that far
-            return {}
+        known = node_id_in(directory)  # "": it did not get that far
+        return {"node_id": known} if known else {}
     workers = {str(at): port for at, port in enumerate(ports.workers)}
     port = {"coordinator": ports.coordinator, "dispatcher": ports.dispatcher, "worker": workers.get(number)}.get(kind)
     return {"address": f"localhost:{port}"} if port else {}

@@ -59,8 +59,12 @@ async def objects(fs: Any, pattern: str) -> list[dict[str, Any]]:
             except FileNotFoundError:  # a link to nothing
                 return None
 
-    told = await asyncio.gather(*(of(url) for url, its in found.items() if its.get("type") == "file"))
-    return [one for one in told if one is not None]
+    asking = [asyncio.ensure_future(of(url)) for url, its in found.items() if its.get("type") == "file"]
+    try:
+        return [one for one in await asyncio.gather(*asking) if one is not None]
+    finally:  # after one that is refused, too: the others would go on, beside those of the next attempt
+        for one_asked in asking:
+            one_asked.cancel()
 
 
 async def info(fs: Any, url: str) -> dict[str, Any]:
