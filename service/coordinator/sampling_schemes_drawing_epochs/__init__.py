@@ -4,5 +4,5 @@ are told (`numbers`: what is wrong is named); what they may not draw, looked at 
 what chance has to do with it (`chance`, `seeded_numbers`, `smallest_keys`). Pure.
 
 Called by `sampled_sessions_and_uploaded_weights`, and by the simulator (`pacing`). Never knows what is cached: of the
-draws that may come next, `samplers_what_a_session_reads_next` takes those that are.
+draws that may come next, `samplers_and_orders_of_an_epochs_shards` takes those that are.
 """
