@@ -142,8 +142,13 @@ def remove_left_overs(directory: Path, but: str = "") -> None:
 
 
 def lock_file(path: Path) -> int:
-    """A descriptor of a file, made if need be, that can be locked (`try_lock`). Raises OSError, also for a link."""
-    return os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+    """A descriptor of a file, made if need be, that can be locked (`try_lock`). Raises OSError, also for a link, or
+    what else is no file."""
+    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, 0o600)
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):  # it could be locked, and nobody could say in it who has it
+        os.close(descriptor)
+        raise OSError(errno.EINVAL, "no file is in its place: move it away", str(path))
+    return descriptor
 
 
 def try_lock(descriptor: int) -> bool:

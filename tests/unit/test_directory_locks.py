@@ -175,3 +175,11 @@ def test_who_has_a_directory_removes_what_was_being_written_when_the_one_before_
     other.write_bytes(b"somebody's")
     holds(tmp_path)
     assert not left.exists() and other.exists()
+
+
+def test_a_pipe_in_the_place_of_a_lock_is_an_error_that_says_what_to_do(tmp_path: Path) -> None:
+    """It was `Invalid argument`, or `Illegal seek`."""
+    for name, holds in (("lock", lambda: WorkDir(tmp_path, "1")), ("node.lock", lambda: CacheDirectory(tmp_path))):
+        os.mkfifo(tmp_path / name)
+        with pytest.raises(errors.InvalidArgumentError, match="no file is in its place: move it away"):
+            holds()

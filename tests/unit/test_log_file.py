@@ -106,6 +106,13 @@ def test_a_log_of_a_later_version_is_refused(path: Path) -> None:
         LogFile(path)
 
 
+def test_a_huge_file_that_is_no_log_is_not_read(path: Path) -> None:
+    path.touch()
+    os.truncate(path, 1 << 42)
+    with pytest.raises(errors.DataLossError, match="offset 0: not a commit log"):
+        LogFile(path)
+
+
 def test_another_file_is_no_log(path: Path) -> None:
     path.write_bytes(b"something else entirely")
     with pytest.raises(errors.DataLossError, match="not a commit log"):

@@ -151,7 +151,7 @@ class LogFile:
         self._room_end = 0  # up to there the disk has room for it
         try:
             durable.check_file(path)
-            data = path.read_bytes() if path.exists() else b""
+            data = _read(path) if path.exists() else b""
         except OSError as error:
             raise errors.from_os_error(error, str(path)) from error
         found, self._end = parse(data, str(path))
@@ -278,6 +278,13 @@ class LogFile:
             durable.write(aside, [torn])
         except OSError as error:
             logging.warning("%s: %s", aside, error.strerror)
+
+
+def _read(path: Path) -> bytes:
+    """Of what is no log its beginning, by which `parse` knows it: it may be as large as it likes. Raises OSError."""
+    with path.open("rb") as file:
+        start = file.read(_HEADER_BYTES)
+        return start + file.read() if start == header() else start
 
 
 def _write_all(file: int, data: bytes, offset: int) -> None:
