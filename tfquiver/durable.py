@@ -133,6 +133,12 @@ def why_not_made(path: Path, error: OSError | ValueError) -> str:
     return f"{said}: name a directory that this user may write in" if may_not else said
 
 
+def why_not_used(error: OSError | ValueError) -> str:
+    """Of what is in a server's directory: what the kernel said, and whose it is where this user may not."""
+    said = str(getattr(error, "strerror", None) or error)
+    return f"{said}: the directory is another user's" if isinstance(error, PermissionError) else said
+
+
 def remove_left_overs(directory: Path, but: str = "") -> None:
     """Deletes what a `write` left there whose process was killed. Only while nobody else writes, except the file `but`.
     Raises OSError."""

@@ -122,7 +122,7 @@ def test_a_key_of_ones_own_is_long_enough(tmp_path: Path, capsys: pytest.Capture
     assert capsys.readouterr().err.startswith("tfquiver: --key_file=")
     for listen in ("nowhere", "localhost:x", "localhost:65536", "localhost:-1"):
         assert main(["dashboard", "localhost:1", "--listen", listen]) == 1
-        assert capsys.readouterr().err == f"tfquiver: --listen: '{listen}' is not host:port\n"
+        assert capsys.readouterr().err == f"tfquiver: --listen: '{listen}' is not host:port, as in localhost:8080\n"
 
 
 def test_nothing_is_served_of_what_is_not_there(

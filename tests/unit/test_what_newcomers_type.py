@@ -9,11 +9,15 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.as_user import as_user
 from tests.unit.test_which_cluster import holding
 from tfquiver import durable, errors
+from tfquiver.cli.dataset_commands import digest
 from tfquiver.cli.main import main
 from tfquiver.cluster_address import running, running_nodes
+from tfquiver.grpc_plumbing import addresses
 from tfquiver.listing.nothing_found import what_is_there
+from tfquiver.local_cluster import stopping
 from tfquiver.node_daemon_and_notes_in_directories import daemon, server_file, up_file, whose_files
 
 
@@ -215,3 +219,35 @@ def test_web_addresses_and_half_written_schemes_are_told_what_to_write(pattern: 
 
 def test_a_file_uri_is_looked_at_as_its_path_is(here: Path) -> None:
     assert what_is_there(f"file://{here}/data/trian-*").startswith(f": in {here}/data there are 'train-")
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root may be another user")
+def test_what_another_user_may_not_is_said_with_whose_it_is(here: Path) -> None:
+    (here / "cache").chmod(0o700)
+    for path in (here, *list(here.parents)[:3]):
+        path.chmod(path.stat().st_mode | 0o011)
+
+    def told() -> list[str]:
+        found = []
+        for call in (
+            lambda: stopping.holder(here / "cache" / "node.lock"),
+            lambda: digest._check_output(here / "cache2" / "x.tfqd"),
+        ):
+            try:
+                call()
+            except errors.TfquiverError as error:
+                found.append(str(error))
+        return found
+
+    (here / "cache2").mkdir(mode=0o755)
+    denied = as_user(65534, 65534, [], told)
+    assert denied == [
+        f"{here / 'cache' / 'node.lock'}: Permission denied: the directory is another user's",
+        f"--output={here / 'cache2' / 'x.tfqd'}: this user may not write in {here / 'cache2'}",
+    ]
+
+
+def test_a_port_that_is_roots_is_said_to_be() -> None:
+    refused = PermissionError(13, "Permission denied")
+    assert addresses.below_1024(refused, "localhost:80") == "; ports below 1024 are root's: take another"
+    assert addresses.below_1024(refused, "h:8080") == addresses.below_1024(OSError(98, "in use"), "h:80") == ""

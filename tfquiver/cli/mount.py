@@ -19,7 +19,7 @@ from tfquiver.cli import calls
 from tfquiver.cli.dataset_commands import waiting
 from tfquiver.cluster_address import service_name
 from tfquiver.digests import formats
-from tfquiver.durable import private_directory
+from tfquiver.durable import private_directory, why_not_used
 from tfquiver.grpc_plumbing import addresses
 from tfquiver.log_files_and_lines import kept_short, log_file
 from tfquiver.mounting import mount_points
@@ -182,7 +182,10 @@ def _in_background(arguments: argparse.Namespace, cache_dir: Path) -> int:
         private_directory(cache_dir / "log")
         log = log_file.opened(cache_dir / "log" / _LOG)
     except OSError as error:
-        raise errors.from_os_error(error, f"cache_dir {cache_dir}: log/{_LOG}") from error
+        what = f"cache_dir {cache_dir}: log/{_LOG}"
+        if isinstance(error, PermissionError):
+            raise errors.PermissionError_(f"{what}: {why_not_used(error)}") from error
+        raise errors.from_os_error(error, what) from error
     command = [sys.executable, "-m", "tfquiver", *_again(arguments, cache_dir)]
     with log, subprocess.Popen(
         command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=log, start_new_session=True,

@@ -215,3 +215,11 @@ def listen(host: str, port: int, backlog: int) -> socket.socket:
         host = _ALL_IPV4  # this kernel has no IPv6
     family, _, _, _, address = socket.getaddrinfo(bare(host), port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[0]
     return socket.create_server((str(address[0]), port), family=family, backlog=backlog)
+
+
+def below_1024(error: Exception, address: str) -> str:
+    """What to add where a port was refused because it is one of those that most systems keep for root; else nothing."""
+    refused = isinstance(error, OSError) and error.errno == errno.EACCES
+    port = address.rpartition(":")[2]
+    is_low = port.isascii() and port.isdecimal() and 0 < int(port) < 1024
+    return "; ports below 1024 are root's: take another" if refused and is_low else ""

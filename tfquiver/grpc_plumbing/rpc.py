@@ -263,12 +263,11 @@ def listen(server: grpc.aio.Server, address: str) -> int:
         return port
     except (RuntimeError, OSError, UnicodeError) as error:
         if isinstance(error, OSError) and error.errno == errno.EADDRINUSE and not address.startswith("unix:"):
-            raise errors.UnavailableError(
-                f"--port, --bind_host: cannot listen on {address}: another program has that port: stop it, or take "
-                "another one (--port=0: any that is free)"
-            ) from error
+            why = "another program has that port: stop it, or take another one (--port=0: any that is free)"
+            raise errors.UnavailableError(f"--port, --bind_host: cannot listen on {address}: {why}") from error
         flags = "" if address.startswith("unix:") else "--port, --bind_host: "
-        raise errors.UnavailableError(f"{flags}cannot listen on {address}: {error}") from error
+        what = f"{flags}cannot listen on {address}: {error}{addresses.below_1024(error, address)}"
+        raise errors.UnavailableError(what) from error
 
 
 def on_served(observe: Callable[[str, str, float], None] | None) -> None:

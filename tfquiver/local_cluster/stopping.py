@@ -94,7 +94,7 @@ def holder(lock: Path) -> int | None:
     try:
         text = durable.holder(lock)
     except OSError as error:
-        raise errors.PermissionError_(f"{lock}: {error.strerror}") from error
+        raise errors.PermissionError_(f"{lock}: {durable.why_not_used(error)}") from error
     if text is None:
         return None
     if not text.isdecimal() or not 0 < int(text) <= _MOST_PID:

@@ -118,7 +118,7 @@ def _make(directory: Path) -> None:
     try:
         durable.private_directory(directory / "log")
     except OSError as error:
-        raise errors.InvalidArgumentError(f"cache_dir {directory}: log: {error.strerror}") from error
+        raise errors.InvalidArgumentError(f"cache_dir {directory}: log: {durable.why_not_used(error)}") from error
 
 
 def _whole(endpoint: NodeEndpoint) -> bool:

@@ -61,7 +61,9 @@ def _run(arguments: argparse.Namespace) -> int:
     except ValueError:
         port = -1
     if not 0 <= port <= _MOST_PORT:
-        raise errors.InvalidArgumentError(f"--listen: {plain_text.shortened(arguments.listen)} is not host:port")
+        raise errors.InvalidArgumentError(
+            f"--listen: {plain_text.shortened(arguments.listen)} is not host:port, as in localhost:8080"
+        )
     token = calls.token(arguments)
     with calls.channel(coordinator_address(where)):
         pass  # it answers: of one that is mistyped, or does not run, there would be a link to nothing
@@ -127,7 +129,8 @@ async def _listening(admission: Admission, server: web.Server | None, host: str,
     try:
         return await asyncio.get_running_loop().create_server(lambda: admission.of(server), host, port)
     except OSError as error:
-        raise errors.UnavailableError(f"--listen={host}:{port}: {error.strerror or error}") from error
+        why = f"{error.strerror or error}{addresses.below_1024(error, f':{port}')}"
+        raise errors.UnavailableError(f"--listen={host}:{port}: {why}") from error
 
 
 def _has_screen() -> bool:

@@ -131,6 +131,8 @@ def _check_output(output: Path) -> None:
             raise errors.InvalidArgumentError(f"--output={output}: {output.parent} is not a directory")
         if output.is_dir():
             raise errors.InvalidArgumentError(f"--output={output}: is a directory")
+        if not os.access(output.parent, os.W_OK):
+            raise errors.InvalidArgumentError(f"--output={output}: this user may not write in {output.parent}")
     except (OSError, ValueError) as error:
         raise errors.InvalidArgumentError(f"--output={output}: {getattr(error, 'strerror', None) or error}") from error
 

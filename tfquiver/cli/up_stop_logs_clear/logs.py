@@ -9,7 +9,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
-from tfquiver import errors
+from tfquiver import durable, errors
 from tfquiver.cli import calls
 from tfquiver.cli.up_stop_logs_clear.followed_log import FollowedLog
 from tfquiver.cluster_address import running, service_name
@@ -79,7 +79,7 @@ def _run(arguments: argparse.Namespace) -> int:
             if not found and (files := whose_files.others(directory)):
                 raise errors.NotFoundError(f"logs: {plain(str(directory))} is {files}")
         except (OSError, ValueError) as error:  # longer than a path can be, for one
-            raise errors.InvalidArgumentError(f"logs: {shortened(where)}: {error.args[-1]}") from error
+            raise errors.InvalidArgumentError(f"logs: {shortened(where)}: {durable.why_not_used(error)}") from error
         by_hand = None if any(path.name == _NODES for path in found) else logged_to.read(directory)
         if by_hand is not None:
             followed.append(FollowedLog(by_hand, "node: " if found else ""))
