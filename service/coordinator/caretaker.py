@@ -125,8 +125,9 @@ class Caretaker:
         await asyncio.wait([self._reading], timeout=_UNREAD_S)
         if self._reading.done():
             reading, self._reading = self._reading, None
-            reading.result()
-            self._heard_until = self._judged_at
+            self._heard_until = self._judged_at  # also where that failed: else nobody would ever be given up
+            if error := reading.exception():
+                every_n_seconds(logging.ERROR, "whether all is read is not known: %r", 60, error)
         elif (late_s := loop.time() - self._asked_s) > _UNREAD_WARNING_S:
             every_n_seconds(logging.WARNING, _UNREAD, 10, late_s)
 

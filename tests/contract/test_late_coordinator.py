@@ -85,3 +85,15 @@ async def test_nobody_is_lost_whose_signs_of_life_wait_for_their_turn(tmp_path: 
         await asyncio.to_thread(nodes.stop)
         while coordinator.membership.count:  # who is silent indeed is found all the same
             await asyncio.sleep(0.05)
+
+
+@on_loop
+async def test_who_is_silent_is_found_though_the_own_calls_fail(tmp_path: Path) -> None:
+    async def fails() -> None:
+        raise RuntimeError("nobody thought of this")
+
+    async with asyncio.timeout(60), nodes_of(tmp_path) as (coordinator, nodes):
+        coordinator.caretaker.all_read = fails
+        await asyncio.to_thread(nodes.stop)
+        while coordinator.membership.count:
+            await asyncio.sleep(0.05)

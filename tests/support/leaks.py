@@ -19,9 +19,9 @@ from tests.support import own_mounts
 
 MARK = "TFQUIVER_TEST_RUN"
 _GRACE_S = 5.0
-# Threads that libraries start for the life of the process, by a part of their names; fsspec's loop looks host names up
-# in more than one of its executor where the machine is busy.
-_LASTING_THREADS = ("_poller", "pydevd", "pytest_timeout", "asyncio_", "fsspecIO")
+# Threads that libraries start once for the life of the process, by a part of their names.
+_FSSPEC = "fsspecIO"  # its loop looks host names up, in several threads of its executor where the machine is busy
+_LASTING_THREADS = ("_poller", "pydevd", "pytest_timeout", "asyncio_0", _FSSPEC)
 _LASTING_MOUNTS = ("/run/netns",)  # iproute2 makes it with the first namespace, and keeps it
 # Processes and descriptors that a process of tests keeps until it ends (tests/support/warm.py).
 _lasting_processes: set[int] = set()
@@ -70,10 +70,12 @@ def await_gone(before: Held, grace_s: float = _GRACE_S) -> list[str]:
 
 
 def _more_than(before: Held) -> list[str]:
+    looks_up = any(_FSSPEC in thread.name for thread in threading.enumerate())
+    lasting = (*_LASTING_THREADS, "asyncio_") if looks_up else _LASTING_THREADS
     threads = [
         f"thread {thread.name}{_where(thread)}"
         for thread in threading.enumerate()
-        if thread not in before.threads and not any(part in thread.name for part in _LASTING_THREADS)
+        if thread not in before.threads and not any(part in thread.name for part in lasting)
     ]
     descriptors = [
         f"descriptor {fd} -> {target}" for fd, target in sorted(_descriptors(before.sockets) - before.descriptors)
