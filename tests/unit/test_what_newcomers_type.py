@@ -13,6 +13,7 @@ from tests.support.as_user import as_user
 from tests.unit.test_which_cluster import holding
 from tfquiver import durable, errors
 from tfquiver.cli.dataset_commands import digest
+from tfquiver.cli.doctor import command as doctor
 from tfquiver.cli.main import main
 from tfquiver.cluster_address import running, running_nodes
 from tfquiver.grpc_plumbing import addresses
@@ -241,6 +242,8 @@ def test_what_another_user_may_not_is_said_with_whose_it_is(here: Path) -> None:
 
     (here / "cache2").mkdir(mode=0o755)
     denied = as_user(65534, 65534, [], told)
+    [doctors] = as_user(65534, 65534, [], lambda: list(doctor._of_servers(str(here / "cache"), here / "cache", "")))
+    assert doctors.do == "run doctor as that user, or name a coordinator's host:port"
     assert denied == [
         f"{here / 'cache' / 'node.lock'}: Permission denied: the directory is another user's",
         f"--output={here / 'cache2' / 'x.tfqd'}: this user may not write in {here / 'cache2'}",

@@ -159,7 +159,9 @@ def _of_servers(where: str, directory: Path | None, token: str) -> Iterator[Find
                 do = up_away.again(directory) or _STARTS
                 yield skip("cluster", f"no node runs in {shown} now, so none is asked", do)
         else:
-            yield fail("cluster", of_error(error), "start a node there, or name a coordinator's host:port")
+            is_anothers = isinstance(error, errors.PermissionError_)
+            do = "run doctor as that user, or" if is_anothers else "start a node there, or"
+            yield fail("cluster", of_error(error), f"{do} name a coordinator's host:port")
     else:
         answers = False
         again = up_away.again(directory, address) if directory is not None else ""
