@@ -38,7 +38,7 @@ events: st.SearchStrategy[list[Event]] = st.lists(
 )
 
 
-@given(events, st.integers(1, 3))
+@given(events, st.integers(2, 3))  # two: who had a shard, and who is found to have it
 @settings(deadline=None)
 def test_residency_follows_what_nodes_tell(events: list[Event], most_named: int) -> None:
     """Also where there are more that hold a shard than are known by name, and who does is found out while they tell."""

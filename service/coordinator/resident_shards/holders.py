@@ -10,7 +10,7 @@ import numpy.typing as npt
 from tfquiver.shard_owners_chunks_hash_prefixes.sorted_numbers import distinct
 
 NOBODY = -1
-MOST_NAMED = 8
+MOST_NAMED = 8  # two at least: who had a shard keeps its place until it is known whether another has it
 Shards = npt.NDArray[np.uint32]
 Numbers = npt.NDArray[np.int32]
 
