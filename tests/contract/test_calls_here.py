@@ -21,7 +21,7 @@ SOON_S, LONG_S = 0.05, 20.0
 
 
 def calls_to(coordinator: Coordinator) -> CallsHere:
-    return CallsHere(coordinator.OpenReader, coordinator.Lease, coordinator.Ack, coordinator.CloseReader)
+    return CallsHere(coordinator.Lease, coordinator.Ack)
 
 
 @on_loop
@@ -89,8 +89,7 @@ async def test_they_are_nobodys_and_each_side_has_its_own_message() -> None:
         return kept
 
     asked = pb.LeaseRequest(session_id="s")
-    calls = CallsHere(coordinator.OpenReader, lease, coordinator.Ack, coordinator.CloseReader)
-    reply = await calls.lease(asked, LONG_S)
+    reply = await CallsHere(lease, coordinator.Ack).lease(asked, LONG_S)
     asked.session_id = reply.leases.add().owner = "changed"
     assert seen == [pb.LeaseRequest(session_id="s")]
     assert not kept.leases
@@ -103,11 +102,7 @@ async def test_a_node_asks_for_readers_here_and_not_at_the_address() -> None:
     link = CoordinatorCalls("unix:/nowhere/coordinator.sock", "", types_pb2.NodeInfo, 5.0)
     link.coordinator_is_here(calls_to(coordinator))
     try:
-        opened = await link.open_reader(pb.OpenReaderRequest(held=[3]))
-        assert opened == pb.OpenReaderReply(session_id="s", dropped=[3])
         assert (await link.lease(pb.LeaseRequest(wait_ms=3))).ack_within_ms == 3
         assert (await link.ack(ack([1, 2]))).ack_within_ms == 2
-        await link.close_reader(pb.CloseReaderRequest(reader_id="r"))
-        assert coordinator.closed == ["r"]
     finally:
         await link._channel.close()

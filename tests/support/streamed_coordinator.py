@@ -47,7 +47,6 @@ class Coordinator(coordinator_pb2_grpc.CoordinatorServicer):
         self.streams, self.callers = 0, list[Identity]()
         self.free, self.waits, self.given_up = asyncio.Event(), asyncio.Event(), asyncio.Event()
         self.alone = list[str]()
-        self.closed = list[str]()
         self.orders_bytes = 0
 
     def _note(self, context: Any) -> None:
@@ -57,17 +56,6 @@ class Coordinator(coordinator_pb2_grpc.CoordinatorServicer):
     async def NodeCalls(self, request_iterator: Any, context: Any) -> None:  # type: ignore[override]
         self.streams += 1
         await self.streamed.serve(context)
-
-    @handled
-    async def OpenReader(self, request: pb.OpenReaderRequest, context: Any) -> pb.OpenReaderReply:
-        self._note(context)
-        return pb.OpenReaderReply(session_id="s", dropped=request.held)
-
-    @handled
-    async def CloseReader(self, request: pb.CloseReaderRequest, context: Any) -> pb.CloseReaderReply:
-        self._note(context)
-        self.closed.append(request.reader_id)
-        return pb.CloseReaderReply()
 
     @handled
     async def Lease(self, request: pb.LeaseRequest, context: Any) -> pb.LeaseReply:

@@ -1,7 +1,7 @@
 """Calls of the node that this coordinator is in: served as what comes over its socket is, and not sent over it.
 
 A lease sent takes 0.3 ms of a processor, most of it gRPC's (docs/decisions/0068), and one processor is what a trainer
-and its node have to share on a small machine. An epoch's first batch waits for OpenReader.
+and its node have to share on a small machine.
 """
 
 from __future__ import annotations
@@ -22,27 +22,21 @@ R = TypeVar("R", bound=Message)
 
 
 class CallsHere:
-    """Those of readers, on the coordinator's loop. Each returns and raises what a call would.
+    """Those that readers make all the time, on the coordinator's loop. Each returns and raises what a call would.
 
     Requests and replies are copied, as if they had been sent: either side may change what it has.
     """
 
-    def __init__(self, open_reader: Method, lease: Method, ack: Method, close_reader: Method) -> None:
-        self._open, self._lease, self._ack, self._close = open_reader, lease, ack, close_reader
+    def __init__(self, lease: Method, ack: Method) -> None:
+        self._lease, self._ack = lease, ack
         self._tasks: set[asyncio.Task[Any]] = set()
         self._closed = False
-
-    async def open_reader(self, request: pb2.OpenReaderRequest, timeout_s: float) -> pb2.OpenReaderReply:
-        return await self._made(self._open, request, pb2.OpenReaderReply, timeout_s)
 
     async def lease(self, request: pb2.LeaseRequest, timeout_s: float) -> pb2.LeaseReply:
         return await self._made(self._lease, request, pb2.LeaseReply, timeout_s)
 
     async def ack(self, request: pb2.AckRequest, timeout_s: float) -> pb2.AckReply:
         return await self._made(self._ack, request, pb2.AckReply, timeout_s)
-
-    async def close_reader(self, request: pb2.CloseReaderRequest, timeout_s: float) -> pb2.CloseReaderReply:
-        return await self._made(self._close, request, pb2.CloseReaderReply, timeout_s)
 
     def close(self) -> None:
         """Calls that are under way, and those that are made from now on, raise CancelledError_: not to be repeated."""

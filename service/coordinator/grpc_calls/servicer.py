@@ -59,7 +59,7 @@ class CoordinatorServicer(
 
     def calls_here(self) -> CallsHere:
         """For the node that has this coordinator in it; who may do what is not asked."""
-        return CallsHere(self.OpenReader, self.Lease, self.Ack, self.CloseReader)
+        return CallsHere(self.Lease, self.Ack)
 
     def release_streams(self) -> None:
         """No more calls come over them; they end when what they have is answered."""

@@ -52,17 +52,6 @@ class CallStream:
     async def orders(self, request: pb.OrdersRequest, timeout_s: float) -> pb.OrdersReply:
         return await self._made(pb.NodeCall(orders=request), self._stub.Orders, request, pb.OrdersReply, timeout_s)
 
-    async def open_reader(self, request: pb.OpenReaderRequest, timeout_s: float) -> pb.OpenReaderReply:
-        """By itself, as `close_reader`: once an epoch."""
-        self._check_open()
-        made: pb.OpenReaderReply = await self._stub.OpenReader(request, timeout=timeout_s, metadata=self._metadata)
-        return made
-
-    async def close_reader(self, request: pb.CloseReaderRequest, timeout_s: float) -> pb.CloseReaderReply:
-        self._check_open()
-        made: pb.CloseReaderReply = await self._stub.CloseReader(request, timeout=timeout_s, metadata=self._metadata)
-        return made
-
     async def lease(self, request: pb.LeaseRequest, timeout_s: float) -> pb.LeaseReply:
         return await self._made(pb.NodeCall(lease=request), self._stub.Lease, request, pb.LeaseReply, timeout_s)
 

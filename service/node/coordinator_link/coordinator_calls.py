@@ -22,15 +22,11 @@ T = TypeVar("T")
 
 
 class ReadersCalls(Protocol):
-    """Those of readers, sent or to a coordinator in this process; as `CallStream` has them."""
-
-    async def open_reader(self, request: pb.OpenReaderRequest, timeout_s: float) -> pb.OpenReaderReply: ...
+    """What readers make all the time, over a stream or to a coordinator in this process; as `CallStream` has them."""
 
     async def lease(self, request: pb.LeaseRequest, timeout_s: float) -> pb.LeaseReply: ...
 
     async def ack(self, request: pb.AckRequest, timeout_s: float) -> pb.AckReply: ...
-
-    async def close_reader(self, request: pb.CloseReaderRequest, timeout_s: float) -> pb.CloseReaderReply: ...
 
     def close(self) -> None: ...
 
@@ -65,21 +61,19 @@ class CoordinatorCalls:
         self._readers: ReadersCalls = self._stream
 
     def coordinator_is_here(self, calls: ReadersCalls) -> None:
-        """In this process: what readers ask is asked so."""
+        """In this process: what readers ask all the time is asked so."""
         self._readers = calls
 
     # Calls for readers.
 
     async def open_reader(self, request: pb.OpenReaderRequest) -> pb.OpenReaderReply:
         try:
-            return await self._open_reader(request)
+            reply: pb.OpenReaderReply = await self._call(self._stub.OpenReader, request)
         except errors.DataLossError as error:
             if not await self._mended(request.digest_id, error):
                 raise
-            return await self._open_reader(request)
-
-    async def _open_reader(self, request: pb.OpenReaderRequest) -> pb.OpenReaderReply:
-        return await self._repeated(lambda: self._readers.open_reader(request, CALL_TIMEOUT_S))
+            reply = await self._call(self._stub.OpenReader, request)
+        return reply
 
     async def lease(self, request: pb.LeaseRequest) -> pb.LeaseReply:
         with LEASE.time():
@@ -91,7 +85,7 @@ class CoordinatorCalls:
         return await self._repeated(lambda: self._readers.ack(request, CALL_TIMEOUT_S))
 
     async def close_reader(self, request: pb.CloseReaderRequest) -> None:
-        await self._repeated(lambda: self._readers.close_reader(request, CALL_TIMEOUT_S))
+        await self._call(self._stub.CloseReader, request)
 
     async def pick_records(self, request: pb.PickRecordsRequest) -> pb.PickRecordsReply:
         reply: pb.PickRecordsReply = await self._call(self._stub.PickRecords, request)
