@@ -105,4 +105,5 @@ if __name__ == "__main__":
     if sys.argv[1] == "serve":
         _serve(*sys.argv[2:5])
     else:
-        _read(*sys.argv[2:5], elements=int(sys.argv[5]))
+        target, protocol, token, elements = sys.argv[2:6]
+        _read(target, protocol, token, int(elements))

@@ -65,11 +65,13 @@ class _Server(ThreadingHTTPServer):
         self.socket.close()
         self.socket = listener
         self.server_address = listener.getsockname()
-        self.server_name, self.server_port = self.server_address[:2]
+        host, port = listener.getsockname()[:2]
+        self.server_name, self.server_port = str(host), int(port)
 
 
 class _Handler(RequestHandler):
     protocol_version = "HTTP/1.1"
+    rfile: io.BufferedIOBase
 
     def __init__(self, storage: Storage, emulator: GcsEmulator, *args: object) -> None:
         self.emulator = emulator
@@ -100,7 +102,8 @@ class _Handler(RequestHandler):
         return self.rfile.read(int(self.headers.get("Content-Length", 0)))
 
     def _with(self, body: bytes, deal: Callable[[], object]) -> None:
-        connection, self.rfile = self.rfile, io.BytesIO(body)
+        connection: io.BufferedIOBase = self.rfile
+        self.rfile = io.BytesIO(body)
         try:
             deal()
         except ConnectionError:  # who asked is gone

@@ -139,7 +139,8 @@ def raw_of(ready: ReadyShard) -> bytes:
 
 def is_shard(ready: ReadyShard, digest: Digest, index: int) -> bool:
     """Whether these are that shard's bytes; closes it."""
-    return hashlib.sha256(raw_of(ready)).digest() == digest.hashes[index].tobytes()
+    wanted: bytes = digest.hashes[index].tobytes()
+    return hashlib.sha256(raw_of(ready)).digest() == wanted
 
 
 def write_files(directory: Path, files: int = 3, records_each: int = 300) -> Path:

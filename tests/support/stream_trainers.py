@@ -71,7 +71,7 @@ class Trainer:
     def line(self) -> str:
         """The next that it prints; empty: it has ended."""
         assert self.process.stdout
-        return self.process.stdout.readline().strip()
+        return str(self.process.stdout.readline()).strip()
 
     def go(self) -> None:
         """Of one that `waits`."""

@@ -111,7 +111,7 @@ class Popen(subprocess.Popen[Any]):
         self._forked_by: _Warm | None = None
         super().__init__(command, **more)
 
-    def _execute_child(  # type: ignore[override]
+    def _execute_child(
         self, args: Any, executable: Any, preexec_fn: Any, close_fds: Any, pass_fds: Any, cwd: Any, env: Any,
         startupinfo: Any, creationflags: Any, shell: Any, *pipes_and_more: Any,
     ) -> None:  # fmt: skip

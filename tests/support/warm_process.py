@@ -82,7 +82,7 @@ def _import(kind: str) -> None:
         spec = importlib.util.find_spec(f"tfquiver.{main}")
         assert spec is not None and spec.origin is not None
         whole = ast.parse(Path(spec.origin).read_text())
-        imports = [one for one in whole.body if isinstance(one, ast.Import | ast.ImportFrom)]
+        imports: list[ast.stmt] = [one for one in whole.body if isinstance(one, ast.Import | ast.ImportFrom)]
         exec(compile(ast.Module(imports, []), spec.origin, "exec"), {"__name__": main})
     if kind == "plain":
         importlib.import_module("tfquiver.cli.main").parser()  # it imports commands when they are run
