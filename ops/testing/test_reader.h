@@ -76,6 +76,8 @@ class FakeNode {
 
   int hang_ups = 0;
   bool starves = false;  // when it sends a shard for the first time, no descriptor is to be had
+  int takes_back = -1;   // this shard is another reader's as soon as it was sent
+  WakeFd has_taken_back;
   bool silent = false;
   int hangs = 0;  // on so many connections: after the first PING, and later from the beginning
   uint32_t report_ms = 0;  // 0: as nodes that do not know of reports
@@ -203,6 +205,11 @@ class FakeNode {
                            SlowCrc32c(0, bytes.data(), bytes.size()), uint32_t{kRecords},
                            uint32_t{0}, uint64_t{0}, uint32_t{0}, uint32_t{0}, uint32_t{0})),
              memory.get());
+        if (takes_back == static_cast<int>(shard)) {
+          leased_.erase(shard);
+          Send(peer, Frame(17, AsBytes(uint32_t{1}, shard)));
+          has_taken_back.Signal();
+        }
         if (starve) {
           while (Readable(peer) && ::recv(peer, buffer, sizeof(buffer), 0) > 0) {
           }
@@ -231,7 +238,7 @@ class ReaderTest : public ::testing::Test {
   void Make(int64_t shuffle_bytes, int64_t reconnect_ms = 10'000, int64_t silence_ms = 20'000) {
     Options options;
     options.shuffle_bytes = shuffle_bytes;
-    options.readahead_bytes = 20'000;
+    options.readahead_bytes = readahead_bytes_;
     options.reconnect_ms = reconnect_ms;
     SessionOptions session;
     session.digest_id = std::string(kIdBytes, 'd');
@@ -242,6 +249,7 @@ class ReaderTest : public ::testing::Test {
     parts.blobs = &blobs_;
     parts.warn = [this](const std::string& message) { on_warning_(message); };
     parts.socket_path = [this] { return node_.path(); };
+    parts.opened = [this](int64_t) { on_opened_(); };
     reader_ = std::make_unique<Reader>(options, session, Checkpoint{}, std::move(parts));
     thread_ = std::thread([this] { reader_->Run(); });
   }
@@ -274,7 +282,10 @@ class ReaderTest : public ::testing::Test {
 
   StringBlobs blobs_;
   FakeNode node_;
+  int64_t readahead_bytes_ = 20'000;
+  // On the reader's thread.
   std::function<void(const std::string&)> on_warning_ = [](const std::string&) {};
+  std::function<void()> on_opened_ = [] {};
   std::unique_ptr<Reader> reader_;
   std::thread thread_;
 };

@@ -308,6 +308,21 @@ def test_reopening_tells_all_that_is_held_and_repeats_the_lease() -> None:
     assert [i.sequence for i in out if isinstance(i, Lease)] == [lease.sequence]
 
 
+def test_who_waits_for_a_damaged_shard_to_come_again_is_told_that_it_is_anothers() -> None:
+    """It was not told, and never said that it had emitted all that came."""
+    reader = opened()
+    reader.leased(LEASED, [(0, ""), (1, ""), (2, "")], 0.0)
+    reader.fetched(0)
+    reader.fetched(1)
+    reader.bad(0, 0.0)
+    reader.bad(1, 0.0)
+    reader.fetch_failed(1, errors.StaleDigestError("gs://b/f: it changed"), 0.0)
+    reader.reopening()
+    out = reader.reopened([0, 1, 2])
+    assert SendDropped((0, 1)) in out, "of 2 it has never heard"
+    assert Discard(0) in out
+
+
 def test_a_reader_that_reconnects_has_its_shards_and_loses_those_that_were_given_away() -> None:
     reader = session()
     assert SendDropped((5,)) in reader.opened([4, 5], [5])

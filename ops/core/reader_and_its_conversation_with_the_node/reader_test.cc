@@ -24,6 +24,24 @@ TEST_F(ReaderTest, AnUnfinishedBatchDoesNotKeepTheSessionOpen) {
   EXPECT_EQ(node_.complete, 1);
 }
 
+// The credit there is was for the one shard that is another's now: without it nothing more comes.
+TEST_F(ReaderTest, EmitsNothingOfAShardThatIsTakenBackBeforeItIsLoaded) {
+  readahead_bytes_ = 500;
+  node_.takes_back = 0;
+  on_opened_ = [this] {
+    Wait(-1, 0, node_.has_taken_back.get(), Clock::now() + std::chrono::seconds(30));
+  };
+  node_.Start();
+  const auto began = Clock::now();
+  Make(0);
+  const std::map<std::string, int> counts = ReadAll(1);
+  EXPECT_TRUE(Clock::now() - began < std::chrono::seconds(25));
+  Finish();
+  EXPECT_EQ(counts.size(), node_.expected().size() - FakeNode::kRecords);
+  for (const auto& [record, count] : counts) EXPECT_TRUE(record.rfind("0.", 0) != 0) << record;
+  EXPECT_EQ(node_.acked.size(), static_cast<size_t>(FakeNode::kShards) - 1);
+}
+
 TEST_F(ReaderTest, WhoLeavesBetweenTheEndAndItsTakingHasHadAllTheSame) {
   node_.Start();
   Make(50'000);

@@ -179,7 +179,7 @@ Status SessionClient::HearOpened(Clock::time_point deadline, Opened* opened) {
     Status status = node_.Hear(&frame, &fd, deadline);
     if (!status.ok()) return status;
     if (auto* dropped = std::get_if<Dropped>(&frame)) {
-      for (uint32_t shard : dropped->shards) pool_->Drop(shard);
+      Drop(*dropped);
       continue;
     }
     auto* heard = std::get_if<Opened>(&frame);
@@ -295,7 +295,7 @@ SessionClient::Turn SessionClient::Handle(NodeFrame frame, UniqueFd fd) {
     return Turn::kOn;
   }
   if (auto* dropped = std::get_if<Dropped>(&frame)) {
-    for (uint32_t shard : dropped->shards) pool_->Drop(shard);
+    Drop(*dropped);
     return Turn::kOn;
   }
   if (auto* pong = std::get_if<Pong>(&frame)) {
@@ -329,8 +329,21 @@ SessionClient::Turn SessionClient::LoadOne() {
         Status(Code::kDataLoss, what + "; it came " + std::to_string(loaded.times_bad) + " times"));
   }
   warn_(what + "; asking for it again");
-  protocol_.Bad(loaded.shard);
+  protocol_.Bad(loaded.shard, loaded.length_bytes);
   return Turn::kOn;
+}
+
+// Wherever a shard is on its way: in the pool, come and not loaded, or damaged and awaited again.
+void SessionClient::Drop(const Dropped& dropped) {
+  for (uint32_t shard : dropped.shards) {
+    pool_->Drop(shard);
+    if (intake_->Drop(shard)) {
+      protocol_.Loaded(shard);
+    } else {
+      pool_->GiveBack(protocol_.Dropped(shard));
+    }
+  }
+  wake_->Signal();  // before the next wait this is to be told: credit, and perhaps DRAINING
 }
 
 void SessionClient::Collect() {

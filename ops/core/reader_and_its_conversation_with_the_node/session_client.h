@@ -49,6 +49,7 @@ class SessionClient {
   Turn ReceiveAll();
   Turn Handle(NodeFrame frame, UniqueFd fd);
   Turn LoadOne();
+  void Drop(const Dropped& dropped);
   bool LookWhetherSilent();
   void Heard(bool answer);
   void Collect();

@@ -85,9 +85,17 @@ void SessionProtocol::OnEnd() {
 
 void SessionProtocol::Loaded(uint32_t shard) { awaited_.erase(shard); }
 
-void SessionProtocol::Bad(uint32_t shard) {
-  awaited_.insert(shard);
+void SessionProtocol::Bad(uint32_t shard, uint64_t length_bytes) {
+  awaited_[shard] = length_bytes;
   if (!ended_) outgoing_.push_back(EncodeBad(shard));
+}
+
+uint64_t SessionProtocol::Dropped(uint32_t shard) {
+  const auto found = awaited_.find(shard);
+  if (found == awaited_.end()) return 0;
+  const uint64_t length_bytes = found->second;
+  awaited_.erase(found);
+  return length_bytes;
 }
 
 void SessionProtocol::Tell(const std::vector<uint32_t>& acks, uint64_t credit_bytes, bool spent,

@@ -4,7 +4,7 @@
 #include <chrono>
 #include <cstdint>
 #include <deque>
-#include <set>
+#include <map>
 #include <string>
 #include <utility>
 #include <vector>
@@ -61,7 +61,10 @@ class SessionProtocol {
   // The shard was loaded, or was not needed.
   void Loaded(uint32_t shard);
   // The shard could not be used: it is to be sent again.
-  void Bad(uint32_t shard);
+  void Bad(uint32_t shard, uint64_t length_bytes);
+  // The shard is another reader's. The length of one that was to be sent again, which is not
+  // awaited any more: the credit for it is the node's.
+  uint64_t Dropped(uint32_t shard);
   // What the pool has to say. `spent`: all that came has been emitted.
   void Tell(const std::vector<uint32_t>& acks, uint64_t credit_bytes, bool spent,
             Clock::time_point now);
@@ -90,8 +93,8 @@ class SessionProtocol {
   bool opened_ = false;
   bool ended_ = false;
   std::deque<std::string> outgoing_;
-  PicksFrame picks_;            // of the shard that comes next, as far as they came
-  std::set<uint32_t> awaited_;  // came damaged, asked for again
+  PicksFrame picks_;                      // of the shard that comes next, as far as they came
+  std::map<uint32_t, uint64_t> awaited_;  // came damaged, asked for again; their lengths
   uint64_t shards_received_ = 0;
   uint64_t drained_at_ = ~uint64_t{0};  // shards_received_ of the last DRAINING
   // What was here when the session was opened again, over and above the credit.

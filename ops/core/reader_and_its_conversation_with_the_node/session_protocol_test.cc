@@ -151,7 +151,7 @@ TEST_F(SessionProtocolTest, DrainsOnceForWhatCameAndNotWhileAShardIsAwaited) {
   protocol_.Tell({}, 0, true, kNow);
   EXPECT_TRUE(Sent().empty());
   EXPECT_TRUE(Comes(5).ok());
-  protocol_.Bad(5);
+  protocol_.Bad(5, 100);
   EXPECT_EQ(Sent(), Frames{EncodeBad(5)});
   protocol_.Tell({}, 0, true, kNow);
   EXPECT_TRUE(Sent().empty());
@@ -159,6 +159,18 @@ TEST_F(SessionProtocolTest, DrainsOnceForWhatCameAndNotWhileAShardIsAwaited) {
   protocol_.Loaded(5);
   protocol_.Tell({}, 0, true, kNow);
   EXPECT_EQ(Sent(), Frames{EncodeDraining(2)});
+}
+
+TEST_F(SessionProtocolTest, DrainsWithoutAShardThatIsAwaitedAndIsAnothersThen) {
+  Opens();
+  EXPECT_TRUE(Comes(5).ok());
+  protocol_.Bad(5, 100);
+  Sent();
+  EXPECT_EQ(protocol_.Dropped(4), 0u);
+  EXPECT_EQ(protocol_.Dropped(5), 100u);  // it was paid for when it came first
+  EXPECT_EQ(protocol_.Dropped(5), 0u);
+  protocol_.Tell({}, 0, true, kNow);
+  EXPECT_EQ(Sent(), Frames{EncodeDraining(1)});
 }
 
 TEST_F(SessionProtocolTest, RefusesAShardThatItsSessionCannotHave) {
@@ -225,7 +237,7 @@ TEST_F(SessionProtocolTest, AfterTheEndItSaysGoodByeOnly) {
   protocol_.Tell({1}, 10, false, kNow);
   protocol_.OnEnd();
   EXPECT_TRUE(protocol_.ended());
-  protocol_.Bad(2);
+  protocol_.Bad(2, 100);
   EXPECT_TRUE(Sent().empty());
   protocol_.SayClose(true);
   EXPECT_EQ(Sent(), Frames{EncodeClose(true)});

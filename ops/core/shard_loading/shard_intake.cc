@@ -33,6 +33,23 @@ ShardIntake::Result ShardIntake::LoadNext() {
   return Pool(std::move(first));
 }
 
+bool ShardIntake::Drop(uint32_t shard) {
+  const auto is_it = [shard](const Arrived& one) { return one.frame.shard == shard; };
+  const auto first = std::find_if(arrived_.begin(), arrived_.end(), is_it);
+  const bool is_second = second_ && is_it(*second_);
+  if (first == arrived_.end() && !is_second) return false;
+  if (pool_->keeps()) return true;
+  if (is_second) {
+    if (second_->needed) pool_->GiveBack(second_->frame.length_bytes);  // else that was done
+    second_.reset();
+  }
+  for (auto one = first; one != arrived_.end(); ++one) {
+    if (is_it(*one)) pool_->GiveBack(one->frame.length_bytes);
+  }
+  arrived_.erase(std::remove_if(first, arrived_.end(), is_it), arrived_.end());
+  return true;
+}
+
 void ShardIntake::Forget() {
   arrived_.clear();
   second_.reset();
@@ -81,6 +98,7 @@ ShardIntake::Result ShardIntake::Pool(Arrived shard) {
   const ShardFrame& frame = shard.frame;
   Result result;
   result.shard = frame.shard;
+  result.length_bytes = frame.length_bytes;
   if (!shard.needed) {
     result.outcome = Outcome::kNotNeeded;
     return result;

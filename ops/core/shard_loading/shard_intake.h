@@ -45,11 +45,16 @@ class ShardIntake {
   struct Result {
     Outcome outcome = Outcome::kPooled;
     uint32_t shard = 0;
+    uint64_t length_bytes = 0;
     std::string why;    // of kBad
     int times_bad = 0;  // so often was this shard kBad, this time included
   };
   // Puts the one that has waited longest into the pool; not empty().
   Result LoadNext();
+
+  // The session no longer counts on this reader for `shard`: it does not come to the pool, and its
+  // credit is given back; but for a pool that keeps what is here. False: it is not here.
+  bool Drop(uint32_t shard);
 
   // The connection is gone: what was not loaded will be sent again.
   void Forget();

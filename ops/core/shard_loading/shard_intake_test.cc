@@ -13,7 +13,8 @@ using Outcome = ShardIntake::Outcome;
 
 class ShardIntakeTest : public ::testing::Test {
  protected:
-  static constexpr size_t kLarge = 300'000;  // worth a second thread
+  static constexpr size_t kLarge = 300'000;              // worth a second thread
+  static constexpr uint64_t kSmallBytes = 2 * (16 + 2);  // of two records, framed
 
   ShardIntakeTest() {
     PoolOptions options;
@@ -112,6 +113,44 @@ TEST_F(ShardIntakeTest, ForgetsWhatWasNotLoaded) {
   intake_->Forget();
   EXPECT_TRUE(intake_->empty());
   EXPECT_TRUE(pool_->Lacks(5));
+}
+
+TEST_F(ShardIntakeTest, WhatIsDroppedBeforeItIsLoadedIsNotPooledAndItsCreditGivenBack) {
+  for (const uint32_t shard : {1u, 2u, 3u, 2u}) Accept(shard);
+  EXPECT_FALSE(intake_->Drop(4));
+  EXPECT_TRUE(intake_->Drop(2));
+  EXPECT_FALSE(intake_->Drop(2));
+  EXPECT_EQ(pool_->TakeOutbox().credit_bytes, 2 * kSmallBytes);
+  EXPECT_TRUE(pool_->Lacks(2));
+  EXPECT_EQ(intake_->LoadNext().shard, 1u);
+  EXPECT_EQ(intake_->LoadNext().shard, 3u);
+  EXPECT_TRUE(intake_->empty());
+  EXPECT_EQ(Draw(4), (std::vector<std::string>{"1a", "1b", "3a", "3b"}));
+  Accept(2);  // it may come again
+  EXPECT_TRUE(intake_->LoadNext().outcome == Outcome::kPooled);
+}
+
+TEST_F(ShardIntakeTest, TheSecondIsDroppedWithItsCreditUnlessThatWasGivenBack) {
+  for (const uint32_t shard : {0u, 1u}) Accept(shard, /*damaged=*/false, kLarge);
+  EXPECT_TRUE(intake_->LoadNext().outcome == Outcome::kPooled);
+  EXPECT_TRUE(intake_->Drop(1));
+  EXPECT_TRUE(intake_->empty());
+  EXPECT_TRUE(pool_->Lacks(1));
+  EXPECT_EQ(pool_->TakeOutbox().credit_bytes, kLarge + kSmallBytes);
+  EXPECT_EQ(Draw(2), (std::vector<std::string>{"0a", "0b"}));
+  pool_->TakeOutbox();
+  for (const uint32_t shard : {2u, 0u}) Accept(shard, /*damaged=*/false, kLarge);  // one is read
+  EXPECT_TRUE(intake_->LoadNext().outcome == Outcome::kPooled);
+  EXPECT_TRUE(intake_->Drop(0));
+  EXPECT_EQ(pool_->TakeOutbox().credit_bytes, kLarge + kSmallBytes);
+}
+
+TEST_F(ShardIntakeTest, APoolThatKeepsWhatIsHereKeepsWhatHasCome) {
+  pool_->SetOrder(std::make_unique<BlockGate>(/*alone=*/true), 1, 1, /*logged=*/false);
+  Accept(2);
+  EXPECT_TRUE(intake_->Drop(2));
+  EXPECT_FALSE(intake_->empty());
+  EXPECT_EQ(pool_->TakeOutbox().credit_bytes, 0u);
 }
 
 TEST_F(ShardIntakeTest, LargeOnesThatAreLoadedSideBySideKeepTheirOrder) {

@@ -61,8 +61,7 @@ bool Mixture::Has(uint32_t shard) const {
 }
 
 std::unique_ptr<ShardRecords> Mixture::Drop(uint32_t shard) {
-  // What is scripted is of a reader that is alone.
-  if (!script_.empty() || (gate_ != nullptr && gate_->keeps())) return nullptr;
+  if (keeps()) return nullptr;
   if (slot_of_.count(shard) != 0) return Leave(shard);
   return gate_ == nullptr ? nullptr : gate_->Drop(shard);
 }

@@ -53,6 +53,8 @@ class Mixture {
   bool Has(uint32_t shard) const;
   // Takes the shard out again. nullptr: it is not here, or has to stay.
   std::unique_ptr<ShardRecords> Drop(uint32_t shard);
+  // Whether all that is here has to stay: what is scripted is of a reader that is alone.
+  bool keeps() const { return !script_.empty() || (gate_ != nullptr && gate_->keeps()); }
   // The node went away: what it will give again to whom it likes.
   std::vector<std::unique_ptr<ShardRecords>> GiveUp();
   // Nothing more comes.

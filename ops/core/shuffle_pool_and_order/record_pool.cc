@@ -245,6 +245,16 @@ void RecordPool::Drop(uint32_t shard) {
   Discard(std::move(records));
 }
 
+bool RecordPool::keeps() const {
+  std::lock_guard<std::mutex> lock(mu_);
+  return mixture_.keeps();
+}
+
+void RecordPool::GiveBack(uint64_t length_bytes) {
+  std::lock_guard<std::mutex> lock(mu_);
+  credit_.Came(length_bytes, 0);
+}
+
 void RecordPool::Discard(std::unique_ptr<ShardRecords> records) {
   credit_.Gone(records->left_bytes());
   records->Discard(&graveyard_);

@@ -95,6 +95,10 @@ class RecordPool {
   bool Lacks(uint32_t shard) const;
   // The session no longer counts on this reader for `shard`: emit no more of it.
   void Drop(uint32_t shard);
+  // Whether Drop does nothing, because what is here stays.
+  bool keeps() const;
+  // A shard of that length came that will not be added: the node is owed new credit for it.
+  void GiveBack(uint64_t length_bytes);
   void End();
   void Fail(Status status);
   // From any thread: the taker gets kCancelled now and for ever, whatever failed before.

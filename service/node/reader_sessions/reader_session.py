@@ -364,12 +364,13 @@ class ReaderSession:
             if shard in self._waiting or shard in self._ready:
                 self._unsent_bytes -= int(self.lengths_bytes[shard])
                 self._out.append(instructions.Discard(shard))
-            elif shard in self._sent:
+            if shard in self._sent or shard in self._bad:  # else its reader has never heard of it
                 told.append(shard)
             self._waiting.pop(shard, None)
             self._ready.pop(shard, None)
             self._sent.pop(shard, None)
             self._failed.pop(shard, None)
+            self._bad.pop(shard, None)
             self._free.discard(shard)
         self._acks.drop(lost)
         if told:
