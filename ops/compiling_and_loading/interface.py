@@ -20,8 +20,8 @@ OPS = {
     "quiver_ends_at_once_dataset": {"input_dataset", "output_types", "output_shapes", "told_as"},
 }  # fmt: skip
 FUNCTIONS = (
-    "tfq_build_info", "tfq_delivery_stats", "tfq_leave_after", "tfq_resume_all", "tfq_set_endpoint", "tfq_set_epoch",
-    "tfq_set_label", "tfq_set_restoring", "tfq_stop_all", "tfq_waiting",
+    "tfq_build_info", "tfq_delivery_stats", "tfq_leave_after", "tfq_resume_all", "tfq_set_epoch",
+    "tfq_set_kept_endpoint", "tfq_set_label", "tfq_set_restoring", "tfq_stop_all", "tfq_waiting",
 )  # fmt: skip
 
 

@@ -14,7 +14,7 @@ from tfquiver import errors
 
 READER = "libtfquiver_reader.so"
 LIB_DIR = Path(__file__).resolve().parents[1] / "lib"
-INTERFACE = 1  # tfq_reader_interface of the C++ that this package has
+INTERFACE = 2  # tfq_reader_interface of the C++ that this package has
 
 
 @functools.cache

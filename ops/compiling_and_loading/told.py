@@ -18,9 +18,15 @@ class Told:
     def functions(self) -> ctypes.CDLL:
         return self._c
 
-    def set_endpoint(self, name: str, socket_path: str) -> None:
-        """Says where the node called `name` in graphs listens; "" is used for names that this process does not know."""
-        self._c.tfq_set_endpoint(name.encode(), socket_path.encode())
+    def set_endpoint(self, name: str, socket_path: str, kept: int = -1) -> None:
+        """Says where the node called `name` in graphs listens; "" is used for names that this process does not know.
+
+        Args:
+          kept: the descriptor of a connection to that node, which stays open until the next call for this name has
+            returned: once it is broken, readers wait for that call, and come to no node that was started there and has
+            not been told what it must know. -1: whatever node listens there will do.
+        """
+        self._c.tfq_set_kept_endpoint(name.encode(), socket_path.encode(), kept)
 
     def set_label(self, label: str) -> None:
         """Names this process to nodes (the address of its tf.data worker)."""

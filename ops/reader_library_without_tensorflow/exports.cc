@@ -68,10 +68,10 @@ int Guarded(char* message, int64_t room, const Run& run) {
 }  // namespace
 
 // What tells this library from one of another version of tfquiver.
-TFQUIVER_EXPORT int tfq_reader_interface() { return 1; }
+TFQUIVER_EXPORT int tfq_reader_interface() { return 2; }
 
-TFQUIVER_EXPORT void tfq_set_endpoint(const char* name, const char* socket_path) {
-  Process::Get().SetEndpoint(name, socket_path);
+TFQUIVER_EXPORT void tfq_set_kept_endpoint(const char* name, const char* socket_path, int kept) {
+  Process::Get().SetEndpoint(name, socket_path, kept);
 }
 
 TFQUIVER_EXPORT void tfq_set_zlib(PythonZlib deflate, PythonZlib inflate) {

@@ -155,9 +155,7 @@ std::unique_ptr<Reader> ReaderHandle::MakeReader(std::string session_id) {
   parts.crc = FastestCrc32c(&PortableCrc32c);
   parts.zlib = PythonZlibCodec();
   parts.warn = [this](const std::string& message) { Warn(message); };
-  parts.socket_path = [endpoint = options_.endpoint] {
-    return Process::Get().SocketPath(endpoint);
-  };
+  parts.way = WayTo(options_.endpoint);
   return std::make_unique<Reader>(options_, std::move(session), start_, std::move(parts));
 }
 

@@ -239,6 +239,7 @@ class ReaderTest : public ::testing::Test {
     Options options;
     options.shuffle_bytes = shuffle_bytes;
     options.readahead_bytes = readahead_bytes_;
+    options.connect_ms = connect_ms_;
     options.reconnect_ms = reconnect_ms;
     SessionOptions session;
     session.digest_id = std::string(kIdBytes, 'd');
@@ -248,7 +249,8 @@ class ReaderTest : public ::testing::Test {
     parts.crc = &SlowCrc32c;
     parts.blobs = &blobs_;
     parts.warn = [this](const std::string& message) { on_warning_(message); };
-    parts.socket_path = [this] { return node_.path(); };
+    parts.way = {[this] { return node_.path(); },
+                 [this](const std::string&, int) { return is_told_(); }};
     parts.opened = [this](int64_t) { on_opened_(); };
     reader_ = std::make_unique<Reader>(options, session, Checkpoint{}, std::move(parts));
     thread_ = std::thread([this] { reader_->Run(); });
@@ -283,8 +285,10 @@ class ReaderTest : public ::testing::Test {
   StringBlobs blobs_;
   FakeNode node_;
   int64_t readahead_bytes_ = 20'000;
+  int64_t connect_ms_ = 10'000;
   // On the reader's thread.
   std::function<void(const std::string&)> on_warning_ = [](const std::string&) {};
+  std::function<bool()> is_told_ = [] { return true; };
   std::function<void()> on_opened_ = [] {};
   std::unique_ptr<Reader> reader_;
   std::thread thread_;

@@ -15,8 +15,8 @@
 
 using tfquiver::Process;
 
-TFQUIVER_EXPORT void tfq_set_endpoint(const char* name, const char* socket_path) {
-  Process::Get().SetEndpoint(name, socket_path);
+TFQUIVER_EXPORT void tfq_set_kept_endpoint(const char* name, const char* socket_path, int kept) {
+  Process::Get().SetEndpoint(name, socket_path, kept);
 }
 
 TFQUIVER_EXPORT void tfq_set_epoch(const char* session_key, int64_t epoch) {

@@ -127,7 +127,7 @@ def run(folder: Path, records: int, epochs: int) -> tuple[dict[str, object], lis
 
 
 class _NoOp:
-    def set_endpoint(self, name: str, socket_path: str) -> None: ...
+    def set_endpoint(self, name: str, socket_path: str, kept: int = -1) -> None: ...
 
 
 def main() -> None:

@@ -17,7 +17,7 @@ from tfquiver.node_daemon_and_notes_in_directories import endpoints
 
 
 class Library:
-    def set_endpoint(self, name: str, socket_path: str) -> None:
+    def set_endpoint(self, name: str, socket_path: str, kept: int = -1) -> None:
         pass
 
 

@@ -40,7 +40,7 @@ class Node:
 
 
 class Library:
-    def set_endpoint(self, name: str, socket_path: str) -> None:
+    def set_endpoint(self, name: str, socket_path: str, kept: int = -1) -> None:
         pass
 
 

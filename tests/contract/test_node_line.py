@@ -60,6 +60,32 @@ def test_who_does_not_greet_is_left_and_asked_again(tmp_path: Path, monkeypatch:
     trio.run(in_time)
 
 
+def test_a_node_that_was_started_again_is_asked_when_it_has_been_told_of_stores(tmp_path: Path) -> None:
+    path, told = str(tmp_path / "node.sock"), False
+
+    async def talk() -> None:
+        nonlocal told
+        bound = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        bound.bind(path)
+        bound.listen(8)
+        with trio.socket.from_stdlib_socket(bound) as listener, trio.fail_after(30):
+            line = node_line.NodeLine(numbered_digest(3), "a mount", 20.0, is_told=lambda where, sock: told)
+            line.found(path)
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(line.run)
+                for is_told in (False, True):
+                    told = is_told
+                    node, _ = await listener.accept()
+                    with node:
+                        assert isinstance(frames.decode(await node.recv(frames.MAX_FRAME_BYTES)), frames.Hello)
+                        await node.send(frames.encode(frames.Welcome("n1")))
+                        said = await node.recv(frames.MAX_FRAME_BYTES)
+                        assert bool(said) == is_told, "what is shown, or that it has left"
+                nursery.cancel_scope.cancel()
+
+    trio.run(talk)
+
+
 def test_a_node_that_does_not_know_the_digest_yet_is_told_again_what_is_shown(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -12,7 +12,7 @@ from tfquiver.node_daemon_and_notes_in_directories import daemon, endpoints
 
 
 class _NoOp:
-    def set_endpoint(self, name: str, socket_path: str) -> None: ...
+    def set_endpoint(self, name: str, socket_path: str, kept: int = -1) -> None: ...
 
 
 @pytest.mark.parametrize("kill", [True, False])

@@ -28,7 +28,7 @@ MAX_STATE_BYTES = 8 << 10
 
 
 class _NoOp:
-    def set_endpoint(self, name: str, socket_path: str) -> None: ...
+    def set_endpoint(self, name: str, socket_path: str, kept: int = -1) -> None: ...
 
 
 @pytest.fixture(scope="module")

@@ -100,7 +100,7 @@ def test_an_endpoint_is_kept_beyond_a_thousand_descriptors(cache_dir: Path) -> N
     """select() takes no descriptor above 1023; a trainer has such."""
 
     class NoOp:
-        def set_endpoint(self, name: str, socket_path: str) -> None: ...
+        def set_endpoint(self, name: str, socket_path: str, kept: int = -1) -> None: ...
 
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (min(4096, hard), hard))

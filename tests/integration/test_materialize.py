@@ -29,7 +29,7 @@ paths = numbered.fixture(FILES, RECORDS, 500)
 
 
 class _NoOp:
-    def set_endpoint(self, name: str, socket_path: str) -> None: ...
+    def set_endpoint(self, name: str, socket_path: str, kept: int = -1) -> None: ...
 
 
 @pytest.fixture(scope="module")

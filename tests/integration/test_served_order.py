@@ -31,7 +31,7 @@ Source = Callable[..., tf.data.Dataset]
 
 
 class _NoOp:
-    def set_endpoint(self, name: str, socket_path: str) -> None: ...
+    def set_endpoint(self, name: str, socket_path: str, kept: int = -1) -> None: ...
 
 
 paths = numbered.fixture(FILES, RECORDS, RECORD_BYTES)

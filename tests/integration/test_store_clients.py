@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack
@@ -26,6 +27,7 @@ from tfquiver import errors
 from tfquiver.grpc_plumbing import rpc
 from tfquiver.node_daemon_and_notes_in_directories import daemon as local
 from tfquiver.node_daemon_and_notes_in_directories import endpoints
+from tfquiver.node_daemon_and_notes_in_directories.node_endpoint import NodeEndpoint
 from tfquiver.node_daemon_and_notes_in_directories.store_environment import without
 from tfquiver.proto.tfquiver.v1 import node_pb2, node_pb2_grpc
 
@@ -130,6 +132,28 @@ def test_a_node_that_was_restarted_is_told_before_readers_come(
     endpoint = local.find(cache_dir)
     assert endpoint is not None
     assert status(endpoint.control).store_bytes > 0
+
+
+def test_readers_do_not_come_before_it_however_long_the_telling_takes(
+    cache_dir: Path, server: S3Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The node is back, and its socket where it was: readers would find it by themselves."""
+    for name, value in server.environment().items():
+        monkeypatch.setenv(name, value)
+    cut = tfquiver.CutPolicy(1000, 2000, 4000)
+    data = tfquiver.dataset("s3://data/train-*", cache_dir=cache_dir, quota=1, first_use=tfquiver.FirstUse(cut=cut))
+    read, held_back = threading.Event(), list[bool]()
+
+    def is_held_back(name: str, endpoint: NodeEndpoint) -> None:
+        held_back.append(not read.wait(4.0))  # as long as a reader that went there would need to fail
+
+    monkeypatch.setattr(endpoints, "_told_when_found", [is_held_back, *endpoints._told_when_found])
+    os.kill(int(json.loads((cache_dir / "node.json").read_text())["pid"]), signal.SIGKILL)
+    try:
+        assert len(list(data.as_numpy_iterator())) == RECORDS
+    finally:
+        read.set()
+    assert held_back == [True]
 
 
 def test_missing_credentials_are_told_at_once(cache_dir: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

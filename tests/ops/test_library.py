@@ -36,8 +36,8 @@ def test_exports_the_c_interface_only() -> None:
     ).stdout
     names = {line.split()[-1] for line in output.splitlines()}
     assert names == {
-        "tfq_set_endpoint", "tfq_set_label", "tfq_set_restoring", "tfq_stop_all", "tfq_resume_all", "tfq_build_info",
-        "tfq_delivery_stats", "tfq_leave_after", "tfq_set_epoch", "tfq_waiting",
+        "tfq_set_kept_endpoint", "tfq_set_label", "tfq_set_restoring", "tfq_stop_all", "tfq_resume_all",
+        "tfq_build_info", "tfq_delivery_stats", "tfq_leave_after", "tfq_set_epoch", "tfq_waiting",
     }  # fmt: skip
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import itertools
 import resource
+import socket
 import struct
 import threading
 import time
@@ -290,6 +291,22 @@ def test_named_endpoints(make_node: MakeNode, tmp_path: Path) -> None:
     assert Counter(records_of(OpSource(endpoint="here"))) == ALL
     loader.load().set_endpoint("", str(node.path))
     assert Counter(records_of(OpSource(endpoint="elsewhere"))) == ALL
+
+
+def test_a_node_is_read_while_the_connection_to_it_is_kept_or_when_none_is(make_node: MakeNode) -> None:
+    """What listens where a node was may be another one, which this process has told nothing."""
+    node, library = make_node(SHARDS), loader.load()
+    kept, its_end = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    with kept:
+        library.set_endpoint("kept", str(node.path), kept.fileno())
+        assert Counter(records_of(OpSource(endpoint="kept"))) == ALL
+        its_end.close()
+        with pytest.raises(tf.errors.UnavailableError, match="was started again, and this process has not told it yet"):
+            records_of(OpSource(endpoint="kept", connect_ms=200, reconnect_ms=300))
+        telling = threading.Timer(0.5, library.set_endpoint, ["kept", str(node.path)])
+        telling.start()
+        assert Counter(records_of(OpSource(endpoint="kept"))) == ALL
+        telling.join()
 
 
 def blocked_iterator(node: ScriptedNode, dataset: tf.data.Dataset) -> object:

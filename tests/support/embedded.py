@@ -15,7 +15,7 @@ from tfquiver.proto.tfquiver.v1 import node_pb2, node_pb2_grpc
 class NoOp:
     """In the place of the op's library, where nothing is read in this process."""
 
-    def set_endpoint(self, name: str, socket_path: str) -> None: ...
+    def set_endpoint(self, name: str, socket_path: str, kept: int = -1) -> None: ...
 
 
 def pid(cache_dir: Path) -> int:

@@ -7,6 +7,7 @@ expire, and told anew to a node that was restarted before any reader comes back 
 
 from __future__ import annotations
 
+import os
 import threading
 import time
 import uuid
@@ -40,7 +41,7 @@ class StoreAccess:
     """
 
     def __init__(self, token: str) -> None:
-        self.client_id = uuid.uuid4().hex
+        self.client_id, self._pid = uuid.uuid4().hex, os.getpid()
         self._metadata = tuple(rpc.metadata(token))
         self._lock = threading.Lock()
         self._accesses: dict[str, Access] = {}
@@ -69,12 +70,18 @@ class StoreAccess:
         self._say()
 
     def found(self, endpoint: NodeEndpoint) -> None:
-        """The node was found again, or another one was started: it knows nothing yet."""
+        """The node was found again, or another one was started: it knows nothing yet.
+
+        Raises UnavailableError, DeadlineError: it did not answer. Readers that came to it would fail for lack of
+        credentials; what it refuses they may do without, and for a forked child its parent says the same.
+        """
         with self._lock:
             self._control = endpoint.local_control
         try:
             self._say()
         except errors.TfquiverError as error:
+            if isinstance(error, errors.UnavailableError | errors.DeadlineError) and self._pid == os.getpid():
+                raise
             logging.warning("store credentials: %s; telling it again soon", str(error))
 
     def close(self) -> None:
@@ -148,7 +155,8 @@ def of(endpoint_name: str, token: str) -> StoreAccess:
 
 
 def found(endpoint_name: str, endpoint: NodeEndpoint) -> None:
-    """Called whenever the node of that name was found, before readers are told where it is."""
+    """Called whenever the node of that name was found, before readers are told where it is. Raises as
+    StoreAccess.found."""
     with _lock:
         known = [one for (name, _), one in _by_endpoint.items() if name == endpoint_name]
     for one in known:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import uuid
 from collections.abc import Callable
 from dataclasses import replace
@@ -162,7 +163,9 @@ class _Derived:
         with Calls(registrar.address, self._control, self._opening.way.token, _PATIENCE_S) as calls:
             source = Digest.from_bytes(calls.digest(self._source.digest_id), f"the digest of {self._source.name}")
             state = calls.open(request)
-            self._making = Making(source, RawShards(source, self._socket, _PATIENCE_S), self._function, state.build_id)
+            is_told = functools.partial(endpoints.is_told, self._endpoint)
+            shards = RawShards(source, self._socket, _PATIENCE_S, is_told)
+            self._making = Making(source, shards, self._function, state.build_id)
             dataset = state.dataset
             if not state.HasField("dataset"):
                 building = Building(calls, self._making, state.build_id, report)

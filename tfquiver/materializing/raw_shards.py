@@ -26,10 +26,17 @@ class RawShards:
     Args:
       socket_path: where the node's socket is now; may raise UnavailableError.
       patience_s: how long a shard is asked for, over restarts of the node and failures that pass.
+      is_told: whether what was connected to that path leads to the node that is meant (endpoints.is_told).
     """
 
-    def __init__(self, digest: Digest, socket_path: Callable[[], str], patience_s: float) -> None:
-        self._digest, self._socket_path, self._patience_s = digest, socket_path, patience_s
+    def __init__(
+        self,
+        digest: Digest,
+        socket_path: Callable[[], str],
+        patience_s: float,
+        is_told: Callable[[str, socket.socket], bool],
+    ) -> None:
+        self._digest, self._socket_path, self._patience_s, self._is_told = digest, socket_path, patience_s, is_told
         self._mine = threading.local()
 
     def get(self, shard: int, wait: Callable[[float], bool]) -> bytes:
@@ -63,8 +70,11 @@ class RawShards:
     def _asked(self, shard: int, again: bool) -> bytes:
         connection = getattr(self._mine, "connection", None)
         if connection is None:
-            connection, answer = greeted(self._socket_path(), _CONNECT_S, frames.ROLE_MOUNT)
+            path = self._socket_path()
+            connection, answer = greeted(path, _CONNECT_S, frames.ROLE_MOUNT)
             self._mine.connection = connection
+            if not self._is_told(path, connection):
+                raise errors.UnavailableError(f"the node at {path} was started again, and has not been told yet")
             if not isinstance(frames.decode(answer), frames.Welcome):
                 raise errors.ProtocolError("no WELCOME from the node: is it older than this tfquiver? restart it")
             connection.settimeout(_ANSWER_S)

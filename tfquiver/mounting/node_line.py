@@ -45,12 +45,18 @@ class NodeLine:
     patience_s: how long a shard is asked for, over restarts of the node and failures that pass; a second, where nothing
       has come for so long already.
     known_again: asked where the node does not find something: whether to ask the node once more.
+    is_told: whether what was connected to the path leads to the node that is meant (endpoints.is_told).
     """
 
     def __init__(
-        self, digest: Digest, label: str, patience_s: float, known_again: Callable[[], Awaitable[bool]] | None = None
+        self,
+        digest: Digest,
+        label: str,
+        patience_s: float,
+        known_again: Callable[[], Awaitable[bool]] | None = None,
+        is_told: Callable[[str, trio.socket.SocketType], bool] = lambda path, sock: True,
     ) -> None:
-        self._known_again = known_again
+        self._known_again, self._is_told = known_again, is_told
         self._digest, self._label, self._patience_s = digest, label, patience_s
         self._path = ""
         self._token: trio.lowlevel.TrioToken | None = None
@@ -168,14 +174,17 @@ class NodeLine:
 
     async def _converse(self) -> None:
         with trio.socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as sock:
-            with trio.fail_after(_HELLO_S) if self._path else contextlib.nullcontext():
-                await sock.connect(self._path)
+            path = self._path
+            with trio.fail_after(_HELLO_S) if path else contextlib.nullcontext():
+                await sock.connect(path)
                 await sock.send(frames.encode(frames.Hello(frames.ROLE_MOUNT, os.getpid(), self._label)))
                 first, fd = await _received(sock)
             if isinstance(first, frames.Error):
                 raise errors.ProtocolError(f"{first.message}: is the node older than this tfquiver? restart it")
             if not isinstance(first, frames.Welcome) or fd >= 0:
                 raise errors.ProtocolError(f"a {type(first).__name__} frame came where WELCOME was due")
+            if not self._is_told(path, sock):
+                raise ConnectionError("it was started again, and has not been told yet how object stores are reached")
             self._had_at, self._gives_nothing = trio.current_time(), False
             if self._said:
                 logging.info("the node at %s is there again", self._path)

@@ -64,7 +64,7 @@ class _Located:
         self.path = ""
         self.tell: Callable[[str], None] = lambda path: None
 
-    def set_endpoint(self, name: str, socket_path: str) -> None:
+    def set_endpoint(self, name: str, socket_path: str, kept: int = -1) -> None:
         self.path = socket_path
         self.tell(socket_path)
 
@@ -103,7 +103,10 @@ def serve(options: MountOptions, progress: Progress, mounted: Callable[[types_pb
         progress(dataset.size_bytes, dataset.size_bytes)  # who is told may be gone: then nothing is mounted any more
         try:
             known_again = KnownAgain(digest, asked.terms, functools.partial(_coordinator, options), options.token)
-            trio.run(_serve, options, point, dataset, digest, tree, located, mounted, known_again)
+            trio.run(
+                _serve, options, point, dataset, digest, tree, located, mounted, known_again,
+                functools.partial(endpoints.is_told, name),
+            )  # fmt: skip
         except BaseExceptionGroup as group:  # of the nursery, also of one
             if len(group.exceptions) == 1 and isinstance(error := group.exceptions[0], errors.TfquiverError):
                 raise error from error.__cause__
@@ -138,12 +141,13 @@ async def _serve(
     located: _Located,
     mounted: Callable[[types_pb2.Dataset, FileTree], None],
     known_again: KnownAgain,
+    is_told: Callable[[str, trio.socket.SocketType], bool],
 ) -> None:
     try:
         covered = kernel_read_ahead.device(point)
     except OSError as error:  # files may have been scanned for hours since it was looked at
         raise errors.from_os_error(error, f"mount point {point}") from error
-    line = NodeLine(digest, f"mount {point}", options.patience_s, known_again)
+    line = NodeLine(digest, f"mount {point}", options.patience_s, known_again, is_told)
     line.found(located.path)
     located.tell = line.found
     descriptors = (resource.getrlimit(resource.RLIMIT_NOFILE)[0] - _OTHER_DESCRIPTORS) // 2

@@ -1,8 +1,10 @@
 """Keeps this process's way to a node open: a name in the graph, a socket path in the op, one idle connection.
 
 The idle connection counts as use, so that a daemon does not leave between two epochs; when it breaks (the daemon was
-killed), the daemon is found or started again and the op is told its new socket. A graph names its node by a short name
-only, because graphs travel to machines where the path means nothing.
+killed), the daemon is found or started again, told what it must know of this process, and then the op is told. The op
+has the connection's descriptor, too: while it is broken no reader goes to what listens at the old path, however long
+this process takes to notice. A graph names its node by a short name only, because graphs travel to machines where the
+path means nothing.
 """
 
 from __future__ import annotations
@@ -16,7 +18,6 @@ import threading
 from collections import deque
 from collections.abc import Callable
 from pathlib import Path
-from typing import Protocol
 
 from absl import logging
 
@@ -28,9 +29,10 @@ from tfquiver.node_daemon_and_notes_in_directories.node_endpoint import NodeEndp
 from tfquiver.plain_text import plain
 from tfquiver.server_reachability.greeting import greeted
 from tfquiver.server_reachability.outages import Outage
+from tfquiver.server_reachability.told_nodes import Connected, SetEndpoint, ToldNodes
 
 _CONNECT_S = 10.0
-_FIRST_PAUSE_S, _LAST_PAUSE_S = 0.2, 5.0
+_FIRST_PAUSE_S, _LAST_PAUSE_S = 0.2, 1.0  # readers wait for it
 _THEN = (
     "who reads through it waits, goes on as soon as it is back, and fails when it is away for longer than "
     "`reconnect_timeout_s` (60); it is looked for all the same"
@@ -44,16 +46,11 @@ _told_when_closed: list[Callable[[], None]] = []
 
 
 def tell(found: Callable[[str, NodeEndpoint], None], closed: Callable[[], None]) -> None:
-    """`found(name, endpoint)` is called whenever a node was found or started, before the op is told where it is;
-    `closed()` when all are let go."""
+    """`found(name, endpoint)` is called whenever a node was found or started, before the op is told where it is; where
+    it raises UnavailableError or DeadlineError, the op is not told, and all is done again. `closed()` is called when
+    all are let go."""
     _told_when_found.append(found)
     _told_when_closed.append(closed)
-
-
-class SetEndpoint(Protocol):
-    """The op library's way to be told endpoints (tfquiver.ops.compiling_and_loading.loader.Library)."""
-
-    def set_endpoint(self, name: str, socket_path: str) -> None: ...
 
 
 def running_node(cache_dir: Path) -> NodeEndpoint:
@@ -125,21 +122,26 @@ class KeptEndpoint:
             connection, _ = greeted(endpoint.socket, _CONNECT_S)
         except OSError as error:
             raise errors.UnavailableError(f"the node at {endpoint.socket} does not answer: {error}") from error
-        for found in _told_when_found:
-            found(self._name, endpoint)
-        self._library.set_endpoint(self._name, endpoint.socket)
+        try:
+            for found in _told_when_found:
+                found(self._name, endpoint)
+            _told.tell(self._library, self._name, endpoint.socket, connection)
+        except BaseException:
+            connection.close()
+            raise
         return endpoint, connection
 
     def _keep(self) -> None:
         try:
             while self._broken(self._connection):
-                self._connection.close()
                 logging.warning("%s: the node is gone; finding or starting it again", self._called)
                 renewed = self._reconnect()
                 if renewed is None:
                     return
+                self._connection.close()  # not before: the op looked at it
                 self._connection = renewed
         finally:
+            _told.take_back(self._library, self._name, self._connection)
             self._connection.close()
             os.close(self._wake_read)
             with self._lock:
@@ -188,6 +190,13 @@ _lock = threading.Lock()
 # the lock waits: so it waits for nobody, and who has the lock sees to these.
 _released: deque[str] = deque()
 _kept: dict[str, tuple[KeptEndpoint, int]] = {}
+_told = ToldNodes()
+
+
+def is_told(name: str, path: str, connection: Connected) -> bool:
+    """Whether what was connected to `path` just now leads to the node of that name that was found last, and told what
+    it must know of this process."""
+    return _told.leads_there(name, path, connection)
 
 
 def acquire(name: str, locate: Locate, library: SetEndpoint, cache_dir: Path | None = None) -> NodeEndpoint:
@@ -251,8 +260,8 @@ def close_all() -> None:
 
 def _leave_to_parent() -> None:
     """In a forked child: the threads are the parent's, and so is what they wait on. A lock may have been held."""
-    global _lock
-    _lock = threading.Lock()
+    global _lock, _told
+    _lock, _told = threading.Lock(), ToldNodes()
     for kept, _ in _kept.values():
         kept.leave_to_parent()
     _kept.clear()

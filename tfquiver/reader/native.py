@@ -39,7 +39,8 @@ def library() -> ctypes.CDLL:
     # A ctypes argument that is not declared would be cut to 32 bits.
     loaded.tfq_crc32c.argtypes, loaded.tfq_crc32c.restype = (ctypes.c_char_p, ctypes.c_int64), ctypes.c_uint32
     loaded.tfq_batch_free.argtypes, loaded.tfq_batch_free.restype = (pointer,), None
-    loaded.tfq_set_endpoint.argtypes, loaded.tfq_set_endpoint.restype = (ctypes.c_char_p, ctypes.c_char_p), None
+    loaded.tfq_set_kept_endpoint.argtypes = (ctypes.c_char_p, ctypes.c_char_p, ctypes.c_int)
+    loaded.tfq_set_kept_endpoint.restype = None
     loaded.tfq_set_zlib(_DEFLATE, _INFLATE)
     loaded.tfq_reader_new.argtypes = (
         *[ctypes.c_char_p] * 5, ctypes.c_int, ctypes.c_int, ctypes.c_int64, ctypes.c_char_p, ctypes.c_int64,
@@ -60,8 +61,8 @@ def library() -> ctypes.CDLL:
 class Sockets:
     """Tells the library where nodes are: what endpoints.acquire wants of a library."""
 
-    def set_endpoint(self, name: str, socket_path: str) -> None:
-        library().tfq_set_endpoint(name.encode(), socket_path.encode())
+    def set_endpoint(self, name: str, socket_path: str, kept: int = -1) -> None:
+        library().tfq_set_kept_endpoint(name.encode(), socket_path.encode(), kept)
 
 
 @dataclass(frozen=True, slots=True)

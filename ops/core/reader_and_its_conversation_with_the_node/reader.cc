@@ -53,8 +53,11 @@ SessionOptions SessionOptionsOf(const Options& options, SessionOptions session,
   session.credit_bytes = CreditBytes(options, checkpoint);
   session.connect = std::chrono::milliseconds(options.connect_ms);
   session.reconnect = std::chrono::milliseconds(options.reconnect_ms);
-  // A worker's node may be starting again. When it stays away, the worker itself ends.
-  if (!session.label.empty()) session.connect = std::max(session.connect, session.reconnect);
+  // A worker's node may be starting again, and so may one that Python keeps a connection to, and
+  // looks for. When it stays away, the worker itself ends.
+  if (!session.label.empty() || Process::Get().IsKept(options.endpoint)) {
+    session.connect = std::max(session.connect, session.reconnect);
+  }
   if (checkpoint.marks.shards > 0) {
     const auto& done = checkpoint.marks.done;
     session.done_zlib = zlib.deflate(std::string(done.begin(), done.end()));
@@ -67,6 +70,14 @@ SessionOptions SessionOptionsOf(const Options& options, SessionOptions session,
 }
 
 }  // namespace
+
+NodeWay WayTo(const std::string& endpoint) {
+  const Process& process = Process::Get();
+  return {[&process, endpoint] { return process.SocketPath(endpoint); },
+          [&process, endpoint](const std::string& path, int socket) {
+            return process.IsTold(endpoint, path, socket);
+          }};
+}
 
 SessionWish WishOf(const Options& options) {
   SessionWish wish;
@@ -105,7 +116,7 @@ Reader::Reader(const Options& options, SessionOptions session, const Checkpoint&
               &stop_),
       client_(
           SessionOptionsOf(options, std::move(session), checkpoint, parts.zlib),
-          std::move(parts.socket_path), &pool_, &intake_, &stop_, &wake_, std::move(parts.warn),
+          std::move(parts.way), &pool_, &intake_, &stop_, &wake_, std::move(parts.warn),
           [this](uint64_t epoch, std::vector<uint32_t>* wanted) { return Opened(epoch, wanted); },
           [this] { WriteLog(); }) {
   loader_.set_tagged(options.tagged || options.keeps_tags);

@@ -20,6 +20,9 @@
 
 namespace tfquiver {
 
+// To the node that is called `endpoint` in graphs, as Process knows it.
+NodeWay WayTo(const std::string& endpoint);
+
 // What the session is asked for, of these options.
 SessionWish WishOf(const Options& options);
 
@@ -29,7 +32,7 @@ struct ReaderParts {
   ZlibCodec zlib{};
   BlobFactory* blobs = nullptr;  // null: records stay in their blocks
   std::function<void(const std::string&)> warn;
-  std::function<std::string()> socket_path;
+  NodeWay way;
   // Once, when the number of its epoch is known; on the reader's thread. May be empty.
   std::function<void(int64_t epoch)> opened;
   // Of what is drawn; may be null.

@@ -19,6 +19,32 @@ TEST_F(ReaderAwayTest, GoesOnWhenTheNodeComesBack) {
   EXPECT_EQ(node_.complete, 1);
 }
 
+TEST_F(ReaderAwayTest, DoesNotOpenAtANodeThatWasNotToldUntilItIs) {
+  int asked = 0;  // on the reader's thread
+  is_told_ = [&asked] { return ++asked > 3; };
+  node_.Start();
+  Make(50'000);
+  ExpectEachOnce(ReadAll(1));
+  Finish();
+  EXPECT_EQ(asked, 4);
+  EXPECT_EQ(node_.opens, 1);
+}
+
+TEST_F(ReaderAwayTest, FailsWhereTheNodeIsNotToldForLongerThanItMayBeAway) {
+  is_told_ = [] { return false; };
+  connect_ms_ = 300;
+  node_.Start();
+  Make(50'000);
+  Drawn drawn;
+  bool end = false;
+  const Status status = reader_->pool().Draw(1, &drawn, &end);
+  EXPECT_EQ(status.code(), Code::kUnavailable);
+  EXPECT_TRUE(status.message().find("has not told it yet") != std::string::npos)
+      << status.message();
+  Finish();
+  EXPECT_EQ(node_.opens, 0);
+}
+
 TEST_F(ReaderAwayTest, GoesOnWhenANodeThatHungIsBack) {
   std::vector<std::string> warnings;  // on the reader's thread
   on_warning_ = [&](const std::string& message) { warnings.push_back(message); };

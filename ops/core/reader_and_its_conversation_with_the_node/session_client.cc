@@ -36,12 +36,12 @@ UniqueFd MemoryOf(const std::string& bytes) {
 
 }  // namespace
 
-SessionClient::SessionClient(SessionOptions options, std::function<std::string()> socket_path,
-                             RecordPool* pool, ShardIntake* intake, std::atomic<bool>* stop,
-                             const WakeFd* wake, std::function<void(const std::string&)> warn,
-                             OnOpened on_opened, std::function<void()> on_turn)
+SessionClient::SessionClient(SessionOptions options, NodeWay way, RecordPool* pool,
+                             ShardIntake* intake, std::atomic<bool>* stop, const WakeFd* wake,
+                             std::function<void(const std::string&)> warn, OnOpened on_opened,
+                             std::function<void()> on_turn)
     : options_(std::move(options)),
-      socket_path_(std::move(socket_path)),
+      way_(std::move(way)),
       pool_(pool),
       intake_(intake),
       stop_(stop),
@@ -119,7 +119,7 @@ void SessionClient::RunOn() {
 }
 
 Status SessionClient::Open(Clock::time_point deadline) {
-  const std::string path = socket_path_();
+  const std::string path = way_.socket_path();
   if (path.empty()) {
     return Status(
         Code::kFailedPrecondition,
@@ -130,6 +130,13 @@ Status SessionClient::Open(Clock::time_point deadline) {
   const Role role = options_.in_turn ? Role::kReaderInTurn : Role::kReader;
   Status status = node_.Dial(path, role, options_.label, deadline);
   if (!status.ok()) return status;
+  if (way_.is_told && !way_.is_told(path, node_.socket().get())) {
+    return Status(Code::kUnavailable,
+                  "the tfquiver node at " + path +
+                      " was started again, and this process has not told it yet what it must know "
+                      "of it: the log says why, or Python has had no turn, because something in "
+                      "this process holds its interpreter lock");
+  }
   // The node is there; it may have to wait for its coordinator.
   deadline = std::max(deadline, Clock::now() + options_.reconnect);
   status = SayOpen(deadline);

@@ -18,6 +18,15 @@
 
 namespace tfquiver {
 
+// How a reader finds its node.
+struct NodeWay {
+  // Asked again at every connect; "" when unknown.
+  std::function<std::string()> socket_path;
+  // Whether `socket`, which was connected to `path` just now, leads to the node that is meant, and
+  // not to one in its place that knows nothing yet of this process. Empty: it always does.
+  std::function<bool(const std::string& path, int socket)> is_told;
+};
+
 // The one thread of a reader (Run): carries what SessionProtocol has to say to the node, and what
 // the node sends to the ShardIntake, and connects again when the node goes away. Everything it
 // waits for ends with Stop.
@@ -25,11 +34,11 @@ class SessionClient {
  public:
   using OnOpened = std::function<Status(uint64_t epoch, std::vector<uint32_t>* wanted)>;
 
-  // `socket_path` is asked again at every connect; "" when unknown. `warn` logs; `on_opened` is
-  // called before any shard is loaded, and says which shards are wanted (Order::kWanted); an error
-  // is final. `on_turn` is called now and then, on the client's thread. All outlive the client.
-  SessionClient(SessionOptions options, std::function<std::string()> socket_path, RecordPool* pool,
-                ShardIntake* intake, std::atomic<bool>* stop, const WakeFd* wake,
+  // `warn` logs; `on_opened` is called before any shard is loaded, and says which shards are wanted
+  // (Order::kWanted); an error is final. `on_turn` is called now and then, on the client's thread.
+  // All outlive the client.
+  SessionClient(SessionOptions options, NodeWay way, RecordPool* pool, ShardIntake* intake,
+                std::atomic<bool>* stop, const WakeFd* wake,
                 std::function<void(const std::string&)> warn, OnOpened on_opened,
                 std::function<void()> on_turn);
 
@@ -59,7 +68,7 @@ class SessionClient {
   void GoodBye();
 
   const SessionOptions options_;
-  const std::function<std::string()> socket_path_;
+  const NodeWay way_;
   RecordPool* const pool_;
   ShardIntake* const intake_;
   std::atomic<bool>* const stop_;

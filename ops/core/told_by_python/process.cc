@@ -1,26 +1,65 @@
 #include "ops/core/told_by_python/process.h"
 
+#include <poll.h>
+#include <sys/socket.h>
+
 #include <cstdint>
 #include <random>
 #include <utility>
 
 namespace tfquiver {
+namespace {
+
+// Whether both lead to what one process has listened at. What a child was not left of its parent's
+// (no socket) says nothing.
+bool LeadToOneProcess(int one, int other) {
+  ucred here{};
+  ucred there{};
+  socklen_t size = sizeof(here);
+  if (::getsockopt(one, SOL_SOCKET, SO_PEERCRED, &here, &size) != 0) return true;
+  size = sizeof(there);
+  if (::getsockopt(other, SOL_SOCKET, SO_PEERCRED, &there, &size) != 0) return true;
+  return here.pid == there.pid;
+}
+
+}  // namespace
 
 Process& Process::Get() {
   static Process* process = new Process;  // outlives every iterator
   return *process;
 }
 
-void Process::SetEndpoint(const std::string& name, const std::string& socket_path) {
+void Process::SetEndpoint(const std::string& name, const std::string& socket_path, int kept) {
   std::lock_guard<std::mutex> lock(mu_);
-  endpoints_[name] = socket_path;
+  endpoints_[name] = Endpoint{socket_path, kept};
+}
+
+const Process::Endpoint* Process::Find(const std::string& name) const {
+  auto found = endpoints_.find(name);
+  if (found == endpoints_.end()) found = endpoints_.find("");
+  return found == endpoints_.end() ? nullptr : &found->second;
 }
 
 std::string Process::SocketPath(const std::string& name) const {
   std::lock_guard<std::mutex> lock(mu_);
-  auto found = endpoints_.find(name);
-  if (found == endpoints_.end()) found = endpoints_.find("");
-  return found == endpoints_.end() ? "" : found->second;
+  const Endpoint* endpoint = Find(name);
+  return endpoint == nullptr ? "" : endpoint->socket_path;
+}
+
+bool Process::IsKept(const std::string& name) const {
+  std::lock_guard<std::mutex> lock(mu_);
+  const Endpoint* endpoint = Find(name);
+  return endpoint != nullptr && endpoint->kept >= 0;
+}
+
+bool Process::IsTold(const std::string& name, const std::string& path, int socket) const {
+  std::lock_guard<std::mutex> lock(mu_);  // until then Python does not close what it keeps
+  const Endpoint* endpoint = Find(name);
+  if (endpoint == nullptr || endpoint->kept < 0) return true;
+  if (endpoint->socket_path != path) return false;  // it has moved meanwhile
+  pollfd kept{endpoint->kept, 0, 0};
+  if (::poll(&kept, 1, 0) < 0 || (kept.revents & (POLLHUP | POLLERR)) != 0) return false;
+  return LeadToOneProcess(endpoint->kept, socket);
 }
 
 void Process::SetLabel(const std::string& label) {

@@ -16,10 +16,18 @@ class Process {
  public:
   static Process& Get();
 
-  // `name` "" is the default, used for names that nobody has set.
-  void SetEndpoint(const std::string& name, const std::string& socket_path);
+  // `name` "" is the default, used for names that nobody has set. `kept`: a connection to the node
+  // there, which Python has told what it must know of this process (how stores are reached); it
+  // stays open until the next call for this name has returned. -1: whatever node is there will do.
+  void SetEndpoint(const std::string& name, const std::string& socket_path, int kept = -1);
   // Empty when neither the name nor a default is known.
   std::string SocketPath(const std::string& name) const;
+  // Whether Python keeps a connection to the node: when that goes, it finds or starts the next one.
+  bool IsKept(const std::string& name) const;
+  // Whether `socket`, which was connected to `path` just now, leads to the node that Python has
+  // told: one that was started again in its place knows nothing. No timing is in this: one node at
+  // a time has a path, so if the kept connection still is one, `socket` leads to its node.
+  bool IsTold(const std::string& name, const std::string& path, int socket) const;
 
   void SetLabel(const std::string& label);
   std::string label() const;
@@ -53,8 +61,15 @@ class Process {
   };
 
  private:
+  struct Endpoint {
+    std::string socket_path;
+    int kept = -1;  // Python's
+  };
+  // Of the name or the default; null: neither is known.
+  const Endpoint* Find(const std::string& name) const;
+
   mutable std::mutex mu_;
-  std::map<std::string, std::string> endpoints_;
+  std::map<std::string, Endpoint> endpoints_;
   std::map<std::string, int64_t> epochs_;
   std::string label_;
   bool restoring_ = false;

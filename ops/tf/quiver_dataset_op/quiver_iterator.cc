@@ -193,9 +193,7 @@ class Iterator : public DatasetIterator<QuiverDataset> {
     parts.zlib = Zlib();
     parts.blobs = TstringBlobs();
     parts.warn = [](const std::string& message) { LOG(WARNING) << "tfquiver: " << message; };
-    parts.socket_path = [endpoint = source.options.endpoint] {
-      return Process::Get().SocketPath(endpoint);
-    };
+    parts.way = WayTo(source.options.endpoint);
     position_.Begin(&parts);
     reader_ =
         std::make_unique<Reader>(options, std::move(session), position_.start(), std::move(parts));

@@ -56,7 +56,7 @@ def add_parser(subparsers: Any) -> None:
 class _NoLibrary:
     """There is no op in this process to be told where the node is."""
 
-    def set_endpoint(self, name: str, socket_path: str) -> None: ...
+    def set_endpoint(self, name: str, socket_path: str, kept: int = -1) -> None: ...
 
 
 @dataclass(frozen=True, slots=True)
