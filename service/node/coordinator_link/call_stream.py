@@ -24,7 +24,9 @@ from tfquiver.proto.tfquiver.v1 import coordinator_pb2 as pb
 R = TypeVar("R", bound=Message)
 _LARGE_BYTES = 256 << 10  # goes by itself: others need not wait for it
 # A stream on which nothing comes for so long is left for another. Not sooner: a coordinator that gets too little of a
-# processor takes one new call in a turn of its loop, and of a thousand nodes all would come with one.
+# processor takes one new call in a turn of its loop, and of a thousand nodes all would come with one. It is another
+# stream on the same connection: that of a machine which says nothing more gRPC gives up after 15 to 20 s where there is
+# another address (rpc.py), for the machine's own answers are enough, however late its calls are.
 _SILENT_S = 30.0
 _WITHOUT_S = 60.0  # before a coordinator that knew no streams is asked again
 # By itself a call says what it comes to, where a stream that ended does not: it may have done so for another's call,
