@@ -183,6 +183,8 @@ async def _dispatch(
     )
     reaper = Reaper(work_dir, service, news, timeouts)
     await asyncio.to_thread(attempt, "reaper", reaper.look)
+    lost = LostDatasets(work_dir)
+    await asyncio.to_thread(attempt, "lost data sets", lost.begin)
     library.set_restoring(True)
     try:
         with serving.default_signals():
@@ -202,7 +204,7 @@ async def _dispatch(
     # A worker that starts beside it waits until the coordinator knows it.
     reporting = RepeatedThread("worker reports", reports.step, INTERVAL_S, at_once=True)
     machines = SilentMachines(FLAGS.worker_timeout_ms / 1000)
-    losing = RepeatedThread("lost data sets", LostDatasets(work_dir).look, INTERVAL_S)
+    losing = RepeatedThread("lost data sets", lost.look, INTERVAL_S)
     # TensorFlow asks workers without a limit of time, and begins no epoch meanwhile.
     limiting = RepeatedThread("silent machines", lambda: machines.look(service.workers()), INTERVAL_S)
     try:
