@@ -12,7 +12,7 @@ from absl import logging
 
 from tfquiver.service.common_to_servers import serving
 
-_CLOSE_S = 0.3
+_CLOSE_S, _LAST_LINES_S = 0.3, 0.5
 _KILLED_S = 2  # more, and the kernel ends it
 
 
@@ -46,9 +46,9 @@ class LastResort:
         closing = threading.Thread(target=self.let_go, daemon=True)
         closing.start()
         closing.join(_CLOSE_S)
-        leave(0)
+        leave(0, _LAST_LINES_S)
 
 
-def leave(code: int) -> NoReturn:
-    serving.flush()
+def leave(code: int, last_lines_s: float = serving.LAST_LINES_S) -> NoReturn:
+    serving.flush(last_lines_s)
     os._exit(code)

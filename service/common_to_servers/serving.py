@@ -29,7 +29,7 @@ from tfquiver.service.common_to_servers import server_flags
 PARENT = "TFQUIVER_PARENT_PID"  # in the environment of a process that is to end with the one that starts it
 _PR_SET_PDEATHSIG = 1
 _MOST_LOGGED = 4000  # characters of one message
-_LAST_LINES_S = 1.0
+LAST_LINES_S = 1.0
 
 
 def die_with_parent() -> None:
@@ -127,13 +127,13 @@ def leave(code: int = 0) -> NoReturn:
     os._exit(code)
 
 
-def flush() -> None:
+def flush(within_s: float = LAST_LINES_S) -> None:
     """Where the log's disk hangs, what is to be told of it is lost."""
     logging.flush()
     sys.stdout.flush()
     sys.stderr.flush()
     if isinstance(sys.stderr, LateLines):
-        sys.stderr.written(_LAST_LINES_S)
+        sys.stderr.written(within_s)
 
 
 def run_server(serve: Callable[[], Coroutine[Any, Any, None]], about: str) -> None:

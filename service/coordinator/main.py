@@ -28,7 +28,7 @@ from tfquiver.sizes_durations_amounts import sizes
 
 _DEFAULTS = CoordinatorOptions()
 _STANDBY_LOOK_S = 0.2
-_STOP_S = 10.0  # a log that takes longer is on a disk that hangs: what is not in it was promised to nobody
+_STOP_S = 3.0  # a log that takes longer is on a disk that hangs: what is not in it was promised to nobody
 
 _PORT = flags.DEFINE_integer(
     "port", 5040, "TCP port to listen on; 0: any free one, printed in the ready line.", lower_bound=0, upper_bound=65535

@@ -4,11 +4,13 @@ was started, and of the others it knows nothing. Who starts another one there is
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
-from collections.abc import Sequence
+import threading
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import grpc
 
@@ -20,6 +22,7 @@ from tfquiver.plain_text import plain
 from tfquiver.proto.tfquiver.v1 import node_pb2, node_pb2_grpc
 from tfquiver.sizes_durations_amounts.amounts import of_bytes
 
+T = TypeVar("T")
 DO = (
     "give each a quota (tfquiver up DIRECTORY --quota=SIZE, tfquiver.dataset(quota=)), or all one cache_dir, which "
     "then keeps each byte once; else the one that comes last finds no room, and its jobs read the store"
@@ -87,7 +90,7 @@ def left_bytes(claims: Sequence[Claim]) -> int:
 async def warning(directory: Path, token: str) -> str:
     """For who has just started the node of that directory; "": it is alone on its disk, or there is room for all that
     answer."""
-    there = await asyncio.to_thread(others, directory)
+    there = await _looked(others, directory)
     if not there:
         return ""
     own, *theirs = await asyncio.gather(*(_claim(one, token) for one in [directory, *there[:_MOST]]))
@@ -95,7 +98,7 @@ async def warning(directory: Path, token: str) -> str:
     if own is None or not own.left_bytes or not claims[1:]:
         return ""
     try:
-        return warning_of(claims, await asyncio.to_thread(free_bytes, directory))
+        return warning_of(claims, await _looked(free_bytes, directory))
     except OSError:  # it has just gone
         return ""
 
@@ -108,7 +111,7 @@ def warning_of(claims: Sequence[Claim], free: int) -> str:
 async def _claim(directory: Path, token: str) -> Claim | None:
     """None: it does not answer, not to this token, or keeps nothing."""
     try:
-        control = (await asyncio.to_thread(read_endpoint, directory)).local_control
+        control = (await _looked(read_endpoint, directory)).local_control
         async with rpc.aio_channel(control) as channel:
             stub: Any = node_pb2_grpc.NodeStub(channel)
             asked = stub.Status(node_pb2.StatusRequest(), timeout=_ANSWER_S, metadata=rpc.metadata(token))
@@ -116,3 +119,25 @@ async def _claim(directory: Path, token: str) -> Claim | None:
     except (errors.TfquiverError, grpc.RpcError):
         return None
     return Claim(directory, node.quota_bytes, node.used_bytes) if node.quota_bytes else None
+
+
+async def _looked(look: Callable[[Path], T], directory: Path) -> T:
+    """What it finds; in a thread that the end of the process does not wait for: the disk of any cache may hang."""
+    loop = asyncio.get_running_loop()
+    found: asyncio.Future[T] = loop.create_future()
+
+    def tell(told: Callable[[Any], None], what: Any) -> None:
+        if not found.done():  # else nobody waits any more
+            told(what)
+
+    def run() -> None:
+        told: tuple[Callable[[Any], None], Any]
+        try:
+            told = found.set_result, look(directory)
+        except Exception as error:  # noqa: BLE001 - whoever waits is told
+            told = found.set_exception, error
+        with contextlib.suppress(RuntimeError):  # the loop is closed
+            loop.call_soon_threadsafe(tell, *told)
+
+    threading.Thread(target=run, name="caches on this disk", daemon=True).start()
+    return await found

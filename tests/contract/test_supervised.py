@@ -30,8 +30,9 @@ class FakeProcess:
         await self.ended.wait()
         return "exit code 1"
 
-    async def stop(self) -> None:
+    async def stop(self) -> bool:
         self.ended.set()
+        return True
 
 
 class Started:
@@ -106,3 +107,42 @@ async def test_nothing_is_tried_again_in_a_directory_that_is_no_longer_ours(
 async def test_a_log_that_cannot_be_written_is_said(tmp_path: Path) -> None:
     with pytest.raises(errors.UnavailableError, match=r"gone/node\.log: No such file or directory"):
         await ServerProcess.start("tfquiver", (), tmp_path / "gone" / "node.log", {})
+
+
+class Hangs(FakeProcess):
+    """It ends when the last one of its cluster is told to."""
+
+    def __init__(self, all_told: asyncio.Barrier, told: list[str], name: str) -> None:
+        super().__init__()
+        self._all_told, self._told, self._name = all_told, told, name
+
+    async def stop(self) -> bool:
+        self._told.append(self._name)
+        await self._all_told.wait()
+        return self._name != "node"
+
+
+@on_loop
+async def test_who_does_not_end_is_not_waited_for_before_the_others_are_told(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """On a disk that hangs each gave up after its own time, one after the other: 14 s."""
+    monkeypatch.setattr(supervisor, "_IN_TURN_S", 0.1)
+    monkeypatch.setattr(supervisor, "_NODE_S", 0.1)
+    told, said, all_told = list[str](), list[str](), asyncio.Barrier(4)
+    started = Started({})
+    monkeypatch.setattr(supervisor, "ServerProcess", started)
+    made = started.start
+
+    async def start(module: str, arguments: Sequence[str], log: Path, more: Any) -> tuple[FakeProcess, Any]:
+        _, fields = await made(module, arguments, log, more)
+        return Hangs(all_told, told, log.stem), fields
+
+    monkeypatch.setattr(started, "start", start)
+    stop = asyncio.Event()
+    async with asyncio.timeout(10):
+        await Supervisor(Wish(tmp_path, workers=1), Ports(1, 2), tmp_path, {}, said.append).run(stop, stop.set)
+    assert told == ["worker-0", "dispatcher", "node", "coordinator"]
+    assert said == [
+        "node (pid 1) is killed, but waits in the kernel, for its disk as a rule: it ends when that answers"
+    ]

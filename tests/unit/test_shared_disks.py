@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
+import threading
 from pathlib import Path
 
 import pytest
@@ -66,3 +69,40 @@ def test_a_node_of_another_machine_shares_no_disk_here_though_its_directory_is_c
     found = status.with_others(full | {"node_id": "node-here"})
     assert found["disk_shared_with"] == [str(beside)]
     assert "disk_shared_with" not in status.with_others(full | {"node_id": "node-elsewhere"})
+
+
+def test_the_end_of_a_process_does_not_wait_for_the_disk_of_any_cache(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """`tfquiver up` stayed for as long as the disk of another cache hung."""
+    looks, goes_on = threading.Event(), threading.Event()
+
+    def hangs() -> list[Path]:
+        looks.set()
+        goes_on.wait(60)
+        return []
+
+    monkeypatch.setattr(running_nodes, "directories", hangs)
+
+    async def told_to_stop() -> None:
+        asking = asyncio.create_task(caches_on_this_disk.warning(tmp_path, ""))
+        while not looks.is_set():
+            await asyncio.sleep(0)
+        asking.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await asking
+
+    ended = threading.Thread(target=lambda: asyncio.run(told_to_stop()))
+    ended.start()
+    ended.join(20)
+    assert not ended.is_alive(), "it waits for the disk"
+    goes_on.set()
+
+
+def test_what_a_look_raises_is_raised_where_it_is_waited_for(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    def fails() -> list[Path]:
+        raise ValueError("nobody thought of this")
+
+    monkeypatch.setattr(running_nodes, "directories", fails)
+    with pytest.raises(ValueError, match="nobody thought of this"):
+        asyncio.run(caches_on_this_disk.warning(tmp_path, ""))

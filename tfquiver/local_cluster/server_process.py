@@ -18,6 +18,7 @@ from tfquiver.log_files_and_lines import kept_short, log_file
 
 READY_S = 300.0  # importing TensorFlow on a busy machine takes minutes
 _STOP_S = 8.0
+_KILLED_S = 3.0
 _MAX_LINE_BYTES = 64 << 10
 _PR_SET_PDEATHSIG = 1
 _LIBC = ctypes.CDLL(None)
@@ -75,15 +76,20 @@ class ServerProcess:
         with suppress(ProcessLookupError):
             self._process.kill()
 
-    async def stop(self) -> None:
-        """SIGTERM, and SIGKILL when it takes too long. Returns when it has ended."""
+    async def stop(self) -> bool:
+        """SIGTERM, and SIGKILL when it takes too long. Returns when it has ended; False: the kernel does not let go of
+        it, as of who writes to a volume that is frozen: it ends when its disk answers."""
         with suppress(ProcessLookupError):
             self._process.terminate()
         try:
             await asyncio.wait_for(self._process.wait(), _STOP_S)
         except TimeoutError:
             self.kill()
-            await self._process.wait()
+            try:
+                await asyncio.wait_for(self._process.wait(), _KILLED_S)
+            except TimeoutError:
+                return False
+        return True
 
     async def _ready(self) -> dict[str, Any]:
         assert self._process.stdout is not None

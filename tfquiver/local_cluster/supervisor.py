@@ -16,6 +16,8 @@ from tfquiver.local_cluster.server_process import ServerProcess
 from tfquiver.node_daemon_and_notes_in_directories.up_file import Ports
 
 _LONGEST = 6000  # a path may have 4096 characters
+# After so long the next ones are told to stop, too. By then a node has told its coordinator what it had to tell.
+_IN_TURN_S, _NODE_S = 0.75, 1.5
 
 
 class Supervisor:
@@ -141,10 +143,23 @@ class Supervisor:
             raise errors.UnavailableError(f"{self._wish.directory} was deleted: {server.name} ended ({how})")
 
     async def _stop(self) -> None:
-        """Readers before what they read from."""
+        """Readers before what they read from, as long as they end: of servers whose disk hangs each takes its time to
+        give that up, and they take it together."""
+        ending = list[asyncio.Task[None]]()
         for step in reversed(plan.servers(self._wish)):
-            here = [self._running[server] for server in step if server in self._running]
-            await asyncio.gather(*(process.stop() for process in here))
+            ended = [asyncio.create_task(self._stop_one(one)) for one in step if one in self._running]
+            if ended:
+                await asyncio.wait(ended, timeout=_NODE_S if step[0].kind == plan.NODE else _IN_TURN_S)
+            ending += ended
+        await asyncio.gather(*ending)
+
+    async def _stop_one(self, server: ServerPlan) -> None:
+        process = self._running[server]
+        if not await process.stop():
+            self._say(
+                f"{server.name} (pid {process.pid}) is killed, but waits in the kernel, for its disk as a rule: it "
+                "ends when that answers"
+            )
 
 
 async def _all(coroutines: Sequence[Coroutine[Any, Any, None]]) -> None:
