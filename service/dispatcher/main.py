@@ -197,7 +197,7 @@ async def _dispatch(
     service.dispatcher_started(f"localhost:{port.number}")
     serving.tell_where(work_dir, "dispatcher", f"localhost:{port.number}", coordinator)
     reports = WorkerReports(
-        port.number, coordinator, token, lambda: reaper.awaited, lambda: reaper.left,
+        port.number, coordinator, token, lambda: reaper.awaited, lambda: reaper.left, lambda: reaper.held,
         work_dir_id=work_dir_id.read_or_make(work_dir), former=FLAGS.former_workers,
     )  # fmt: skip
     reaping = RepeatedThread("reaper", reaper.step, FLAGS.reap_interval_ms / 1000)

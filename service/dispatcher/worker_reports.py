@@ -6,7 +6,7 @@ from __future__ import annotations
 import contextlib
 import secrets
 import socket
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 
 import grpc
 from absl import logging
@@ -14,6 +14,7 @@ from absl import logging
 from tfquiver.clock import Clock, SystemClock
 from tfquiver.grpc_plumbing import addresses, rpc
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2, coordinator_pb2_grpc
+from tfquiver.service.dispatcher.lost_workers_and_leftover_tasks.held_up import Held
 from tfquiver.service.dispatcher.lost_workers_and_leftover_tasks.service_rpc import GrpcServiceRpc
 from tfquiver.service.dispatcher.lost_workers_and_leftover_tasks.worker_watch import WorkerWatch
 from tfquiver.version import VERSION
@@ -35,6 +36,7 @@ class WorkerReports:
         token: str,
         awaited: Callable[[], Collection[str]],
         left: Callable[[], Collection[str]],
+        held: Callable[[], Mapping[str, Held]] = dict,
         clock: Clock | None = None,
         work_dir_id: str = "",
         former: Collection[str] = (),
@@ -44,10 +46,12 @@ class WorkerReports:
           port: of the dispatcher, which runs on this machine.
           awaited: the workers with tasks that are not finished.
           left: the keys of sessions that all trainers have left.
+          held: workers whose tasks may hold up trainers for nothing.
           work_dir_id: tells the coordinator that one that starts at another address is this one.
           former: workers that TensorFlow's journal has and that nobody is to miss, until one of them answers.
         """
         self._port, self._coordinator, self._awaited, self._left = port, coordinator, awaited, left
+        self._held = held
         self._address, self._id, self._process = "", work_dir_id, secrets.token_hex(16)
         self._former = set(former)
         self._service = GrpcServiceRpc()
@@ -64,10 +68,8 @@ class WorkerReports:
         self._former -= answering.keys()
         workers = [one for one in workers if one not in self._former]
         seen = self._watch.look(workers, answering, self._awaited())
-        told = [
-            coordinator_pb2.ServiceWorker(address=worker, silent_ms=int(1000 * silent_s), idle_ms=int(1000 * idle_s))
-            for worker, (silent_s, idle_s) in seen.items()
-        ]
+        held = self._held()
+        told = [_told(worker, silent_s, idle_s, held.get(worker)) for worker, (silent_s, idle_s) in seen.items()]
         # Not at the start: looking up a name may take its time.
         self._address = self._address or own_address(self._coordinator, self._port)
         info = coordinator_pb2.DispatcherInfo(
@@ -97,6 +99,16 @@ class WorkerReports:
     def close(self) -> None:
         self._service.close()
         self._channel.close()
+
+
+def _told(worker: str, silent_s: float, idle_s: float, held: Held | None) -> coordinator_pb2.ServiceWorker:
+    return coordinator_pb2.ServiceWorker(
+        address=worker,
+        silent_ms=int(1000 * silent_s),
+        idle_ms=int(1000 * idle_s),
+        unread_ms=int(1000 * held.unread_s) if held else 0,
+        unread_left_ms=int(1000 * held.left_s) if held else 0,
+    )
 
 
 def own_address(coordinator: str, port: int) -> str:

@@ -13,6 +13,7 @@ import pytest
 
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2 as pb
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2_grpc
+from tfquiver.service.dispatcher.lost_workers_and_leftover_tasks.held_up import Held
 from tfquiver.service.dispatcher.worker_reports import WorkerReports
 from tfquiver.tensorflow_dispatcher_and_worker_connections import proto_wire
 
@@ -20,9 +21,11 @@ from tfquiver.tensorflow_dispatcher_and_worker_connections import proto_wire
 class Coordinator(coordinator_pb2_grpc.CoordinatorServicer):
     def __init__(self) -> None:
         self.told: list[str] = []
+        self.unread: list[tuple[int, int]] = []
 
     def ReportDispatcher(self, request: pb.ReportDispatcherRequest, context: object) -> pb.ReportDispatcherReply:
         self.told = sorted(worker.address for worker in request.dispatcher.workers)
+        self.unread = [(worker.unread_ms, worker.unread_left_ms) for worker in request.dispatcher.workers]
         return pb.ReportDispatcherReply()
 
 
@@ -67,3 +70,18 @@ def test_they_are_not_told_of_until_they_answer_and_from_then_on_are_workers_as_
             assert coordinator.told == sorted([lives, former])
         reports.step()
         assert coordinator.told == sorted([lives, former]), "it was there"
+
+
+def test_a_worker_whose_part_nobody_asks_for_is_told_of() -> None:
+    with ExitStack() as stack:
+        lives = f"localhost:{stack.enter_context(serving('WorkerService', 'GetWorkerTasks', b''))}"
+        journal, coordinator = proto_wire.text(1, proto_wire.text(1, lives)), Coordinator()
+        port = stack.enter_context(serving("DispatcherService", "GetWorkers", journal, coordinator=coordinator))
+        held = {"other:1": Held(1.0, 2.0, True)}
+        reports = WorkerReports(port, f"localhost:{port}", "", list, list, lambda: held)
+        stack.callback(reports.close)
+        reports.step()
+        assert coordinator.unread == [(0, 0)]
+        held[lives] = Held(3.5, 4.25, False)
+        reports.step()
+        assert coordinator.unread == [(3500, 4250)]

@@ -47,3 +47,14 @@ async def test_silence_is_news(tmp_path: Path) -> None:
             coordinator.dispatchers.report(info(silent_ms))
             told.append(coordinator.dispatchers.told())
         assert told[0] == told[1] != told[2] == told[3]
+
+
+@on_loop
+async def test_so_is_that_a_part_is_not_asked_for(tmp_path: Path) -> None:
+    async with started(tmp_path) as coordinator:
+        told = []
+        for unread_ms in (0, 9_999, 10_000, 60_000):
+            worker = ServiceWorker(address="w:1", unread_ms=unread_ms, unread_left_ms=1000)
+            coordinator.dispatchers.report(DispatcherInfo(address="d:1", workers=[worker]))
+            told.append(coordinator.dispatchers.told())
+        assert told[0] == told[1] != told[2] == told[3]

@@ -6,16 +6,19 @@ TensorFlow's worker tells both at once. Here the dispatcher is away meanwhile, s
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
+import tensorflow as tf
 
 from tests.support import node_calls, numbered
 from tests.support.cluster import wait_until
 from tests.support.late_service import RECORDS_A_FILE, LateService, ended, launch
-from tests.support.relay import relay
+from tests.support.relay import Relay, relay
+from tfquiver.cli.status_asked_watched_explained import status
 from tfquiver.service.dispatcher.journal import journal_reader
 
 FILES = 2
@@ -64,33 +67,71 @@ def test_the_epoch_ends_all_the_same(service: LateService, workers: int) -> None
     assert lost == 0
 
 
+def killed_after_its_end(
+    tmp_path: Path, service: LateService, way: Relay, distributed: Callable[[Any], Any], with_dispatcher: bool = False
+) -> numbered.EpochReader:
+    """Its only worker, which did not reach the dispatcher when it gave its trainer the end, and is back."""
+    service.start_workers(1, way.address)
+    journal = journal_reader.JournalFollower(service.work_dir / journal_reader.JOURNAL_DIR)
+    reader = numbered.EpochReader(distributed(service.source(FILES, READAHEAD_BYTES)), step_s=0.15)
+
+    def dispatcher_knows() -> bool:
+        return any(isinstance(update, journal_reader.SplitProduced) and update.end for update in journal.poll())
+
+    wait_until(dispatcher_knows, "the end of the source")
+    way.cut()
+    assert reader.reached(1) < TOTAL, "the trainer is behind its worker"
+    wait_until(lambda: GIVES_THE_END in service.worker_log(0).read_text(), "the end of its task", 60)
+    service.workers[0].kill()
+    if with_dispatcher:
+        service.dispatcher.kill()
+    way.mend()
+    if not with_dispatcher:
+        lost = f"worker {service.workers[0].address} is lost"
+        wait_until(lambda: lost in (tmp_path / "dispatcher.log").read_text(), "it is called lost")
+    launch([service.dispatcher, *service.workers] if with_dispatcher else service.workers)
+    return reader
+
+
 @pytest.mark.long
-def test_a_trainer_that_waits_says_so_and_is_not_kept_for_minutes(tmp_path: Path) -> None:
-    """The dispatcher is there all the time, with the usual limits: only the worker does not reach it."""
+@pytest.mark.parametrize("with_dispatcher", [False, True])
+def test_a_trainer_that_waits_says_so_and_is_not_kept_for_minutes(tmp_path: Path, with_dispatcher: bool) -> None:
+    """With the usual limits. With the dispatcher it took 150 s: that did not know for how long the worker was away."""
     with LateService(tmp_path, env=SAYS) as service:
         service.start_dispatcher()
         with relay(service.dispatcher.address) as way:
-            service.start_workers(1, way.address)
-            journal = journal_reader.JournalFollower(service.work_dir / journal_reader.JOURNAL_DIR)
-            reader = numbered.EpochReader(service.distributed(service.source(FILES, READAHEAD_BYTES)), step_s=0.15)
-
-            def dispatcher_knows() -> bool:
-                return any(isinstance(update, journal_reader.SplitProduced) and update.end for update in journal.poll())
-
-            wait_until(dispatcher_knows, "the end of the source")
-            way.cut()
-            assert reader.reached(1) < TOTAL, "the trainer is behind its worker"
-            wait_until(lambda: GIVES_THE_END in service.worker_log(0).read_text(), "the end of its task", 60)
-            service.workers[0].kill()
-            way.mend()
-            lost = f"worker {service.workers[0].address} is lost"
-            wait_until(lambda: lost in (tmp_path / "dispatcher.log").read_text(), "it is called lost")
-            launch(service.workers)
+            reader = killed_after_its_end(tmp_path, service, way, service.distributed, with_dispatcher)
             began_s = time.monotonic()
             records_lost, _ = numbered.lost_and_duplicates(reader.result(90), TOTAL)
             assert records_lost == 0
             assert time.monotonic() - began_s < 60
-            assert "who waits for it has had all that it has" in (tmp_path / "dispatcher.log").read_text()
+            said = (tmp_path / "dispatcher.log").read_text()
+            assert "nobody has asked for its tasks" in said
+            assert "who waits for it has had all that it has" in said
+
+
+@pytest.mark.long
+def test_tensorflows_own_client_waits_longer_and_it_is_said_for_what(tmp_path: Path) -> None:
+    """Minutes passed without a word in any log, or in the status."""
+    with LateService(tmp_path, ["--unread_task_timeout_ms=30000"], SAYS) as service:
+        service.start_dispatcher()
+        with relay(service.dispatcher.address) as way:
+            stock = tf.data.experimental.service.distribute(
+                "distributed_epoch", f"grpc://{service.dispatcher.address}", compression=None
+            )
+            reader = killed_after_its_end(tmp_path, service, way, lambda source: source.apply(stock))
+            coordinator = service.cluster.coordinator.address
+            waits = f"worker {service.workers[0].address} of dispatcher "
+
+            def is_said() -> bool:
+                problems = status.collect(coordinator)["problems"]
+                return any(one.startswith(waits) and "asked for the rest of its part" in one for one in problems)
+
+            wait_until(is_said, "the status says what is waited for", 60)
+            assert "does not say (as with TensorFlow's own distribute)" in (tmp_path / "dispatcher.log").read_text()
+            records_lost, _ = numbered.lost_and_duplicates(reader.result(90), TOTAL)
+            assert records_lost == 0
+            wait_until(lambda: not is_said(), "it is over", 20)
 
 
 def test_a_trainer_that_pauses_loses_nothing(service: LateService) -> None:

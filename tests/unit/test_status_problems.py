@@ -111,6 +111,19 @@ def test_a_dispatcher_that_is_missed_is_a_problem() -> None:
     assert [one.partition(":5050 ")[2].partition(":")[0] for one in said] == ["has told nothing of itself for 9 s"]
 
 
+def test_a_worker_that_a_trainer_may_wait_for_in_vain_is_a_problem() -> None:
+    """Epochs stood for minutes at their end, and no problem was shown."""
+    its = worker(1) | {"unread_ms": 37_900, "unread_left_ms": 262_000}
+    soon = worker(2) | {"unread_ms": 9_900, "unread_left_ms": 10_000}
+    status = told("run") | {"dispatchers": [{"address": "head:5050", "workers": [its, soon, worker(3)]}]}
+    (said,) = [one for one in status_view.problems(status) if "worker" in one]
+    assert said.startswith(
+        "worker w:1 of dispatcher head:5050 was lost at the end of an epoch, and has been back for 37 s: nobody has "
+        "asked for the rest of its part since. "
+    )
+    assert "in 262 s the dispatcher ends that part (--unread_task_timeout_ms" in said
+
+
 @pytest.mark.parametrize(
     ("its", "problem", "line"),
     [

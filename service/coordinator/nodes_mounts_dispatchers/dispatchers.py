@@ -27,6 +27,7 @@ MAX_LEFT = 4096  # session keys of one report
 MAX_ID_BYTES = 64
 FORGOTTEN_S = 30.0
 SILENT_WORKER_S = 5.0  # two questions that it did not answer, and a busy machine
+_UNREAD_S = 10.0  # a trainer that takes its time may ask late
 SILENT_DISPATCHER_S = 8.0  # three reports that did not come, the last of which may have waited for its workers
 _GIVEN_UP_S = 600.0
 _MISSED_S = 24 * 3600.0  # a dispatcher: what it is needed for does not end by itself
@@ -57,6 +58,11 @@ def is_missed(silent_ms: int, idle_ms: int) -> bool:
     """It is silent, and somebody may wait for it. A dispatcher never forgets a worker; for one that has been away for
     long nobody waits."""
     return is_silent(silent_ms) and min(silent_ms, idle_ms) <= 1000 * _GIVEN_UP_S
+
+
+def is_unread(unread_ms: int) -> bool:
+    """A worker's part of an epoch may hold up its trainer for nothing."""
+    return unread_ms >= 1000 * _UNREAD_S
 
 
 class Dispatchers:
@@ -215,11 +221,14 @@ class Dispatchers:
         ]
 
     def told(self) -> Hashable:
-        """Equal for as long as the same dispatchers and workers are there, and the same ones are silent."""
+        """Equal for as long as the same dispatchers and workers are there, and the same ones are silent, or unread."""
         return tuple(one.address for one in self.lost()), tuple(
             (
                 info.address,
-                *((one.address, one.version, is_silent(one.silent_ms)) for one in info.workers),
+                *(
+                    (one.address, one.version, is_silent(one.silent_ms), is_unread(one.unread_ms))
+                    for one in info.workers
+                ),
             )
             for info in self.live()
         )

@@ -23,6 +23,9 @@ from tfquiver.clock import Clock, SystemClock
 from tfquiver.service.dispatcher.journal.graphs import Graphs
 from tfquiver.service.dispatcher.journal.journal_reader import JOURNAL_DIR, JournalFollower
 from tfquiver.service.dispatcher.lost_workers_and_leftover_tasks.departures import Departures
+from tfquiver.service.dispatcher.lost_workers_and_leftover_tasks.held_up import Held, HeldUp
+from tfquiver.service.dispatcher.lost_workers_and_leftover_tasks.outages import Outages
+from tfquiver.service.dispatcher.lost_workers_and_leftover_tasks.seen_file import Seen, SeenFile
 from tfquiver.service.dispatcher.lost_workers_and_leftover_tasks.service_rpc import ServiceRpc
 from tfquiver.service.dispatcher.lost_workers_and_leftover_tasks.session_news import SessionNews
 from tfquiver.service.dispatcher.lost_workers_and_leftover_tasks.silences import Silences
@@ -48,7 +51,7 @@ class Timeouts:
 
 
 class Reaper:
-    """One pass of watching per `step()`; all state is its own. Not thread-safe, but for `awaited` and `left`."""
+    """One pass of watching per `step()`; all state is its own. Not thread-safe but for `awaited`, `held`, `left`."""
 
     def __init__(
         self,
@@ -69,8 +72,17 @@ class Reaper:
         self._departures = Departures(self._clock)
         self._silences = Silences()
         self._told_lost: set[str] = set()
-        self._unread_tasks = UnreadTasks()
+        self._seen = SeenFile(work_dir)
+        before = self._seen.read(self._clock.now())
+        self._outages, self._unread_tasks = Outages(before.looked, before.outages), UnreadTasks(before.tasks)
+        self._is_first = True
+        self._held_up = HeldUp()
         self._look_again_at = self._ask_again_at = 0.0
+
+    @property
+    def held(self) -> Mapping[str, Held]:
+        """Workers that are back, and with tasks that nobody asks for, when last looked at."""
+        return self._held_up.now
 
     @property
     def left(self) -> frozenset[str]:
@@ -88,9 +100,15 @@ class Reaper:
         tasks = self._service.tasks(sorted(asked))
         now = self._clock.now()
         self._silences.look(asked, tasks, workers, now, self._service.refusing)
-        self._unread_tasks.look(
-            self._table.tasks_at_the_end(), tasks, self._service.refusing, self._silences.since, now
-        )
+        at_end = self._table.tasks_at_the_end()
+        # Later others may lack tasks because they are new.
+        lacking = self._table.open_tasks() if self._is_first else {task: worker for task, (worker, _) in at_end.items()}
+        anew = {worker for task_id, worker in lacking.items() if worker in tasks and task_id not in tasks[worker]}
+        self._outages.look(workers, tasks.keys(), anew, self._silences.since, now)
+        self._unread_tasks.look(at_end, tasks, self._service.refusing, self._outages.since, now)
+        self._is_first = False
+        if workers:
+            self._seen.write(Seen(now, self._outages.now, self._unread_tasks.tasks))
         self._departures.look(self._table, self._graphs.ours)
 
     def step(self) -> dict[str, list[int]]:
@@ -143,7 +161,10 @@ class Reaper:
     def _starved(self, now: float) -> dict[str, list[int]]:
         """Sooner than by that limit: those of which it is known that nobody will read from them."""
         back = self._unread_tasks.back()
-        if not back or now < self._ask_again_at:
+        if not back:
+            self._held_up.nobody()
+            return {}
+        if now < self._ask_again_at:
             return {}
         self._ask_again_at = now + _WHO_WAITS_S
         clients, attended = self._table.clients(), self._graphs.ours(self._table.attended())
@@ -151,15 +172,23 @@ class Reaper:
         for dataset, keys in attended.items():
             for key in keys:
                 by_key[key] += clients[dataset]
-        starving = {
-            task_id
-            for task_id, dataset in self._table.stalled(back).items()
-            if dataset in attended
-            and self._news.starving(
-                {key: by_key[key] for key in attended[dataset]}, self._unread_tasks.unasked_s(task_id, now)
-            )
-        }
-        return _by_worker(self._table.tasks_at_the_end(), self._unread_tasks.look_who_waits(starving, now))
+        unasked, starving = set[int](), set[int]()
+        for task_id, dataset in self._table.stalled(back).items():
+            unasked_s = self._unread_tasks.unasked_s(task_id, now)
+            if dataset in attended and self._news.quiet(attended[dataset], unasked_s):
+                unasked.add(task_id)
+                if self._news.starving({key: by_key[key] for key in attended[dataset]}, unasked_s):
+                    starving.add(task_id)
+        found = self._unread_tasks.look_who_waits(starving, now)
+        at_end, limit_s = self._table.tasks_at_the_end(), self._timeouts.unread_s
+        held = {
+            task_id: (at_end[task_id][0], Held(
+                self._unread_tasks.unread_s(task_id, now), self._unread_tasks.left_s(task_id, limit_s, now),
+                task_id in starving,
+            )) for task_id in unasked.difference(found)
+        }  # fmt: skip
+        self._held_up.look(held, now)
+        return _by_worker(at_end, found)
 
 
 def _by_worker(tasks: Mapping[int, tuple[str, str]], task_ids: Iterable[int]) -> dict[str, list[int]]:

@@ -100,6 +100,14 @@ class TaskTable:
                         found[worker].append(task_id)
         return dict(found)
 
+    def open_tasks(self) -> dict[int, str]:
+        """Task id -> worker address."""
+        return {
+            task_id: worker
+            for iteration in self._iterations.values()
+            for task_id, worker in iteration.open_tasks.items()
+        }
+
     def tasks_at_the_end(self) -> dict[int, tuple[str, str]]:
         """Task id -> worker address and data set id, of open tasks whose sources have told a worker the end."""
         at_end = (iteration for iteration in self._iterations.values() if iteration.at_end)

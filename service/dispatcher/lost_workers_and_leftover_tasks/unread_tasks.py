@@ -10,18 +10,15 @@ from __future__ import annotations
 from collections.abc import Callable, Container, Mapping, Set
 from dataclasses import dataclass
 
-# What of a connection the client may still take for one, where nobody has told it that it is closed: its machine was
-# cut off, and the kernel gives it up after 30 s (worker_connections.py).
-_SILENT_S = 40.0
-_LEAST_S, _MORE_S = 20.0, 10.0
-_MOST_S = 150.0  # gRPC lets no more than 120 s pass, and up to a fifth of it more; also where nobody knows for how long
+from tfquiver.service.dispatcher.lost_workers_and_leftover_tasks.outages import LEAST_S, SILENT_S, until_asked_s
+
 _GAP_S = 10.0  # without a look, and it may have been otherwise meanwhile
 
 
 @dataclass(slots=True)
-class _Task:
+class LostTask:
     lacking_at: float  # when its worker was last seen without it
-    away_since: float | None  # None: since before the first look
+    away_since: float | None  # None: nobody knows
     lives: bool = False  # its machine has answered for the worker: it, or nobody, listens there
     back_since: float | None = None
     starving_since: float | None = None
@@ -31,28 +28,30 @@ class _Task:
 class UnreadTasks:
     """Not thread-safe."""
 
-    def __init__(self) -> None:
-        self._tasks: dict[int, _Task] = {}
-        self._first_look: float | None = None
-        self._last_look = 0.0
+    def __init__(self, noted: Mapping[int, LostTask] | None = None) -> None:
+        """`noted`: as `tasks`, by the dispatcher before this one: their workers do not lack them a second time."""
+        self._tasks = dict(noted or {})
+
+    @property
+    def tasks(self) -> Mapping[int, LostTask]:
+        """By id."""
+        return self._tasks
 
     def look(
         self,
         at_end: Mapping[int, tuple[str, str]],
         tasks: Mapping[str, Container[int]],
         refusing: Container[str],
-        silent_since: Callable[[str], float | None],
+        away_since: Callable[[str], float | None],
         now: float,
     ) -> None:
         """
         Args:
           at_end: as TaskTable.tasks_at_the_end.
           tasks: of the workers that have just answered; `refusing`: others, where nobody listens.
-          silent_since: of a worker; None: it answers.
+          away_since: of a worker without its task, as Outages.since.
         """
-        first = now if self._first_look is None else self._first_look
-        before = first if self._first_look is None else self._last_look
-        kept = dict[int, _Task]()
+        kept = dict[int, LostTask]()
         for task_id, (worker, _) in at_end.items():
             task = self._tasks.get(task_id)
             if task_id in tasks.get(worker, ()):
@@ -61,12 +60,10 @@ class UnreadTasks:
                     task.back_since = now if task.back_since is None else task.back_since
                 continue
             if task is None or task.back_since is not None:  # lost, or lost again
-                silence = silent_since(worker)
-                away_since = before if silence is None else min(before, silence)
-                task = _Task(now, None if away_since <= first else away_since)
+                task = LostTask(now, away_since(worker))
             kept[task_id], task.lacking_at = task, now
             task.lives |= worker in tasks or worker in refusing
-        self._tasks, self._first_look, self._last_look = kept, first, now
+        self._tasks = kept
 
     def back(self) -> set[int]:
         return {task_id for task_id, task in self._tasks.items() if task.back_since is not None}
@@ -82,10 +79,21 @@ class UnreadTasks:
     def needed_s(self, task_id: int) -> float:
         """For so long its clients must wait, and not ask for it."""
         task = self._tasks[task_id]
-        if task.away_since is None:
-            return _MOST_S
-        least_s = _LEAST_S if task.lives else _SILENT_S
-        return min(max(least_s, _MORE_S + self._back_since(task_id) - task.away_since), _MOST_S)
+        away_s = None if task.away_since is None else self._back_since(task_id) - task.away_since
+        return until_asked_s(away_s, LEAST_S if task.lives else SILENT_S)
+
+    def unread_s(self, task_id: int, now: float) -> float:
+        """For so long its worker is back."""
+        return now - self._back_since(task_id)
+
+    def left_s(self, task_id: int, limit_s: float, now: float) -> float:
+        """Until it is finished for its worker, if all stays as it is; `limit_s`: as in `overdue`."""
+        starving_since = self._tasks[task_id].starving_since
+        left_s = limit_s - self.unread_s(task_id, now)
+        if starving_since is not None:
+            waited_s = now - max(starving_since, self._back_since(task_id))
+            left_s = min(left_s, self.needed_s(task_id) - waited_s)
+        return max(left_s, 0.0)
 
     def look_who_waits(self, starving: Set[int], now: float) -> list[int]:
         """`starving`: the tasks of which all clients wait for an element, and can have one of no other task. Those of

@@ -13,6 +13,14 @@ def problems(dispatchers: list[dict[str, Any]], told: Collection[str] = ()) -> I
     """A sentence for each worker that epochs wait for in vain. `told`: addresses of those of which that is said."""
     for one in dispatchers:
         for worker in one["workers"]:
+            if kept.is_unread(int(worker.get("unread_ms", 0))):
+                yield (
+                    f"worker {worker['address']} of dispatcher {one['address']} was lost at the end of an epoch, and "
+                    f"has been back for {worker['unread_ms'] // 1000} s: nobody has asked for the rest of its part "
+                    "since. Its trainer pauses, or has had all, and waits only to be told so: in "
+                    f"{worker['unread_left_ms'] // 1000} s the dispatcher ends that part (--unread_task_timeout_ms, "
+                    "5 minutes; trainers that read by tfquiver.distribute say that they wait: mostly 20 to 30 s)"
+                )
             missed = kept.is_missed(int(worker["silent_ms"]), int(worker["idle_ms"]))
             if missed and worker["address"] not in told:
                 yield (

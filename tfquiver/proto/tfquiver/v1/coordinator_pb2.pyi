@@ -2187,6 +2187,8 @@ class ServiceWorker(_message.Message):
     SILENT_MS_FIELD_NUMBER: _builtins.int
     IDLE_MS_FIELD_NUMBER: _builtins.int
     VERSION_FIELD_NUMBER: _builtins.int
+    UNREAD_MS_FIELD_NUMBER: _builtins.int
+    UNREAD_LEFT_MS_FIELD_NUMBER: _builtins.int
     address: _builtins.str
     """host:port under which it registered"""
     silent_ms: _builtins.int
@@ -2195,6 +2197,12 @@ class ServiceWorker(_message.Message):
     """since a task of its was last waited for, or since the dispatcher's start; 0: one is now"""
     version: _builtins.str
     """as it said itself, by ReportWorker; a dispatcher does not say it. "": not for 30 s"""
+    unread_ms: _builtins.int
+    """It was lost at the end of an epoch, and for so long, since it is back, nobody has asked for the rest of its part,
+    which the trainer may have had: that pauses, or waits for nothing but this part's end. 0: there is none such.
+    """
+    unread_left_ms: _builtins.int
+    """until the dispatcher ends it, if all stays as it is"""
     def __init__(
         self,
         *,
@@ -2202,10 +2210,12 @@ class ServiceWorker(_message.Message):
         silent_ms: _builtins.int = ...,
         idle_ms: _builtins.int = ...,
         version: _builtins.str = ...,
+        unread_ms: _builtins.int = ...,
+        unread_left_ms: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["address", b"address", "idle_ms", b"idle_ms", "silent_ms", b"silent_ms", "version", b"version"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["address", b"address", "idle_ms", b"idle_ms", "silent_ms", b"silent_ms", "unread_left_ms", b"unread_left_ms", "unread_ms", b"unread_ms", "version", b"version"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
