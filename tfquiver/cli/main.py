@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NoReturn
 
 from tfquiver import errors, plain_text
-from tfquiver.cli import standard_streams
+from tfquiver.cli import help_layout, standard_streams
 from tfquiver.cluster_address.service_name import VARIABLE
 from tfquiver.roles_and_tokens import own_token
 from tfquiver.version import VERSION
@@ -68,24 +68,11 @@ _RENAMED = (
 _LONGEST = 6000  # a path may have 4096 characters
 
 
-class _Formatter(argparse.HelpFormatter):
-    """With room for the longest command beside what it does: argparse forgets that commands are indented once more."""
-
-    def add_argument(self, action: argparse.Action) -> None:
-        super().add_argument(action)
-        if isinstance(action, argparse._SubParsersAction):
-            self._action_max_length += self._indent_increment
-
-
-class _Paragraphs(_Formatter):
-    """An empty line in the description stays one."""
-
-    def _fill_text(self, text: str, width: int, indent: str) -> str:
-        return "\n\n".join(super(_Paragraphs, self)._fill_text(one, width, indent) for one in text.split("\n\n"))
-
-
 class _Parser(argparse.ArgumentParser):
     """Says what is wrong in one line, whatever was typed."""
+
+    def __init__(self, *, formatter_class: type[argparse.HelpFormatter] = help_layout.Layout, **more: Any) -> None:
+        super().__init__(formatter_class=formatter_class, **more)
 
     def error(self, message: str) -> NoReturn:
         if message.endswith(" required: COMMAND"):
@@ -150,7 +137,7 @@ def parser() -> argparse.ArgumentParser:
 
 def _parser(whole: Iterable[str]) -> argparse.ArgumentParser:
     """`whole`: commands with their arguments; of the others it is only known what `--help` says of them."""
-    made = _Parser(prog="tfquiver", description=_ABOUT, formatter_class=_Paragraphs)
+    made = _Parser(prog="tfquiver", description=_ABOUT, formatter_class=help_layout.Paragraphs)
     made.add_argument("--version", action="version", version=f"tfquiver {VERSION}")
     subparsers = _Subparsers(made.add_subparsers(required=True, metavar="COMMAND"))
     whole = frozenset(whole)
@@ -170,7 +157,7 @@ class _Subparsers:
         self._made, self.choices = made, made.choices
 
     def add_parser(self, name: str, **more: Any) -> Any:
-        return self._made.add_parser(name, help=_COMMANDS[name][1], **({"formatter_class": _Formatter} | more))
+        return self._made.add_parser(name, help=_COMMANDS[name][1], **more)
 
 
 def _check_begin(argv: Sequence[str]) -> None:

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from tfquiver import errors
-from tfquiver.cli import calls
+from tfquiver.cli import calls, help_layout
 from tfquiver.cli.sim_plan_trace_commands import limits_of_patience, sim_view
 from tfquiver.cli.sim_plan_trace_commands.progressing import Progressing
 from tfquiver.cli.sim_plan_trace_commands.sim_view import Run
@@ -41,9 +41,7 @@ _MOST_BYTES, _MOST_VALUES = 256 << 20, 25_000_000
 
 
 def add_parser(subparsers: Any) -> None:
-    parser = subparsers.add_parser(
-        "sim", description=_ABOUT, formatter_class=argparse.RawDescriptionHelpFormatter,
-    )  # fmt: skip
+    parser = subparsers.add_parser("sim", description=_ABOUT, formatter_class=help_layout.AsWritten)
     add_files(parser)
     parser.add_argument("--policy", action="append", metavar="NAME", help="in place of the scenario's; may be repeated")
     parser.add_argument("--scheduler", action="append", metavar="NAME", help="likewise")
