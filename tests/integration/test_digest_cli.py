@@ -119,4 +119,4 @@ def test_bad_input(tmp_path: Path, capsys: pytest.CaptureFixture[str], arguments
 
 def test_an_output_directory_that_is_not_there(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["digest", "build", "x", "-o", str(tmp_path / "no" / "o.tfqd")]) == 1
-    assert f"--output={tmp_path}/no/o.tfqd: {tmp_path}/no is not a directory" in capsys.readouterr().err
+    assert f"--output={tmp_path}/no/o.tfqd: there is no directory {tmp_path}/no: make it" in capsys.readouterr().err

@@ -105,8 +105,8 @@ def test_recorded_and_simulated(tmp_path: Path, paths: list[Path], capsys: pytes
 
 def test_the_bad(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     for flags, said in (
-        (["record", "/"], "there already"),
-        (["record", str(tmp_path / "no" / "file"), "--service", "localhost:1"], ""),
+        (["record", "/"], "/: give the name of a file"),
+        (["record", str(tmp_path / "no" / "file"), "--service", "localhost:1"], "there is no directory "),
         (["record", "x" * 5000], "File name too long"),
         (["record", "x\0y"], "null"),
     ):

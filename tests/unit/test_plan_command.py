@@ -114,7 +114,7 @@ def test_what_probes_read_is_told_apart(
         (["--cache", "much"], "--cache: not a size"),
         (["--store", "0"], "--store: '0'"),
         (["--policy", "best"], "policy: 'best' is none of"),
-        (["--plot", "/no/such/place.png"], "--plot: /no/such: there is no such directory"),
+        (["--plot", "/no/such/place.png"], "--plot=/no/such/place.png: there is no directory /no/such"),
     ],
 )
 def test_what_cannot_be_is_named(

@@ -11,8 +11,7 @@ import pytest
 
 from tests.support.as_user import as_user
 from tests.unit.test_which_cluster import holding
-from tfquiver import durable, errors
-from tfquiver.cli.dataset_commands import digest
+from tfquiver import durable, errors, named_files
 from tfquiver.cli.doctor import command as doctor
 from tfquiver.cli.main import main
 from tfquiver.cluster_address import running, running_nodes
@@ -135,8 +134,8 @@ def test_a_file_in_the_place_of_a_directory_is_named_with_what_to_do(
         (["demo", "--data=~nobody-of-this-name/x"], "--data=~nobody-of-this-name/x: Could not determine home"),
         (["demo", "--png=data"], "tfquiver: --png=data: is a directory: give the name of a file"),
         (["demo", "--json="], "tfquiver: --json=.: give the name of a file"),
-        (["demo", "--png=no/such/x.png"], "tfquiver: --png=no/such/x.png: no/such is not a directory"),
-        (["demo", "--json=no/x"], "tfquiver: --json=no/x: no is not a directory"),
+        (["demo", "--png=no/such/x.png"], "tfquiver: --png=no/such/x.png: there is no directory no/such: make it"),
+        (["demo", "--json=no/x"], "tfquiver: --json=no/x: there is no directory no: make it, or name another"),
         (["limit", "job", "50"], "tfquiver: RATE: 50 is 50 bytes a second: write 50MB or 50kB"),
         (["limit", "job", "50mb/s"], "tfquiver: RATE: not a size: '50mb'; write 50MB, bytes a second; or none"),
         (["status", "http://head:5040/"], "nor a directory of this machine: write head:5040"),
@@ -232,7 +231,7 @@ def test_what_another_user_may_not_is_said_with_whose_it_is(here: Path) -> None:
         found = []
         for call in (
             lambda: stopping.holder(here / "cache" / "node.lock"),
-            lambda: digest._check_output(here / "cache2" / "x.tfqd"),
+            lambda: named_files.check_output(f"--output={(path := here / 'cache2' / 'x.tfqd')}", path),
         ):
             try:
                 call()
@@ -246,7 +245,8 @@ def test_what_another_user_may_not_is_said_with_whose_it_is(here: Path) -> None:
     assert doctors.do == "run doctor as that user, or name a coordinator's host:port"
     assert denied == [
         f"{here / 'cache' / 'node.lock'}: Permission denied: the directory is another user's",
-        f"--output={here / 'cache2' / 'x.tfqd'}: this user may not write in {here / 'cache2'}",
+        f"--output={here / 'cache2' / 'x.tfqd'}: Permission denied: nobody may not write in {here / 'cache2'}: "
+        "name a file elsewhere",
     ]
 
 

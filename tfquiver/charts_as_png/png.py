@@ -6,7 +6,7 @@ import importlib.util
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tfquiver import errors
+from tfquiver import named_files
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -25,4 +25,4 @@ def save(figure: Figure, path: Path) -> None:
     try:
         figure.savefig(path, format="png")
     except OSError as error:
-        raise errors.from_os_error(error, str(path)) from error
+        raise named_files.not_written(error, str(path), path) from error

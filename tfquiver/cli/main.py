@@ -12,7 +12,7 @@ import sys
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NoReturn
 
-from tfquiver import errors, plain_text
+from tfquiver import errors, named_files, plain_text
 from tfquiver.cli import help_layout, standard_streams
 from tfquiver.cluster_address.service_name import VARIABLE
 from tfquiver.roles_and_tokens import own_token
@@ -236,6 +236,10 @@ def main(argv: list[str] | None = None) -> int:
         if (lost := errors.of_lost_place(error)) is None:
             raise
         return _failed(lost, arguments)
+    except PermissionError as error:  # of a folder on the way to what was named, for one
+        if not isinstance(error.filename, str):
+            raise
+        return _failed(named_files.not_read(error, error.filename, error.filename), arguments)
     except UnicodeEncodeError as error:
         no_text = f"{plain_text.shortened(str(error.object))} is not text that can be sent (UTF-8)"
         return _failed(errors.InvalidArgumentError(no_text), arguments)

@@ -19,7 +19,7 @@ from tfquiver.cli import calls
 from tfquiver.cli.dataset_commands import waiting
 from tfquiver.cluster_address import service_name
 from tfquiver.digests import formats
-from tfquiver.durable import private_directory, why_not_used
+from tfquiver.durable import private_directory, why_not_made, why_not_used
 from tfquiver.grpc_plumbing import addresses
 from tfquiver.log_files_and_lines import kept_short, log_file
 from tfquiver.mounting import mount_points
@@ -179,6 +179,9 @@ def _told(options: MountOptions, serve: Serve) -> int:
 def _in_background(arguments: argparse.Namespace, cache_dir: Path) -> int:
     try:
         cache_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
+    except (OSError, ValueError) as error:
+        raise errors.InvalidArgumentError(f"cache_dir {cache_dir}: {why_not_made(cache_dir, error)}") from error
+    try:
         private_directory(cache_dir / "log")
         log = log_file.opened(cache_dir / "log" / _LOG)
     except OSError as error:

@@ -11,7 +11,7 @@ from typing import Any
 
 from rich.console import Console
 
-from tfquiver import errors
+from tfquiver import errors, named_files
 from tfquiver.charts_as_png import png
 from tfquiver.cli import told_to_stop
 from tfquiver.demo import needs, picture, rounds, sample_files
@@ -28,8 +28,10 @@ _NO_PICTURE = "no picture: pip install matplotlib"
 def add_parser(subparsers: Any) -> None:
     parser = subparsers.add_parser("demo")
     parser.add_argument("--quick", action="store_true", help="less data and fewer epochs")
-    parser.add_argument("--png", type=Path, default=_PNG, metavar="FILE", help=f"the picture; default: {_PNG}")
-    parser.add_argument("--json", type=Path, metavar="FILE", help="also write the figures to FILE")
+    parser.add_argument(
+        "--png", type=named_files.typed_path, default=_PNG, metavar="FILE", help=f"the picture; default: {_PNG}"
+    )
+    parser.add_argument("--json", type=named_files.typed_path, metavar="FILE", help="also write the figures to FILE")
     parser.add_argument(
         "--data", metavar="DIRECTORY",
         help="no demo: only write four small TFRecord files there, to try the README's lines with",
@@ -45,7 +47,7 @@ def _run(arguments: argparse.Namespace) -> int:
         return 0
     for flag, file in (("--png", arguments.png), ("--json", arguments.json)):
         if file is not None:  # else minutes later it could not be written
-            _check_file(flag, file)
+            named_files.check_output(f"{flag}={file}", file, replaced=False)
     needs.check()
     console, meanwhile = Console(), Console(stderr=True)
     if not png.can_draw():
@@ -71,16 +73,6 @@ def _directory(text: str) -> Path:
         raise errors.InvalidArgumentError(f"--data={text}: {error}") from error
 
 
-def _check_file(flag: str, file: Path) -> None:
-    """Raises InvalidArgumentError."""
-    if not file.name:
-        raise errors.InvalidArgumentError(f"{flag}={file}: give the name of a file")
-    if not file.parent.is_dir():
-        raise errors.InvalidArgumentError(f"{flag}={file}: {file.parent} is not a directory")
-    if file.is_dir():
-        raise errors.InvalidArgumentError(f"{flag}={file}: is a directory: give the name of a file")
-
-
 def told(result: DemoResult, console: Console, picture_at: Path, figures_at: Path | None) -> int:
     """The exit code. Files come last: what a minute was spent on is out by then. Raises the typed error of a failed
     write of the figures."""
@@ -94,7 +86,7 @@ def told(result: DemoResult, console: Console, picture_at: Path, figures_at: Pat
         try:
             figures_at.write_text(json.dumps(result.as_json(), indent=2) + "\n")
         except OSError as error:
-            raise errors.from_os_error(error, f"--json={figures_at}") from error
+            raise named_files.not_written(error, f"--json={figures_at}", figures_at) from error
     return 0 if result.complete else 1
 
 

@@ -6,7 +6,7 @@ from __future__ import annotations
 import random
 from pathlib import Path
 
-from tfquiver import durable, errors
+from tfquiver import durable, errors, named_files
 from tfquiver.packing.example import serialized
 from tfquiver.scanning import tfrecord
 
@@ -28,7 +28,7 @@ def write(directory: Path) -> list[Path]:
         try:
             durable.write(path, [tfrecord.frame(record) for record in records], 0o644)
         except OSError as error:
-            raise errors.from_os_error(error, str(path)) from error
+            raise named_files.not_written(error, str(path), path) from error
     return made
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from tfquiver import durable, errors
+from tfquiver import durable, errors, named_files
 from tfquiver.digests import digest_file, digest_ids, formats
 from tfquiver.digests.digest_file import Parts
 from tfquiver.digests.digest_ids import Columns as Columns
@@ -148,12 +148,10 @@ class Digest:
                 view, at = buffer.data, 0
                 while at < len(view) and (read := file.readinto(view[at:])):
                     at += read
-        except FileNotFoundError as error:
-            raise errors.NotFoundError(f"{name}: no such digest file") from error
         except IsADirectoryError as error:
             raise errors.InvalidArgumentError(f"{name}: is a directory: name a digest file (.tfqd)") from error
         except OSError as error:
-            raise errors.from_os_error(error, name) from error
+            raise named_files.not_read(error, name, name) from error
         except ValueError as error:  # a NUL in the name
             raise errors.InvalidArgumentError(f"{name!r}: {error}") from error
         return cls(digest_file.decode(buffer[:at], name))
@@ -174,7 +172,7 @@ class Digest:
         try:  # others may be meant to read it: the umask says
             durable.write(Path(path), digest_file.encode(self._parts), 0o666)
         except OSError as error:
-            raise errors.from_os_error(error, os.fspath(path)) from error
+            raise named_files.not_written(error, os.fspath(path), path) from error
 
     def verify_ids(self) -> None:
         """Computes both ids anew. Raises CorruptDigestError when the digest carries others."""

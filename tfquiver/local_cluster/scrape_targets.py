@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from tfquiver import durable, errors
+from tfquiver import durable, named_files
 
 _READABLE = 0o644  # Prometheus is another user, as a rule
 
@@ -22,8 +22,8 @@ def write(path: Path, directory: Path, metrics: Mapping[str, str]) -> None:
     """
     try:
         durable.write_or_forget(path, json.dumps(groups(directory, metrics), indent=1).encode() + b"\n", _READABLE)
-    except OSError as error:
-        raise errors.from_os_error(error, f"--prometheus={path}") from error
+    except (OSError, ValueError) as error:
+        raise named_files.not_written(error, f"--prometheus={path}", path) from error
 
 
 def groups(directory: Path, metrics: Mapping[str, str]) -> list[dict[str, Any]]:

@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
-from tfquiver import errors
+from tfquiver import errors, named_files
 from tfquiver.packing.example import MOST_RECORD_BYTES, Value, serialized
 from tfquiver.packing.sources import ARROW, IMAGES, PARQUET, TAR, Part
 from tfquiver.packing.tables import of_arrow, of_parquet
@@ -26,7 +26,7 @@ def of_part(part: Part) -> Iterator[bytes]:
         file = error.filename if isinstance(error.filename, str) else str(part.files[0])
         if error.errno is None:  # pyarrow's of a damaged file
             raise errors.DataLossError(f"{file}: {error}") from error
-        raise errors.from_os_error(error, file) from error
+        raise named_files.not_read(error, file, file) from error
 
 
 def _of_images(part: Part) -> Iterator[bytes]:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from tfquiver import errors
+from tfquiver import errors, named_files
 
 Told = Callable[[Path], None]
 
@@ -83,7 +83,7 @@ def _entries(folder: Path) -> list[os.DirEntry[str]]:
         with os.scandir(folder) as entries:
             return list(entries)
     except OSError as error:
-        raise errors.from_os_error(error, str(error.filename or folder)) from error
+        raise named_files.not_read(error, str(error.filename or folder), error.filename or folder) from error
 
 
 def _kind(entry: os.DirEntry[str]) -> str:
@@ -92,4 +92,4 @@ def _kind(entry: os.DirEntry[str]) -> str:
     except OSError as error:
         if error.errno == errno.ELOOP:
             return "circle"
-        raise errors.from_os_error(error, entry.path) from error
+        raise named_files.not_read(error, entry.path, entry.path) from error

@@ -14,7 +14,7 @@ from concurrent.futures import ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
 from typing import Any
 
-from tfquiver import errors
+from tfquiver import errors, named_files
 from tfquiver.listing.listing import PACK_NOTE
 from tfquiver.packing import examples
 from tfquiver.packing.sources import Part
@@ -181,7 +181,7 @@ def _stats(part: Part) -> list[tuple[int, int]]:
         try:
             stat = path.stat()
         except OSError as error:
-            raise errors.from_os_error(error, str(path)) from error
+            raise named_files.not_read(error, str(path), path) from error
         found.append((stat.st_size, stat.st_mtime_ns))
     return found
 

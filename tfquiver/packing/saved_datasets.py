@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from tfquiver import errors
+from tfquiver import errors, named_files
 from tfquiver.packing.folders import Found
 
 _STATE, _INFO, _SPLITS = "state.json", "dataset_info.json", "dataset_dict.json"
@@ -75,6 +75,6 @@ def _read(path: Path) -> Any:
             return None
         return json.loads(path.read_bytes())
     except OSError as error:
-        raise errors.from_os_error(error, str(path)) from error
+        raise named_files.not_read(error, str(path), path) from error
     except (ValueError, RecursionError):
         return None

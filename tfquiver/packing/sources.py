@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from tfquiver import errors
+from tfquiver import errors, named_files
 from tfquiver.packing.folders import Told, files_in, once
 from tfquiver.packing.saved_datasets import data_of
 
@@ -57,8 +57,10 @@ def _check_once(sources: Sequence[Path], found: Sequence[Sequence[Part]]) -> Non
 
 
 def _of(source: Path, part_bytes: int, left_out: Told, passed_over: Told) -> list[Part]:
-    if not source.exists():
-        raise errors.NotFoundError(f"{source}: no such file or folder")
+    try:
+        source.stat()
+    except (OSError, ValueError) as error:
+        raise named_files.not_read(error, str(source), source) from error
     if source.is_file():
         if source.suffix not in _KINDS:
             raise errors.InvalidArgumentError(f"{source}: must be a folder, or end in {', '.join(sorted(_KINDS))}")

@@ -13,7 +13,7 @@ from pathlib import Path
 from tempfile import TemporaryFile
 from typing import Any, Protocol
 
-from tfquiver import durable, errors
+from tfquiver import durable, errors, named_files
 
 _UPLOAD_S = 600.0
 _NO_LINKS = {errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.EXDEV, errno.ENOSYS, errno.EMLINK}
@@ -22,6 +22,11 @@ _CHUNK_BYTES = 16 << 20  # of an upload, which are in memory; a multiple of 256 
 
 
 class Target(Protocol):
+    def check(self) -> None:
+        """Before the sources are looked at, which takes long: that files can be made there; nothing is left of it.
+        Raises TfquiverError."""
+        ...
+
     def names(self) -> set[str]:
         """Of the files that are there."""
         ...
@@ -61,6 +66,9 @@ def target(where: str) -> Target:
 class _Folder:
     def __init__(self, path: Path) -> None:
         self._path = path
+
+    def check(self) -> None:
+        named_files.check_directory(f"-o {self._path}", self._path)
 
     def names(self) -> set[str]:
         return {path.name for path in self._path.iterdir()} if self._path.is_dir() else set()
@@ -137,7 +145,7 @@ class _Folder:
         try:
             yield
         except OSError as error:
-            raise errors.from_os_error(error, str(self._path / name)) from error
+            raise named_files.not_written(error, f"-o {self._path}: {name}", self._path / name) from error
 
 
 class _Bucket:
@@ -152,6 +160,11 @@ class _Bucket:
         bucket, _, prefix = where.removeprefix("gs://").partition("/")
         self._bucket_name, self._prefix = bucket, prefix.rstrip("/") + "/" if prefix.strip("/") else ""
         self._client: Any = None
+
+    def check(self) -> None:
+        """Its package is there; the first file says whether it may be written."""
+        with _refused(f"gs://{self._bucket_name}/{self._prefix}"):
+            pass
 
     def _bucket(self) -> Any:
         if self._client is None:  # in each process that packs

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from absl import logging
 
-from tfquiver import errors
+from tfquiver import errors, named_files
 
 VARIABLE = "TFQUIVER_AUTH_TOKEN_FILE"
 _MAX_TOKEN_BYTES = 4096
@@ -35,14 +35,18 @@ def read_token(path: str, named_by: str = "--auth_token_file") -> str:
     if not path:
         return ""
     try:
-        with Path(path).open("rb") as file:
+        named = Path(path).expanduser()
+    except RuntimeError as error:
+        raise errors.InvalidArgumentError(f"{named_by}={path}: {error}") from error
+    try:
+        with named.open("rb") as file:
             mode = os.fstat(file.fileno()).st_mode
             line = file.readline(_MAX_TOKEN_BYTES + 1).decode("ascii").strip()
     except UnicodeDecodeError as error:
         raise errors.InvalidArgumentError(f"{named_by}={path}: the first line is not ASCII text") from error
     except (OSError, ValueError) as error:
-        what = getattr(error, "strerror", None) or str(error)
-        raise errors.InvalidArgumentError(f"{named_by}={path}: {what}") from error
+        why = named_files.why_not_read(named, error)
+        raise errors.InvalidArgumentError(f"{named_by}={path}: {why}") from error
     if not line:
         raise errors.InvalidArgumentError(f"{named_by}={path}: the first line is empty")
     if len(line) > _MAX_TOKEN_BYTES or not line.isprintable():

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from tfquiver import errors
+from tfquiver import errors, named_files
 from tfquiver.messages_and_binary_formats import record_weights
 from tfquiver.messages_and_binary_formats.record_weights import RecordWeights, Values
 from tfquiver.sizes_durations_amounts.amounts import many, of_bytes
@@ -92,6 +92,6 @@ def _read(name: str, where: str) -> bytes:
             )
         return Path(where).read_bytes()
     except OSError as error:
-        raise errors.from_os_error(error, where) from error
+        raise named_files.not_read(error, name, where) from error
     except ValueError as error:  # a zero in it
         raise errors.InvalidArgumentError(f"{name}: {error}") from error

@@ -11,7 +11,7 @@ from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-from tfquiver import errors, plain_text
+from tfquiver import errors, named_files, plain_text
 from tfquiver.cli import calls
 from tfquiver.cli.dataset_commands import names, states, waiting, warm
 from tfquiver.cli.status_asked_watched_explained import status
@@ -57,8 +57,9 @@ def add_parsers(commands: Any) -> None:
     """Adds them to `tfquiver dataset`."""
     create = commands.add_parser("create", help="make a data set that has a name", description=_CREATE)
     create.add_argument("name", metavar="NAME", help="a letter or digit, then letters, digits and . _ -")
+    create.add_argument("--digest", type=named_files.typed_path, metavar="FILE", help="a digest (tfquiver digest "
+                        "build) says what it is: nothing is scanned")  # fmt: skip
     for flag, metavar, what in (
-        ("--digest", "FILE", "a digest (tfquiver digest build) says what it is: nothing is scanned"),
         (
             "--credentials",
             "REF",
@@ -141,13 +142,14 @@ def _create(arguments: argparse.Namespace) -> int:
     _check_sources(arguments.source)
     if arguments.digest and arguments.source:
         raise errors.InvalidArgumentError("--digest says what the data set is: leave out --source")
+    if arguments.digest:
+        _check_digest(arguments)
     with ExitStack() as stack:
         where, token = calls.where(arguments), calls.token(arguments)
         address = warm.cluster(where, token, [], stack).coordinator
         if arguments.digest:
-            _check_format(arguments)
             with Registrar(address, None, token, _UPLOAD_S) as registrar:
-                spec.digest_id = registrar.digest(Path(arguments.digest).expanduser()).digest_id
+                spec.digest_id = registrar.digest(arguments.digest).digest_id
         stub = named_datasets_pb2_grpc.NamedDatasetsStub(stack.enter_context(calls.channel(address)))
         whom = f"coordinator {address}"
         named, said = calls.ask(stub.Create, spec, token, whom, _CHANGE_S), ""
@@ -182,8 +184,12 @@ def _check_sources(sources: Sequence[str]) -> None:
         )
 
 
-def _check_format(arguments: argparse.Namespace) -> None:
-    digest = Digest.open(Path(arguments.digest).expanduser())
+def _check_digest(arguments: argparse.Namespace) -> None:
+    """Before a node is started for it. Raises TfquiverError naming the flag and the file."""
+    try:
+        digest = Digest.open(arguments.digest)
+    except errors.TfquiverError as error:
+        raise type(error)(f"--digest={error}") from error
     if arguments.format not in (None, digest.format):
         raise errors.InvalidArgumentError(
             f"--format {arguments.format}: {arguments.digest} has format {digest.format}: leave out --format"

@@ -21,7 +21,7 @@ from rich.progress import (
     TransferSpeedColumn,
 )
 
-from tfquiver import durable, errors, plain_text
+from tfquiver import durable, errors, named_files, plain_text
 from tfquiver.cli import calls
 from tfquiver.cli.dataset_commands import digest_shown
 from tfquiver.cluster_address.service_name import coordinator_address
@@ -52,7 +52,9 @@ def add_parser(subparsers: Any) -> None:
     build.add_argument(
         "pattern", nargs="+", metavar="URI", help="path, glob or URI: 'data/train-*', 'gs://bucket/train-*'"
     )
-    build.add_argument("-o", "--output", type=Path, required=True, metavar="FILE", help="digest file to write")
+    build.add_argument(
+        "-o", "--output", type=named_files.typed_path, required=True, metavar="FILE", help="digest file to write"
+    )
     build.add_argument("--name", default="", help="for people; default: the output's name")
     calls.add_format(build)
     defaults = CutPolicy()
@@ -75,21 +77,25 @@ def add_parser(subparsers: Any) -> None:
     build.set_defaults(run=_build)
 
     show = commands.add_parser("show", help="what a digest says")
-    show.add_argument("file", type=Path, metavar="FILE", help="digest file (.tfqd)")
+    show.add_argument("file", type=named_files.typed_path, metavar="FILE", help="digest file (.tfqd)")
     show.add_argument("--files", action="store_true", help="list every file")
     show.add_argument("--shard", type=_number, metavar="N", help="only where the shard of that number is")
     show.add_argument("--json", action="store_true", help="one JSON object instead of tables")
     show.set_defaults(run=_show)
 
     verify = commands.add_parser("verify", help="check a digest file, and with --content what it is a digest of")
-    verify.add_argument("file", type=Path, metavar="FILE", help="digest file (.tfqd)")
+    verify.add_argument("file", type=named_files.typed_path, metavar="FILE", help="digest file (.tfqd)")
     verify.add_argument("--content", action="store_true", help="read every file from its store and hash it again")
     verify.set_defaults(run=_verify)
 
     weights = commands.add_parser("weights", help="bind weights of records to a digest, for tfquiver.Weighted")
-    weights.add_argument("file", type=Path, metavar="FILE", help="digest file (.tfqd)")
-    weights.add_argument("weights", type=Path, metavar="WEIGHTS", help="one a record: .npy, or raw float32")
-    weights.add_argument("-o", "--output", type=Path, required=True, metavar="FILE", help=".tfqw file to write")
+    weights.add_argument("file", type=named_files.typed_path, metavar="FILE", help="digest file (.tfqd)")
+    weights.add_argument(
+        "weights", type=named_files.typed_path, metavar="WEIGHTS", help="one a record: .npy, or raw float32"
+    )
+    weights.add_argument(
+        "-o", "--output", type=named_files.typed_path, required=True, metavar="FILE", help=".tfqw file to write"
+    )
     weights.set_defaults(run=_weights)
 
 
@@ -122,19 +128,15 @@ def _policy(arguments: argparse.Namespace) -> CutPolicy:
         raise errors.InvalidArgumentError(re.sub(r"\bformat=", "--format=", said)) from error
 
 
-def _check_output(output: Path) -> None:
-    """Raises InvalidArgumentError before the scan: afterwards would be late."""
+def _journal(output: Path) -> Path:
+    """Where what was scanned is kept until the digest is there. Raises InvalidArgumentError: it cannot be made."""
+    journal = output.with_name(output.name + ".journal")
     try:
-        if not output.name:
-            raise errors.InvalidArgumentError(f"--output={output}: give the name of a file")
-        if not output.parent.is_dir():
-            raise errors.InvalidArgumentError(f"--output={output}: {output.parent} is not a directory")
-        if output.is_dir():
-            raise errors.InvalidArgumentError(f"--output={output}: is a directory")
-        if not os.access(output.parent, os.W_OK):
-            raise errors.InvalidArgumentError(f"--output={output}: this user may not write in {output.parent}")
-    except (OSError, ValueError) as error:
-        raise errors.InvalidArgumentError(f"--output={output}: {getattr(error, 'strerror', None) or error}") from error
+        journal.mkdir(exist_ok=True)
+    except OSError as error:
+        why = durable.why_not_made(journal, error)
+        raise errors.InvalidArgumentError(f"--output={output}: beside it {journal}: {why}") from error
+    return journal
 
 
 def _bar(console: Console, *more: ProgressColumn) -> Progress:
@@ -153,12 +155,12 @@ def _bar(console: Console, *more: ProgressColumn) -> Progress:
 def _build(arguments: argparse.Namespace) -> int:
     policy = _policy(arguments)
     output: Path = arguments.output
-    _check_output(output)
+    named_files.check_output(f"--output={output}", output)  # after the scan would be late
     console = calls.console(stderr=True)
     service = coordinator_address(arguments.service) if arguments.service else ""
     token = calls.token(arguments)
     files, accesses = listed(arguments.pattern, of_records=arguments.format == formats.TFRECORD)
-    journal = output.with_name(output.name + ".journal")
+    journal = _journal(output)
     with _bar(console, TextColumn("records: {task.fields[records]:,}")) as bar:
         task = bar.add_task(many(len(files), "file"), total=sum(file.size_bytes for file in files), records=0)
         digest = digest_build.build(
@@ -194,7 +196,7 @@ def _show(arguments: argparse.Namespace) -> int:
 
 
 def _weights(arguments: argparse.Namespace) -> int:
-    _check_output(arguments.output)
+    named_files.check_output(f"--output={arguments.output}", arguments.output)
     digest = Digest.open(arguments.file)
     given = user_weights("WEIGHTS", arguments.weights)
     assert given is not None
@@ -202,7 +204,7 @@ def _weights(arguments: argparse.Namespace) -> int:
     try:
         durable.write(arguments.output, [made.to_bytes()], 0o666)  # the umask says
     except OSError as error:
-        raise errors.from_os_error(error, str(arguments.output)) from error
+        raise named_files.not_written(error, f"--output={arguments.output}", arguments.output) from error
     text = f"{arguments.output}: weights of {many(digest.num_records, 'record')} of {digest.name!r}"
     calls.console().print(plain_text.plain(text), soft_wrap=True)
     return 0

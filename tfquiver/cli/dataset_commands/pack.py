@@ -43,6 +43,7 @@ def add_parser(subparsers: Any) -> None:
 def _run(arguments: argparse.Namespace) -> int:
     pack.check_name("--name", arguments.name)
     where = targets.target(arguments.output)
+    where.check()
     left_out: list[Path] = []
     passed_over: list[Path] = []
     parts = sources.parts(

@@ -7,10 +7,9 @@ import json
 from dataclasses import asdict, dataclass, replace
 from itertools import product
 from math import isfinite
-from pathlib import Path
 from typing import Any
 
-from tfquiver import errors
+from tfquiver import errors, named_files
 from tfquiver.cli import calls
 from tfquiver.cli.sim_plan_trace_commands import limits_of_patience, plan_now, plan_view, sim, sim_view
 from tfquiver.cli.sim_plan_trace_commands.plan_view import Point
@@ -68,11 +67,15 @@ def add_parser(subparsers: Any) -> None:
         parser.add_argument(f"--{name}_price", type=_price, default=0.0, metavar="PRICE", help=f"of {what}")
     limits_of_patience.add_flag(parser)
     parser.add_argument("--json", action="store_true", help="one JSON object instead of the table")
-    parser.add_argument("--plot", type=Path, metavar="FILE", help="PNG of JCT by cache size (needs matplotlib)")
+    parser.add_argument(
+        "--plot", type=named_files.typed_path, metavar="FILE", help="PNG of JCT by cache size (needs matplotlib)"
+    )
     parser.set_defaults(run=_run)
 
 
 def _run(arguments: argparse.Namespace) -> int:
+    if arguments.plot:
+        sim_view.check_drawing(arguments.plot)
     where, assumed = plan_now.meant(arguments), ""
     if where:
         epochs = arguments.epochs or plan_now.EPOCHS
@@ -89,8 +92,6 @@ def _run(arguments: argparse.Namespace) -> int:
     )
     rates = _sizes("--store", arguments.store, 1, MOST_BYTES_PER_S) or [own.remote_bytes_per_s]
     prices = Prices(arguments.cache_price, arguments.store_price, arguments.rate_price)
-    if arguments.plot:
-        sim_view.check_drawing(arguments.plot)
     Shipping(policy)  # there is one, before minutes go by
     points = []
     check_end(workload, replace(own, remote_bytes_per_s=min(rates)))

@@ -10,7 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from tfquiver import errors
+from tfquiver import errors, named_files
 from tfquiver.cli import calls, help_layout
 from tfquiver.cli.sim_plan_trace_commands import limits_of_patience, sim_view
 from tfquiver.cli.sim_plan_trace_commands.progressing import Progressing
@@ -47,19 +47,21 @@ def add_parser(subparsers: Any) -> None:
     parser.add_argument("--scheduler", action="append", metavar="NAME", help="likewise")
     limits_of_patience.add_flag(parser)
     parser.add_argument("--json", action="store_true", help="one JSON object instead of the table")
-    parser.add_argument("--plot", type=Path, metavar="FILE", help="PNG of what was read over time (needs matplotlib)")
+    parser.add_argument(
+        "--plot", type=named_files.typed_path, metavar="FILE", help="PNG of what was read over time (needs matplotlib)"
+    )
     parser.set_defaults(run=_run)
 
 
 def _run(arguments: argparse.Namespace) -> int:
+    if arguments.plot:
+        sim_view.check_drawing(arguments.plot)
     scenario, workload, seed = read(arguments.scenario, arguments.trace)
     scenario = replace(
         scenario,
         policies=tuple(dict.fromkeys(arguments.policy or scenario.policies)),
         schedulers=tuple(dict.fromkeys(arguments.scheduler or scenario.schedulers)),
     )
-    if arguments.plot:
-        sim_view.check_drawing(arguments.plot)
     runs = list(_simulated(scenario, workload, arguments.anyway))
     least = bound(workload, scenario.cluster)
     if arguments.plot:
@@ -74,23 +76,23 @@ def _run(arguments: argparse.Namespace) -> int:
 
 def add_files(parser: argparse.ArgumentParser, more: str = "") -> None:
     what = f"default: what --trace names{more}"
-    parser.add_argument("scenario", nargs="?", type=Path, metavar="SCENARIO.json", help=what)
+    parser.add_argument("scenario", nargs="?", type=named_files.typed_path, metavar="SCENARIO.json", help=what)
     what = "jobs and data sets in place of the scenario's; may be one that `tfquiver trace record` has written"
-    parser.add_argument("--trace", type=Path, metavar="FILE", help=what)
+    parser.add_argument("--trace", type=named_files.typed_path, metavar="FILE", help=what)
 
 
 def read(path: Path | None, trace: Path | None) -> tuple[Scenario, Workload, int | None]:
     """With the seed that the jobs were drawn with, if so. Raises TfquiverError naming file and field."""
-    named = "" if path is None else "; or name one in the file, or with --trace FILE"
+    flag, named = "", "" if path is None else "; or name one in the file, or with --trace FILE"
     if path is None:
         if trace is None:
             raise errors.InvalidArgumentError("which jobs? give a SCENARIO.json, or --trace FILE")
-        path, trace = trace, None
-    scenario = _named(path, files.scenario, _loaded(path))
+        path, trace, flag = trace, None, "--trace="
+    scenario = _named(path, files.scenario, _loaded(path, flag))
     workload, seed = scenario.trace, scenario.seed
     if trace:
         accelerators = scenario.cluster.accelerators
-        workload, seed = _named(trace, lambda data: _its_trace(data, accelerators), _loaded(trace))
+        workload, seed = _named(trace, lambda data: _its_trace(data, accelerators), _loaded(trace, "--trace="))
     if workload is None:
         raise errors.InvalidArgumentError(
             f"{path}: trace: missing, so there are no jobs in it; where `tfquiver trace record` has written it, none "
@@ -145,24 +147,25 @@ def _named(path: Path, parse: Any, data: object) -> Any:
         raise errors.InvalidArgumentError(f"{path}: {error}") from error
 
 
-def _loaded(path: Path) -> object:
-    """Raises NotFoundError, PermissionError_ or InvalidArgumentError, naming the file."""
+def _loaded(path: Path, flag: str) -> object:
+    """`flag`: before its name in errors. Raises NotFoundError, PermissionError_ or InvalidArgumentError, naming it."""
+    what = f"{flag}{path}"
     try:
         with path.open("rb") as file:  # which may be a pipe, or have no end
             data = file.read(_MOST_BYTES + 1)
         if len(data) > _MOST_BYTES:
-            raise errors.InvalidArgumentError(f"{path}: larger than {_MOST_BYTES >> 20} MiB")
+            raise errors.InvalidArgumentError(f"{what}: larger than {_MOST_BYTES >> 20} MiB")
         if sum(map(data.count, (b",", b"[", b"{"))) > _MOST_VALUES:
-            raise errors.InvalidArgumentError(f"{path}: more than {_MOST_VALUES:,} values")
+            raise errors.InvalidArgumentError(f"{what}: more than {_MOST_VALUES:,} values")
         text = data.decode()
         del data
         return json.loads(text, object_pairs_hook=_once)
     except IsADirectoryError as error:
-        raise errors.InvalidArgumentError(f"{path}: is a directory: {_WRITTEN_HOW}") from error
+        raise errors.InvalidArgumentError(f"{what}: is a directory: {_WRITTEN_HOW}") from error
     except OSError as error:
-        raise errors.from_os_error(error, str(path)) from error
+        raise named_files.not_read(error, what, path) from error
     except (ValueError, RecursionError) as error:  # not JSON, or not UTF-8
-        raise errors.InvalidArgumentError(f"{path}: not JSON ({error}): {_WRITTEN_HOW}") from error
+        raise errors.InvalidArgumentError(f"{what}: not JSON ({error}): {_WRITTEN_HOW}") from error
 
 
 def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

@@ -11,7 +11,7 @@ from typing import Any
 
 from rich.console import Console
 
-from tfquiver import errors
+from tfquiver import errors, named_files
 from tfquiver.charts_as_png import png
 from tfquiver.cli.calls import table
 from tfquiver.service.sim.job_queue_rates_store_bandwidth.outcome import Bound, Outcome
@@ -86,11 +86,10 @@ def lasting(seconds: float) -> str:
 
 
 def check_drawing(path: Path) -> None:
-    """Before minutes go by. Raises UnavailableError: matplotlib is not installed; NotFoundError: where is that?"""
+    """Before minutes go by. Raises TfquiverError: matplotlib is not installed, no file can be there."""
     if not png.can_draw():
         raise errors.UnavailableError("--plot: matplotlib is not installed: pip install matplotlib")
-    if not path.parent.is_dir():
-        raise errors.NotFoundError(f"--plot: {path.parent}: there is no such directory")
+    named_files.check_output(f"--plot={path}", path, replaced=False)
 
 
 def draw(runs: Sequence[Run], path: Path) -> None:

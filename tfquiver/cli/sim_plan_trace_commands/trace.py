@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from tfquiver import durable, errors, plain_text
+from tfquiver import durable, errors, named_files, plain_text
 from tfquiver.cli import calls
 from tfquiver.cli.sim_plan_trace_commands import reading_jobs
 from tfquiver.cluster_address.service_name import coordinator_address
@@ -37,7 +37,12 @@ def add_parser(subparsers: Any) -> None:
     parser = subparsers.add_parser("trace")
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
     record = commands.add_parser("record", help="write down what jobs read, until Ctrl-C", description=_ABOUT)
-    record.add_argument("file", type=Path, metavar="FILE", help="JSON, a scenario of `tfquiver sim`; must not be there")
+    record.add_argument(
+        "file",
+        type=named_files.typed_path,
+        metavar="FILE",
+        help="JSON, a scenario of `tfquiver sim`; must not be there",
+    )
     calls.add_where(record)
     record.add_argument("--for", dest="for_s", type=durations.seconds, metavar="DURATION", help="90s, 15m, 8h or 2d; "
                         "default: until it is stopped")  # fmt: skip
@@ -46,9 +51,10 @@ def add_parser(subparsers: Any) -> None:
 
 
 def _record(arguments: argparse.Namespace) -> int:
+    path: Path = arguments.file
+    named_files.check_output(str(path), path, new=True)  # what somebody has recorded is not written over
     address, token = coordinator_address(calls.where(arguments)), calls.token(arguments)
-    whom, recorder, path = f"coordinator {address}", Recorder(), arguments.file
-    _check_new(path)
+    whom, recorder = f"coordinator {address}", Recorder()
     with _stopped() as stop, calls.channel(address) as channel:
         stub: Any = coordinator_pb2_grpc.CoordinatorStub(channel)
         began, asking = time.monotonic(), reading_jobs.Asking(stub, token, whom)
@@ -95,26 +101,13 @@ def _summary(recorder: Recorder) -> str:
     )
 
 
-def _check_new(path: Path) -> None:
-    """What somebody has recorded before is not written over. Raises TfquiverError naming the file."""
-    try:
-        path.lstat()
-    except FileNotFoundError:
-        return
-    except (OSError, ValueError) as error:
-        raise errors.InvalidArgumentError(f"{path}: {getattr(error, 'strerror', None) or error}") from error
-    raise errors.InvalidArgumentError(f"{path}: there already: give the name of a new file")
-
-
 def write(path: Path, recorder: Recorder, cache_bytes: int, anonymous: bool) -> None:
     """Whole or not at all. Raises TfquiverError naming the file."""
     data = json.dumps(recorder.scenario(cache_bytes, anonymous), indent=1).encode()
     try:
         durable.write(path, [data, b"\n"])
     except (OSError, ValueError) as error:
-        if isinstance(error, OSError):
-            raise errors.from_os_error(error, str(path)) from error
-        raise errors.InvalidArgumentError(f"{path}: {error}") from error
+        raise named_files.not_written(error, str(path), path) from error
 
 
 @contextmanager

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import argparse
-from pathlib import Path
 from typing import Any
 
-from tfquiver import errors, plain_text
+from tfquiver import errors, named_files, plain_text
 from tfquiver.cli.up_stop_logs_clear import whole_cluster
 from tfquiver.cli.up_stop_logs_clear.last_time import Asked
 from tfquiver.cluster_address import service_name
@@ -38,9 +37,9 @@ def add_parser(subparsers: Any) -> None:
     ):  # fmt: skip
         parser.add_argument(name, type=_port, metavar="N", help=f"of the {which}; 0: any; default: the one it had, "
                             f"else {usual}, else any")  # fmt: skip
-    parser.add_argument("--prometheus", type=Path, metavar="FILE", help="every server tells its metrics, to this "
-                        "machine only; where, is in FILE as Prometheus takes it (file_sd_configs), kept true while "
-                        "this runs; to be given each time")  # fmt: skip
+    parser.add_argument("--prometheus", type=named_files.typed_path, metavar="FILE", help="every server tells its "
+                        "metrics, to this machine only; where, is in FILE as Prometheus takes it (file_sd_configs), "
+                        "kept true while this runs; to be given each time")  # fmt: skip
     for kind in plan.KINDS:
         parser.add_argument(f"--{kind}_flag", action="append", default=[], metavar="FLAG", help="a further flag of the "
                             f"{kind}, for example --{kind}_flag=--flagfile=FILE; may be repeated")  # fmt: skip

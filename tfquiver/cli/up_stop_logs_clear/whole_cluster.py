@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import tfquiver
-from tfquiver import errors
+from tfquiver import errors, named_files
 from tfquiver.cli import told_to_stop
 from tfquiver.cli.up_stop_logs_clear import last_time
 from tfquiver.cli.up_stop_logs_clear.last_time import Asked
@@ -59,6 +59,7 @@ def run(
         for line in ports.passed_over(port, asked_dispatcher, last, chosen, running.listening_on):
             _say(line)
         if targets:
+            named_files.check_output(f"--prometheus={targets}", targets)
             scrape_targets.write(targets, directory, {})
             wish = dataclasses.replace(wish, with_metrics=True)
         asyncio.run(_serve(wish, chosen, as_json, is_ours, left_out.dispatcher(wish, last, given), targets))
