@@ -12,6 +12,7 @@ PAGES = [ROOT / "README.md", ROOT / "CHANGELOG.md"]
 PAGES += sorted(page for top in ("docs", "ops", "configs", "web") for page in (ROOT / top).rglob("*.md"))
 PAGES = [page for page in PAGES if "node_modules" not in page.parts]
 CODE = [ROOT / "tfquiver", ROOT / "service", ROOT / "ops"]
+TENSORFLOWS = {"core/data/service/data_transfer.h"}
 ARCHITECTURE = (ROOT / "docs" / "architecture.md").read_text()
 
 
@@ -36,6 +37,23 @@ def _dead_links(page: Path) -> list[str]:
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
 def test_links_lead_somewhere(page: Path) -> None:
     assert _dead_links(page) == []
+
+
+@pytest.fixture(scope="module")
+def ends() -> set[str]:
+    """Of the paths of all files, from each folder on."""
+    tops = [*CODE, *(ROOT / name for name in ("tests", "configs", "web", ".ci", "docs"))]
+    found = [path for top in tops for path in top.rglob("*.*") if "node_modules" not in path.parts]
+    whole = {path.relative_to(ROOT).parts for path in found}
+    return {"/".join(parts[at:]) for parts in whole for at in range(len(parts))}
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_files_of_code_that_a_page_names_are_there(page: Path, ends: set[str]) -> None:
+    """With the end of their path, as folders come and go; what has changed names files of its time."""
+    named = set(re.findall(r"`([\w.-]+/[\w./-]+\.(?:py|cc|h|proto|ya?ml|flags))`", page.read_text()))
+    if page.name != "CHANGELOG.md":
+        assert sorted(named - ends - TENSORFLOWS) == []
 
 
 def test_each_folder_has_a_row_or_is_named_in_its_parents() -> None:
