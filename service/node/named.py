@@ -60,9 +60,12 @@ def wired(
     shared = SharedScans(node_id, scanner, asking, link.members, scan_share_bytes)
     sources = NamedSources(scans, scanner, digests.get, access, shared.scan)
     hindered = functools.partial(_hindered, node_id, disk.hanging)
-    work = NamedWork(
-        sources.scan, warm, removals.give_up, leftovers.abandoned, late.done, late.let_go, hindered
-    )  # fmt: skip
+
+    async def let_go(digest_id: bytes) -> None:
+        await late.let_go(digest_id)
+        await removals.let_go(digest_id)
+
+    work = NamedWork(sources.scan, warm, removals.give_up, leftovers.abandoned, late.done, let_go, hindered)
     tasks = DatasetTasks(node_id, work.do, link.report_task)
 
     emptied = set[bytes]()
@@ -84,6 +87,7 @@ def wired(
 
     def use(named: Sequence[pb.NamedDigest]) -> None:
         late.wanted(named)
+        removals.wanted(named)
         access.use(named)
 
     def after_digests(number: int, named: Sequence[pb.NamedDigest]) -> None:

@@ -10,7 +10,7 @@ import pytest
 
 from tests.contract.test_pins_and_settings import until_waiting
 from tests.support.aio import on_loop
-from tests.support.coordinator_here import DIGEST, beat, parts, started
+from tests.support.coordinator_here import DIGEST, beat, parts, read_first, started
 from tests.support.named_here import OTHER, of, scanned, until_done
 from tests.unit.test_late_evictions import Node
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2
@@ -129,3 +129,21 @@ async def test_what_an_evict_has_spared_as_another_names_goes_nowhere_later(tmp_
         await named.evict(EVERYBODY, "a", True)
         assert await gone() == []
         assert {one.digest_id for one in told_of(coordinator) if one.evicted} == {DIGEST.digest_id, OTHER.digest_id}
+
+
+@on_loop
+async def test_what_was_emptied_keeps_what_it_shares_as_soon_as_somebody_reads_it_also_after_a_restart(
+    tmp_path: Path,
+) -> None:
+    async with started(tmp_path) as coordinator:
+        await made(coordinator, "train")
+        await coordinator.named.evict(EVERYBODY, "train", True)
+        await coordinator.named.look()
+        await nodes_are_done(coordinator)
+        assert [one.keeps_nothing for one in told_of(coordinator)] == [True]
+    async with started(tmp_path) as coordinator:
+        await until_done(coordinator, "train")
+        assert [one.keeps_nothing for one in told_of(coordinator)] == [True]
+        await read_first(coordinator, "reader")
+        await coordinator.named.look()
+        assert [(one.keeps_nothing, bool(one.evicted)) for one in told_of(coordinator)] == [(False, True)]

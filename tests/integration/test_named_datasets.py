@@ -226,6 +226,17 @@ def test_three_nodes_read_each_byte_once_and_again_only_what_has_changed(place: 
     assert place.call("Delete", name("train")).version == 0, "it is deleted already"
 
 
+@pytest.mark.parametrize("then", ["Delete", "Evict"])
+def test_what_an_evicted_data_set_shares_with_another_goes_with_that(place: Place, data: Path, then: str) -> None:
+    for made, pattern in (("whole", "part-*"), ("some", "part-000*")):
+        place.call("Create", pb.DatasetSpec(name=made, sources=[f"{data}/{pattern}"]))
+        place.until(made, pb.NamedDataset.STATE_READY)
+    place.call("Evict", name("whole"))
+    assert place.until("whole", pb.NamedDataset.STATE_READY).resident_bytes == SIZE_BYTES // FILES, "is the other one's"
+    place.call(then, name("some"))
+    wait_until(lambda: place.total("entries") == 0, "nobody's bytes are left")
+
+
 def test_who_reads_the_old_version_finishes_on_it(place: Place, data: Path) -> None:
     place.call("Create", pb.DatasetSpec(name="train", sources=[f"{data}/part-*"]))
     first = place.until("train", pb.NamedDataset.STATE_READY)

@@ -362,6 +362,27 @@ def test_nodes_that_were_away_are_told_of_an_evict_until_it_was_read_or_pinned_s
     assert not lifecycle.scanned(scanning, b"another".ljust(32), "n").evicted
 
 
+def test_what_was_emptied_keeps_nothing_until_somebody_uses_it() -> None:
+    def keeps_nothing(life: Life) -> bool:
+        [told] = tasks.named(life)
+        return told.keeps_nothing
+
+    evicting = lifecycle.evict(lifecycle.used(ready(), 120))
+    emptied = lifecycle.evicted(evicting, "")
+    assert not keeps_nothing(evicting), "what goes is told by its task"
+    assert keeps_nothing(emptied) and keeps_nothing(lifecycle.refresh(emptied))
+    assert not keeps_nothing(lifecycle.evicted(evicting, "", shared=True)), "nobody has emptied it"
+    read = lifecycle.used(emptied, 120)
+    assert not keeps_nothing(read) and read.evicted, "a node that was away empties it all the same"
+    assert lifecycle.used(read, 120) is read
+    for wanted in (lifecycle.prefetch(emptied), lifecycle.pin(emptied, True), lifecycle.evict(emptied)):
+        assert not keeps_nothing(wanted)
+    scanning = lifecycle.refresh(emptied)
+    assert keeps_nothing(lifecycle.scanned(scanning, scanning.digest_id, "n"))
+    other = lifecycle.scanned(scanning, b"another".ljust(32), "n")
+    assert not any(one.keeps_nothing for one in tasks.named(other))
+
+
 def test_a_pin_that_waits_is_told_with_newer_figures_after_a_while() -> None:
     life = lifecycle.pinned(lifecycle.pin(ready(), True), False, "not pinned: room for 10 of 20")
     life = lifecycle.since(life, None, 1000)

@@ -12,6 +12,7 @@ from tests.support.aio import on_loop
 from tests.support.digests import digest_of
 from tfquiver import errors
 from tfquiver.digests.digest import Digest
+from tfquiver.proto.tfquiver.v1 import named_datasets_pb2 as pb
 from tfquiver.service.node.digests_kept_here.other_digests import OtherDigests
 from tfquiver.service.node.evicting_emptying_removing_leftovers.removals import Removals
 
@@ -66,6 +67,10 @@ class Node:
 
     def here(self) -> set[bytes]:
         return {bytes.fromhex(path.stem) for path in self.directory.glob("?" * 64 + ".tfqd")}
+
+
+def named(digest: Digest, name: str = "x", keeps_nothing: bool = True) -> pb.NamedDigest:
+    return pb.NamedDigest(digest_id=digest.digest_id, name=name, keeps_nothing=keeps_nothing)
 
 
 def hashes(*shards: int) -> list[bytes]:
@@ -134,6 +139,57 @@ async def test_what_is_being_emptied_keeps_nothing_of_what_was_removed(tmp_path:
     await node.removals.carry_out()
     assert {hash[0] for hash in node.deleted} == {2, 3}
     assert node.here() == {emptied.digest_id}
+
+
+@pytest.mark.parametrize("is_deleted", [True, False])
+@on_loop
+async def test_what_an_evicted_one_shares_goes_with_the_other_one(tmp_path: Path, is_deleted: bool) -> None:
+    """It has left that to the other one, and it was counted to it when that was no more."""
+    emptied, other, stays = digest_of(hashes(1, 2, 3)), digest_of(hashes(2, 3, 4)), digest_of(hashes(3, 5))
+    node = Node(tmp_path, emptied, other, stays)
+    await node.removals.give_up([emptied.digest_id])
+    assert {hash[0] for hash in node.deleted} == {1}
+    node.removals.wanted([named(emptied), named(other, keeps_nothing=False)])
+    if is_deleted:
+        node.gone = {other.digest_id}
+        await node.removals.carry_out()
+    else:
+        await node.removals.give_up([other.digest_id])
+    assert {hash[0] for hash in node.deleted} == {1, 2, 4}
+
+
+@on_loop
+async def test_what_was_used_since_it_was_evicted_keeps_what_it_has_by_any_of_its_names(tmp_path: Path) -> None:
+    used, other = digest_of(hashes(1, 2)), digest_of(hashes(2, 3))
+    node = Node(tmp_path, used, other)
+    node.removals.wanted([named(used), named(used, "y", keeps_nothing=False)])
+    await node.removals.give_up([other.digest_id])
+    assert {hash[0] for hash in node.deleted} == {3}
+
+
+@on_loop
+async def test_what_is_wanted_again_is_read_when_nothing_of_it_goes_any_more(tmp_path: Path) -> None:
+    emptied, other = digest_of(hashes(1, 2)), digest_of(hashes(2, 3))
+    node = Node(tmp_path, emptied, other)
+    node.removals.wanted([named(emptied)])
+    begun, may_go_on = asyncio.Event(), asyncio.Event()
+
+    async def give_up(hashes: Sequence[bytes]) -> None:
+        begun.set()
+        await may_go_on.wait()
+
+    node.removals._give_up = give_up
+    async with asyncio.timeout(10), asyncio.TaskGroup() as group:
+        going = group.create_task(node.removals.give_up([other.digest_id]))
+        await begun.wait()
+        node.removals.wanted([named(emptied, keeps_nothing=False)])
+        waits = group.create_task(node.removals.let_go(emptied.digest_id))
+        await node.removals.let_go(bytes(32))
+        for _ in range(10):
+            await asyncio.sleep(0)
+        assert not waits.done() and not going.done()
+        may_go_on.set()
+    await node.removals.let_go(emptied.digest_id)
 
 
 @on_loop

@@ -127,7 +127,7 @@ def pin(life: Life, pinned: bool) -> Life:
     changed = _with(life, trouble="") if life.trouble.startswith(NOT_PINNED) else _with(life)
     changed.spec.pin = pinned
     if pinned:
-        changed.evicted = ""
+        changed.evicted, changed.keeps_nothing = "", False
     elif life.phase != SCANNING:
         changed.warm = False
     return changed
@@ -169,7 +169,7 @@ def scanned(life: Life, digest_id: bytes, node_id: str) -> Life:
         del after.old_digest_ids[:]
         after.old_digest_ids.extend(kept)
         after.digest_id, after.version = digest_id, life.version + 1
-        after.pinned, after.placed, after.evicted = False, False, ""
+        after.pinned, after.placed, after.evicted, after.keeps_nothing = False, False, "", False
     after.phase = READY
     # A scan caches on the way what nodes take just then; of what is pinned all is to be there.
     return _with(_stepped(after, WARMING), warm=False) if life.warm or life.spec.pin else after
@@ -220,7 +220,8 @@ def evicted(life: Life, trouble: str, shared: bool = False, away: Collection[str
     `trouble` says so."""
     if life.phase != EVICTING:
         return life
-    after = _with(life, phase=READY, trouble=_said(trouble), evicted="" if shared else task_id(life))
+    by = "" if shared else task_id(life)
+    after = _with(life, phase=READY, trouble=_said(trouble), evicted=by, keeps_nothing=not shared)
     after.trouble_of.update(dict.fromkeys(list(away)[:MOST_OF], 0))
     return after
 
@@ -285,7 +286,10 @@ def lost(life: Life) -> Life:
 
 
 def used(life: Life, now_s: int) -> Life:
-    return _with(life, used_s=now_s) if life.used_s < now_s else life
+    """`now_s`: 0: it is not, just now. What is read of it, or found there, after it was emptied is its own again."""
+    if not now_s or (life.used_s >= now_s and not life.keeps_nothing):
+        return life
+    return _with(life, used_s=max(now_s, life.used_s), keeps_nothing=False)
 
 
 def since(life: Life, before: Life | None, now_s: int, up_ms: int = 1) -> Life:
@@ -335,6 +339,7 @@ def _check_there(life: Life) -> None:
 def _stepped(life: Life, phase: Life.Phase.ValueType) -> Life:
     evicted = life.evicted if phase == SCANNING else ""  # then it is to go again, or to come
     after = _with(life, phase=phase, step=life.step + 1, trouble="", warm=False, evicted=evicted)
+    after.keeps_nothing = life.keeps_nothing and phase == SCANNING
     _leaves_found(after)
     return after
 

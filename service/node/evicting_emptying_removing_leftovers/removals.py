@@ -7,7 +7,8 @@ does not know: it may have lost its memory, and what is cached is good still.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence, Set
+import contextlib
+from collections.abc import Awaitable, Callable, Collection, Iterator, Sequence, Set
 
 import numpy as np
 import numpy.typing as npt
@@ -16,6 +17,7 @@ from absl import logging
 from tfquiver import errors
 from tfquiver.digests.digest import Digest
 from tfquiver.log_files_and_lines.logs import about
+from tfquiver.proto.tfquiver.v1 import named_datasets_pb2 as pb
 from tfquiver.service.common_to_servers.repeated import OwnTask
 from tfquiver.service.node.digests_kept_here.other_digests import OtherDigests
 from tfquiver.sizes_durations_amounts.amounts import many
@@ -54,6 +56,11 @@ class Removals:
         self._removed, self._give_up = removed, give_up
         self._others = others
         self._emptied, self._deleted = frozenset[bytes](), set[bytes]()
+        self._named: Sequence[pb.NamedDigest] = ()
+        self._nothing = frozenset[bytes]()  # digests that keep nothing
+        self._nothing_of: Sequence[pb.NamedDigest] = self._named
+        self._passes: list[Set[bytes]] = []  # what each that is under way does not spare
+        self._passed = asyncio.Event()
         self._seen = 0
         self._news = asyncio.Event()
         self._own_task = OwnTask(self._run)
@@ -69,6 +76,17 @@ class Removals:
         last would find the other still there, and each leave it what they share."""
         self._emptied = frozenset(digest_ids)
         self._deleted |= deleted
+
+    def wanted(self, named: Sequence[pb.NamedDigest]) -> None:
+        """The newest data sets that have names. One that was emptied, and that nobody has used since, keeps nothing:
+        what others shared with it, and the eviction has left to them, goes with these."""
+        self._named = named
+
+    async def let_go(self, digest_id: bytes) -> None:
+        """Returns when nothing goes any more that this digest names, too, and has not kept: what is read of it before
+        would be taken for here."""
+        while any(digest_id in going for going in self._passes):
+            await self._passed.wait()
 
     def told(self, removals: int) -> None:
         """The coordinator's number of them: another than before when there was one, or it is another coordinator."""
@@ -93,19 +111,32 @@ class Removals:
 
     async def give_up(self, digest_ids: Sequence[bytes]) -> None:
         """What is kept of these alone; their data sets stay. Raises TfquiverError."""
-        kept = await self._kept(digest_ids)
+        self._deleted &= set(self._here())
+        gone = await self._removed(list(self._deleted)) if self._deleted else ()
         await self._still(digest_ids)
-        for digest_id in digest_ids:
-            digests = [await self._digest(digest_id)]
-            await self._give_up(await asyncio.to_thread(_hashes, digests, await self._others.alone(digests, kept)))
+        with self._sparing(await self._keeping({*digest_ids, *gone})) as kept:
+            for digest_id in digest_ids:
+                digests = [await self._digest(digest_id)]
+                await self._give_up(await asyncio.to_thread(_hashes, digests, await self._others.alone(digests, kept)))
 
-    async def _kept(self, going: Sequence[bytes]) -> list[bytes]:
+    async def _keeping(self, going: Collection[bytes]) -> list[bytes]:
         """The digests here that keep what they name while these go. One that has been deleted is here until that has
         been carried out."""
-        here = set(self._here())
-        self._deleted &= here
-        gone = await self._removed(list(self._deleted)) if self._deleted else ()
-        return sorted(here.difference(going, self._emptied, gone))
+        while self._nothing_of is not (named := self._named):
+            nothing = await asyncio.to_thread(_keep_nothing, named)
+            self._nothing, self._nothing_of = nothing, named
+        return sorted(set(self._here()).difference(going, self._emptied, self._nothing))
+
+    @contextlib.contextmanager
+    def _sparing(self, kept: list[bytes]) -> Iterator[list[bytes]]:
+        going = frozenset(self._here()).difference(kept)
+        self._passes.append(going)
+        try:
+            yield kept
+        finally:
+            self._passes.remove(going)
+            self._passed.set()
+            self._passed.clear()
 
     async def carry_out(self) -> None:
         """What is done twice, or after a kill half-way, does no harm: the digest goes last."""
@@ -116,7 +147,6 @@ class Removals:
         if not gone:
             return
         await self._still(gone)
-        kept = sorted(set(here).difference(gone, self._emptied))
         batch: list[bytes] = []
         digests: list[Digest] = []
         for at, digest_id in enumerate(gone, 1):
@@ -128,22 +158,35 @@ class Removals:
                     "digest %s of a removed data set: %s", digest_id.hex(), error, extra=about(digest=digest_id)
                 )
             if digest_id == gone[-1] or sum(digest.num_shards for digest in digests) >= _SHARDS_AT_ONCE:
-                alone: list[bytes] = []
-                if digests:
-                    chosen = await self._others.alone(digests, kept)
-                    alone = await asyncio.to_thread(_hashes, digests, chosen)
-                    await self._give_up(alone)
-                    names = ", ".join(repr(digest.name) for digest in digests[:_NAMED])
-                    were = many(len(digests), "data set was", "data sets were")
-                    logging.info("%s removed (%s): %s", were, names, many(len(alone), "shard goes", "shards go"))
-                for done in batch:
-                    await self._drop(done)
-                if alone:  # who read them by force until their digests went has had some fetched again
-                    if new := sorted(set(self._here()).difference(kept, gone[at:])):  # of the same content, perhaps
-                        chosen &= await self._others.alone(digests, new)
-                        alone = await asyncio.to_thread(_hashes, digests, chosen)
-                    await self._give_up(alone)
+                with self._sparing(await self._keeping([*batch, *gone[at:]])) as kept:
+                    await self._go(batch, digests, kept, gone[at:])
                 batch, digests = [], []
+
+    async def _go(
+        self, batch: Sequence[bytes], digests: Sequence[Digest], kept: Sequence[bytes], later: Sequence[bytes]
+    ) -> None:
+        """What these have alone, then their digests. `later`: those that go then, and keep nothing now."""
+        alone: list[bytes] = []
+        if digests:
+            chosen = await self._others.alone(digests, kept)
+            alone = await asyncio.to_thread(_hashes, digests, chosen)
+            await self._give_up(alone)
+            names = ", ".join(repr(digest.name) for digest in digests[:_NAMED])
+            were = many(len(digests), "data set was", "data sets were")
+            logging.info("%s removed (%s): %s", were, names, many(len(alone), "shard goes", "shards go"))
+        for done in batch:
+            await self._drop(done)
+        if alone:  # who read them by force until their digests went has had some fetched again
+            if new := sorted(set(await self._keeping(later)).difference(kept)):  # of the same content, perhaps
+                chosen &= await self._others.alone(digests, new)
+                alone = await asyncio.to_thread(_hashes, digests, chosen)
+            await self._give_up(alone)
+
+
+def _keep_nothing(named: Sequence[pb.NamedDigest]) -> frozenset[bytes]:
+    """For a thread. What several names have keeps nothing where none of them does."""
+    keep = {one.digest_id for one in named if not one.keeps_nothing}
+    return frozenset({one.digest_id for one in named if one.keeps_nothing} - keep)
 
 
 def _hashes(digests: Sequence[Digest], chosen: npt.NDArray[np.bool_]) -> list[bytes]:

@@ -48,5 +48,5 @@ def named(life: Life) -> list[pb2.NamedDigest]:
     made = [pb2.NamedDigest(digest_id=one, credentials=spec.credentials, name=spec.name) for one in versions(life)]
     for one in made:
         if one.digest_id == life.digest_id:  # an old version may be another name's, which the task has spared
-            one.evicted = life.evicted
+            one.evicted, one.keeps_nothing = life.evicted, life.keeps_nothing
     return made

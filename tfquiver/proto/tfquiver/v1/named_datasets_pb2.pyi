@@ -451,6 +451,7 @@ class NamedDigest(_message.Message):
     CREDENTIALS_FIELD_NUMBER: _builtins.int
     NAME_FIELD_NUMBER: _builtins.int
     EVICTED_FIELD_NUMBER: _builtins.int
+    KEEPS_NOTHING_FIELD_NUMBER: _builtins.int
     digest_id: _builtins.bytes
     credentials: _builtins.str
     """as in DatasetSpec"""
@@ -459,6 +460,10 @@ class NamedDigest(_message.Message):
     """The task by which it was emptied last. A node that has not carried that out, because it was away, does so now, once,
     unless another name has this digest and was not emptied. Empty: nothing of it is to go.
     """
+    keeps_nothing: _builtins.bool
+    """It was emptied, and nobody has used it since: what is here of it still is others', and goes with them, unless another
+    name has this digest, too, and keeps it.
+    """
     def __init__(
         self,
         *,
@@ -466,10 +471,11 @@ class NamedDigest(_message.Message):
         credentials: _builtins.str = ...,
         name: _builtins.str = ...,
         evicted: _builtins.str = ...,
+        keeps_nothing: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["credentials", b"credentials", "digest_id", b"digest_id", "evicted", b"evicted", "name", b"name"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["credentials", b"credentials", "digest_id", b"digest_id", "evicted", b"evicted", "keeps_nothing", b"keeps_nothing", "name", b"name"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
