@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import os
 import struct
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -16,7 +17,7 @@ from tests.support import in_the_way
 from tfquiver import errors
 from tfquiver.proto.tfquiver.v1 import commit_log_pb2 as log_pb2
 from tfquiver.proto.tfquiver.v1.commit_log_pb2 import CommitRecord
-from tfquiver.service.coordinator.commit_log import log_file
+from tfquiver.service.coordinator.commit_log import log_content, log_file
 from tfquiver.service.coordinator.commit_log.log_file import LogFile, framed, header, parse
 
 
@@ -87,6 +88,86 @@ def test_a_hole_in_the_log_is_damage(path: Path) -> None:
     log = LogFile(path)
     assert log.records == RECORDS[:1]
     log.close()
+
+
+def of_length(payload_bytes: int) -> CommitRecord:
+    made = CommitRecord(shards_acked=log_pb2.ShardsAcked(session_id="s" * (payload_bytes - 20)))
+    made.shards_acked.session_id += "s" * (payload_bytes - made.ByteSize())
+    assert made.ByteSize() == payload_bytes
+    return made
+
+
+@pytest.mark.parametrize("is_hole", [True, False])
+@pytest.mark.slow
+def test_gigabytes_of_zeros_at_the_end_are_cut_within_seconds(
+    path: Path, monkeypatch: pytest.MonkeyPatch, is_hole: bool
+) -> None:
+    """As some file systems leave them after a crash. Byte by byte it took hours, and as much memory."""
+    if not is_hole:  # or the file system cannot say it
+        monkeypatch.setattr(log_content, "_data_from", lambda file, offset, size_bytes: offset)
+    path.write_bytes(LOG)
+    os.truncate(path, len(LOG) + (4 << 30) + 5)
+    began_s = time.process_time()
+    log = LogFile(path)
+    assert time.process_time() - began_s < 20
+    assert (log.records, path.stat().st_size) == (RECORDS, len(LOG))
+    assert list(path.parent.iterdir()) == [path], "zeros are kept nowhere"
+    log.append(framed(acked(9)))
+    log.close()
+    assert parse(path.read_bytes(), "log")[0] == [*RECORDS, acked(9)]
+
+
+@pytest.mark.parametrize("zeros", [1, 7, (1 << 18) - 9, 1 << 18, (1 << 20) - 3, 1 << 20, 5 << 30])
+@pytest.mark.parametrize("record", [acked(9), of_length(512), of_length(1 << 16)])
+def test_a_whole_record_behind_zeros_is_named(path: Path, zeros: int, record: CommitRecord) -> None:
+    """Its own length may begin with zeros."""
+    path.write_bytes(LOG)
+    os.truncate(path, len(LOG) + zeros)
+    with path.open("ab") as file:
+        file.write(framed(record) + bytes(100))
+    at = len(LOG) + zeros
+    with pytest.raises(errors.DataLossError, match=f"offset {len(LOG)}: damaged, and whole .* at offset {at}: "):
+        LogFile(path)
+    assert path.stat().st_size > at, "a log that is refused is left alone"
+
+
+def test_what_stands_behind_zeros_and_is_no_record_is_kept_aside_without_them(path: Path) -> None:
+    torn = framed(acked(9))[:-1]
+    path.write_bytes(LOG)
+    os.truncate(path, len(LOG) + (5 << 30))
+    with path.open("ab") as file:
+        file.write(torn)
+    os.truncate(path, len(LOG) + (10 << 30))
+    log = LogFile(path)
+    assert (log.records, log.size_bytes) == (RECORDS, len(LOG))
+    log.close()
+    aside = path.with_suffix(f".torn-{len(LOG)}").read_bytes()
+    assert aside.startswith(torn) and len(aside) <= len(torn) + (1 << 20)
+
+
+@given(
+    st.lists(
+        st.one_of(st.binary(max_size=20), st.integers(0, 40).map(bytes), st.sampled_from(list(map(framed, RECORDS))))
+    )
+)
+def test_a_record_behind_damage_is_found_wherever_it_begins(pieces: list[bytes]) -> None:
+    behind = header() + b"\x01" + b"".join(pieces)
+    first = next(
+        (
+            at
+            for at in range(len(header()) + 1, len(behind))
+            if any(behind.startswith(framed(one), at) for one in RECORDS)
+        ),
+        None,
+    )
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(log_file, "_SEARCHED_AT_ONCE", 7)
+        patch.setattr(log_content, "_WINDOW_BYTES", 5)
+        if first is None:
+            assert parse(behind, "log") == ([], len(header()))
+        else:
+            with pytest.raises(errors.DataLossError, match=f"follow at offset {first}:"):
+                parse(behind, "log")
 
 
 def test_a_damaged_last_record_is_cut_and_kept_aside(path: Path) -> None:

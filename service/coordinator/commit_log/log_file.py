@@ -15,15 +15,17 @@ import ctypes
 import errno
 import os
 import struct
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import google_crc32c
+import numpy as np
 from absl import logging
 from google.protobuf.message import DecodeError
 
 from tfquiver import durable, errors, version
 from tfquiver.proto.tfquiver.v1.commit_log_pb2 import CommitRecord
+from tfquiver.service.coordinator.commit_log.log_content import Content, of_bytes, of_file
 from tfquiver.sizes_durations_amounts.amounts import many
 
 MAGIC = b"TFQL"
@@ -34,6 +36,7 @@ _START = struct.Struct("<4sHH")
 _HEADER_BYTES = _START.size + 4
 _RECORD = struct.Struct("<II")
 _SEARCH_BYTES = 256 << 20  # checked at most in the search for a record behind a damaged one
+_SEARCHED_AT_ONCE = 1 << 20
 _KEEP_SIZE = 1  # FALLOC_FL_KEEP_SIZE
 _fallocate = ctypes.CDLL(None).fallocate
 _fallocate.argtypes = [ctypes.c_int, ctypes.c_int, ctypes.c_int64, ctypes.c_int64]
@@ -59,30 +62,33 @@ def framed(record: CommitRecord) -> bytes:
 
 
 def parse(data: bytes, name: str) -> tuple[list[CommitRecord], int]:
+    """As `parsed`."""
+    return parsed(of_bytes(data), name)
+
+
+def parsed(content: Content, name: str) -> tuple[list[CommitRecord], int]:
     """The whole records of a log, and the offset at which they end.
 
     Raises DataLossError when the header is damaged or of another version, or a record before the last is damaged.
     """
-    if not data:
-        return [], 0
-    start = data[: _START.size]
-    if len(data) < _HEADER_BYTES:
+    start = content.part(0, _HEADER_BYTES)
+    if len(start) < _HEADER_BYTES:
         # The header is written with the file's first sync: a shorter file was never acknowledged to anybody.
         return [], 0
-    magic, version, _ = _START.unpack(start)
-    if magic != MAGIC or data[_START.size : _HEADER_BYTES] != struct.pack("<I", _crc(start)):
+    magic, version, _ = _START.unpack_from(start)
+    if magic != MAGIC or start[_START.size :] != struct.pack("<I", _crc(start[: _START.size])):
         raise errors.DataLossError(f"{name}: offset 0: not a commit log, or its header is damaged")
     if version != VERSION:
         raise errors.DataLossError(f"{name}: offset 4: a log of version {version}; this program reads {VERSION}")
     records: list[CommitRecord] = []
     offset = _HEADER_BYTES
-    while (payload := _payload(data, offset)) is not None:
+    while (payload := _payload(content, offset)) is not None:
         try:
             records.append(CommitRecord.FromString(payload))
         except DecodeError as error:
             raise errors.DataLossError(f"{name}: offset {offset}: a record that cannot be read: {error}") from error
         offset += _RECORD.size + len(payload)
-    later = _next_record(data, offset)
+    later = _next_record(content, offset)
     if later is not None:
         raise errors.DataLossError(
             f"{name}: offset {offset}: damaged, and whole records follow at offset {later}: put back a copy, "
@@ -91,31 +97,46 @@ def parse(data: bytes, name: str) -> tuple[list[CommitRecord], int]:
     return records, offset
 
 
-def _payload(data: bytes, offset: int) -> bytes | None:
+def _payload(content: Content, offset: int) -> bytes | None:
     """Of the record that begins there; None: no whole one does."""
-    if offset + _RECORD.size > len(data):
+    head = content.part(offset, _RECORD.size)
+    if len(head) < _RECORD.size:
         return None
-    length, crc = _RECORD.unpack_from(data, offset)
-    end = offset + _RECORD.size + length
-    if length > MAX_RECORD_BYTES or end > len(data):
+    length, crc = _RECORD.unpack(head)
+    if length > MAX_RECORD_BYTES or offset + _RECORD.size + length > content.size_bytes:
         return None
-    payload = data[offset + _RECORD.size : end]
-    return payload if crc == _crc(data[offset : offset + 4] + payload) else None
+    payload = content.part(offset + _RECORD.size, length)
+    return payload if crc == _crc(head[:4] + payload) else None
 
 
-def _next_record(data: bytes, offset: int) -> int | None:
+def _next_record(content: Content, offset: int) -> int | None:
     """Where a whole record begins behind a damaged one, wherever that one ends."""
-    budget_bytes = _SEARCH_BYTES
-    for start in range(offset + 1, len(data) - _RECORD.size):
-        length = int.from_bytes(data[start : start + 4], "little")
-        # Every payload begins with the tag of one of CommitRecord's fields: a message, which its lowest bits say.
-        if 0 < length <= len(data) - start - _RECORD.size and data[start + _RECORD.size] & 0x07 == 0x02:
-            if _payload(data, start) is not None:
+    budget_bytes, at = _SEARCH_BYTES, offset + 1
+    while (there := content.past_zeros(at)) < content.size_bytes:
+        at = max(at, there - 3)  # its length may begin with zeros, and is no zero
+        for start, length in _beginnings(content, at):
+            if _payload(content, start) is not None:
                 return start
             budget_bytes -= length
             if budget_bytes < 0:
-                break
+                return None
+        at += _SEARCHED_AT_ONCE
     return None
+
+
+def _beginnings(content: Content, at: int) -> Iterator[tuple[int, int]]:
+    """Of the next places those where a record may begin, and its length. Every payload begins with the tag of one of
+    CommitRecord's fields: a message, which its lowest bits say."""
+    part = content.part(at, _SEARCHED_AT_ONCE + _RECORD.size)
+    places = len(part) - _RECORD.size
+    if places <= 0:
+        return
+    lengths = np.ndarray((places,), "<u4", part, strides=(1,)).astype(np.int64)  # one begins at each place
+    room_bytes = content.size_bytes - _RECORD.size - at - np.arange(places)
+    may_be = np.frombuffer(part, np.uint8, places, _RECORD.size) & 0x07 == 0x02
+    may_be &= (lengths > 0) & (lengths <= MAX_RECORD_BYTES) & (lengths <= room_bytes)
+    for place in np.flatnonzero(may_be).tolist():
+        yield at + place, int(lengths[place])
 
 
 class NewLog:
@@ -151,22 +172,21 @@ class LogFile:
         self._room_end = 0  # up to there the disk has room for it
         try:
             durable.check_file(path)
-            data = _read(path) if path.exists() else b""
-        except OSError as error:
-            raise errors.from_os_error(error, str(path)) from error
-        found, self._end = parse(data, str(path))
-        self.records = [record for record in found if record.WhichOneof("record")]
-        if later := len(found) - len(self.records):
-            self._keep_later(data[: self._end], later)
-        torn = data[self._end :]
-        if torn:
-            self._keep_torn(torn)
-        try:
             self._file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NONBLOCK | os.O_CLOEXEC, 0o600)
         except OSError as error:
             raise errors.from_os_error(error, str(path)) from error
         try:
-            if torn:  # else room that is kept behind the end would be given up
+            try:
+                content = of_file(self._file)
+                found, self._end = parsed(content, str(path))
+                self.records = [record for record in found if record.WhichOneof("record")]
+                if later := len(found) - len(self.records):
+                    self._keep_later(content, later)
+                if is_torn := content.size_bytes > self._end:
+                    self._keep_torn(content)
+            except OSError as error:
+                raise errors.from_os_error(error, str(path)) from error
+            if is_torn:  # else room that is kept behind the end would be given up
                 os.ftruncate(self._file, self._end)
             self._keep_room()
             if not self._end:
@@ -250,11 +270,11 @@ class LogFile:
         if _fallocate(self._file, _KEEP_SIZE, self._end, ROOM_BYTES) == 0:
             self._room_end = self._end + ROOM_BYTES
 
-    def _keep_later(self, data: bytes, count: int) -> None:
+    def _keep_later(self, content: Content, count: int) -> None:
         """A later version has written what this one does not know, and leaves out when it compacts the log."""
         aside = self._path.with_suffix(".later")
         try:
-            durable.write(aside, [data])
+            durable.write(aside, content.pieces(0, self._end))
         except OSError as error:
             raise errors.from_os_error(error, str(aside)) from error
         logging.warning(
@@ -265,26 +285,25 @@ class LogFile:
             aside.name,
         )
 
-    def _keep_torn(self, torn: bytes) -> None:
+    def _keep_torn(self, content: Content) -> None:
+        """Raises OSError: it cannot be read."""
+        begins, torn_bytes = content.past_zeros(self._end), content.size_bytes - self._end
+        if begins == content.size_bytes:
+            zeros = "%s: offset %d: the last %d bytes are zeros, as some file systems leave them after a crash; cut"
+            logging.warning(zeros, self._path, self._end, torn_bytes)
+            return
         aside = self._path.with_suffix(f".torn-{self._end}")
         logging.warning(
-            "%s: offset %d: the last %d bytes are torn; cut, and kept as %s",
+            "%s: offset %d: the last %d bytes are torn; cut, and kept as %s, without zeros at their beginning",
             self._path,
             self._end,
-            len(torn),
+            torn_bytes,
             aside.name,
         )
         try:
-            durable.write(aside, [torn])
+            durable.write(aside, content.pieces(begins, content.size_bytes, but_last_zeros=True))
         except OSError as error:
             logging.warning("%s: %s", aside, error.strerror)
-
-
-def _read(path: Path) -> bytes:
-    """Of what is no log its beginning, by which `parse` knows it: it may be as large as it likes. Raises OSError."""
-    with path.open("rb") as file:
-        start = file.read(_HEADER_BYTES)
-        return start + file.read() if start == header() else start
 
 
 def _write_all(file: int, data: bytes, offset: int) -> None:
