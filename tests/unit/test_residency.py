@@ -214,7 +214,7 @@ def test_what_a_node_of_thousands_had_is_gone_through_a_little_at_a_time(monkeyp
     subject = Residency()
     subject.open(Table(digest))
     asked = most = dropped = most_dropped = 0
-    contains, drop = Holdings.contains, Table.drop
+    contains, drop, count = Holdings.contains, Table.drop, holders.Holders.count
 
     def counted(self: Holdings, values: Prefixes) -> object:
         nonlocal asked
@@ -226,11 +226,17 @@ def test_what_a_node_of_thousands_had_is_gone_through_a_little_at_a_time(monkeyp
         dropped += len(shards)
         return drop(self, shards, numbers)
 
+    def counting(self: holders.Holders, shards: Any) -> Any:
+        nonlocal dropped
+        dropped += len(shards)
+        return count(self, shards)
+
     for node in range(nodes):  # each of 200 holds a third, as the others do that have the same number modulo 3
         held = of_rows(digest.hashes[node % 3 :: 3]) if node < 200 else of_rows(digest.hashes[:1])
         subject.added(f"node-{node}", held)
     monkeypatch.setattr(Holdings, "contains", counted)
     monkeypatch.setattr(Table, "drop", dropping)
+    monkeypatch.setattr(holders.Holders, "count", counting)
 
     def through(steps: Iterator[residency.Change]) -> None:
         nonlocal asked, most, dropped, most_dropped
@@ -245,7 +251,7 @@ def test_what_a_node_of_thousands_had_is_gone_through_a_little_at_a_time(monkeyp
         through(subject.node_gone(f"node-{node}"))
         through(subject.find_out())
     assert 0 < most <= residency._ASKED_AT_ONCE + residency._DOUBTED_AT_ONCE + residency._ASKING
-    assert most_dropped <= residency._GONE_AT_ONCE
+    assert 0 < most_dropped <= 2 * 512, "of each several arrays are looked at: of 4096 it took up to 58 ms"
     table = subject.table(digest.digest_id)
     assert sum(table.resident) == table.resident_shards == 1
 

@@ -42,7 +42,7 @@ class Holders:
             if not len(shards):
                 return fresh
             if at == len(self._named):
-                self._named.append(np.zeros_like(self._named[0]))
+                self._named.append(np.zeros(len(self.more), np.int32))
             named = self._named[at]
             there = named[shards]
             named[shards[there == 0]] = whose[there == 0]
@@ -60,7 +60,7 @@ class Holders:
         rank = places - np.maximum.accumulate(np.where(begins, places, 0))
         for at in range(min(MOST_NAMED, int(rank.max(initial=-1)) + 1)):
             if at == len(self._named):
-                self._named.append(np.zeros_like(self._named[0]))
+                self._named.append(np.zeros(len(self.more), np.int32))
             self._named[at][shards[rank == at]] = whose[rank == at]
         self.more[shards[rank >= MOST_NAMED]] = True
 
@@ -95,5 +95,6 @@ class Holders:
         there = all_named > 0
         closed = np.zeros_like(all_named)
         closed[(np.cumsum(there, axis=0) - 1)[there], np.nonzero(there)[1]] = all_named[there]
-        for named, its in zip(self._named, closed, strict=True):
-            named[shards] = its
+        for named, its, were in zip(self._named, closed, all_named, strict=True):
+            others = its != were
+            named[shards[others]] = its[others]

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -15,11 +17,13 @@ from tfquiver.shard_owners_chunks_hash_prefixes.prefixes import Prefixes
 from tfquiver.shard_owners_chunks_hash_prefixes.sorted_numbers import among, distinct
 
 _MERGED_AT_ONCE = 50_000  # hashes: some ms
-_GONE_AT_ONCE = 2048  # hashes of a node that is gone: a millisecond or two
+_GONE_AT_ONCE = 2048  # hashes of a node that is gone, of which the tables are found together
+_DROPPED_AT_ONCE = 512  # shards: each is looked for in several arrays of millions, where hardly any is in the caches
 # Shards that others may hold, of which that is found out together; and how many hashes are looked for in a turn, where
 # to ask a node costs as much as so many of them.
 _DOUBTED_AT_ONCE, _ASKED_AT_ONCE, _ASKING = 4096, 8192, 200
 _ENOUGH = 4  # that are named then: for a while nobody needs to be found again
+Number = TypeVar("Number", bound=np.integer)
 Change = tuple[bytes, npt.NDArray[np.uint32]]  # digest id, shards whose residency changed
 Settled = tuple[bytes, npt.NDArray[np.uint32], npt.NDArray[np.uint32]]  # the same, what came and what went
 
@@ -177,8 +181,10 @@ class Residency:
     def _gone(self, number: int, values: Prefixes) -> Iterator[Change]:
         for at in range(0, len(values), _GONE_AT_ONCE):
             for digest_id, its in list(self._index.having(values[at : at + _GONE_AT_ONCE])):
-                if table := self._tables.get(digest_id):  # it may have been closed meanwhile
-                    yield digest_id, self._drop(table, table.find(its), number)
+                for part in _parts(its):
+                    if (table := self._tables.get(digest_id)) is None:  # it may have been closed meanwhile
+                        break
+                    yield digest_id, self._drop(table, table.find(part), number)
         del self._names[number]
 
     @property
@@ -194,37 +200,46 @@ class Residency:
             if self._tables.get(digest_id) is not table or not table.doubtful:
                 del self._doubtful[digest_id]
                 continue
-            shards = table.doubtful[0]
+            together = list(itertools.islice(table.doubtful, max(1, _DOUBTED_AT_ONCE // _DROPPED_AT_ONCE)))
+            shards = np.concatenate(together)  # each is asked for with many others, in whatever parts they went
             for at in range(0, len(shards), _DOUBTED_AT_ONCE):
                 yield from self._find_out(table, shards[at : at + _DOUBTED_AT_ONCE])
-            table.doubtful.popleft()
+            for _ in together:
+                table.doubtful.popleft()
 
     def _find_out(self, table: Table, shards: npt.NDArray[np.uint32]) -> Iterator[Change]:
         """Whoever tells of them meanwhile is named as ever; who had them is until the end."""
         digest_id, holders = table.digest.digest_id, table.holders
         shards = shards[np.argsort(table.prefixes[shards])]  # neighbours are looked for one after the other
-        had, sought, looked = holders.first(shards), shards, 0
+        had, values, looked = holders.first(shards), table.prefixes[shards], 0
+        sought = np.arange(len(shards))  # of these places
         holders.more[shards] = False
         for number, inventory in list(self._inventories.items()):
             if not len(sought):
                 break
             if self._inventories.get(number) is inventory:  # it may be gone, or have told all anew
-                found = sought[inventory.contains(table.prefixes[sought])]
-                if len(found):
-                    yield digest_id, table.set(found, number)
-                    sought = sought[holders.count(sought) <= _ENOUGH]
+                there = np.flatnonzero(inventory.contains(values))
+                if len(there):
+                    left = np.ones(len(sought), np.bool_)
+                    for some in _parts(there):
+                        found = shards[sought[some]]
+                        yield digest_id, table.set(found, number)
+                        left[some] = holders.count(found) <= _ENOUGH
+                    sought, values = sought[left], values[left]
             looked += len(sought) + _ASKING
             if looked >= _ASKED_AT_ONCE:
                 looked = 0
                 yield digest_id, shards[:0]
                 if self._tables.get(digest_id) is not table:
                     return
-        holders.more[np.setdiff1d(shards, sought)] = True  # not all were asked
+        not_all = np.ones(len(shards), np.bool_)  # were asked of these
+        not_all[sought] = False
+        holders.more[shards[not_all]] = True
         for number in distinct(had).tolist():
-            its = shards[had == number]
-            if number in self._inventories:  # it may have them again
-                its = its[~self._inventories[number].contains(table.prefixes[its])]
-            yield digest_id, self._drop(table, its, number)
+            for its in _parts(shards[had == number]):
+                if number in self._inventories:  # it may have them again
+                    its = its[~self._inventories[number].contains(table.prefixes[its])]
+                yield digest_id, self._drop(table, its, number)
 
     def _number(self, node_id: str) -> int:
         if node_id not in self._numbers:
@@ -236,7 +251,7 @@ class Residency:
 
     def _remember(self, number: int, there: bool, values: Prefixes) -> None:
         for opening in self._openings:
-            opening.late.append((number, there, values))
+            opening.late.extend((number, there, part) for part in _parts(values))
 
     def _without(self, number: int, values: Prefixes) -> list[Change]:
         """The node `number` has these no longer: another that has them stands in for it, else they are missing."""
@@ -253,3 +268,9 @@ class Residency:
         if table.doubtful:
             self._doubtful[table.digest.digest_id] = table
         return gone
+
+
+def _parts(values: npt.NDArray[Number]) -> Iterator[npt.NDArray[Number]]:
+    """So many as take a millisecond or so; of none one."""
+    for at in range(0, max(1, len(values)), _DROPPED_AT_ONCE):
+        yield values[at : at + _DROPPED_AT_ONCE]
