@@ -7,6 +7,7 @@ asked for, so were the bytes.
 from __future__ import annotations
 
 import errno
+import functools
 import inspect
 import os
 import socket
@@ -23,7 +24,7 @@ from tfquiver import errors
 from tfquiver.stores import http_ranges, s3_ranges, versions
 from tfquiver.stores.attempts import Attempts, Transient, Unreachable
 from tfquiver.stores.hanging_file_systems.patience import Patience
-from tfquiver.stores.listings import s3_listing, web_listing
+from tfquiver.stores.listings import s3_listing, web_index, web_listing
 from tfquiver.stores.listings.listing_pages import ListingPages
 from tfquiver.stores.object_store import THERE_ARE, ObjectInfo, ReadsAtOnce, scheme_of
 
@@ -69,6 +70,10 @@ class FsspecStore(ReadsAtOnce):
             # Trying again is done here, where the deadline is known.
             retries = {"retries": {"max_attempts": 0, "mode": "standard"}}
             options["config_kwargs"] = retries | dict(options.get("config_kwargs") or {})
+        if scheme in web_listing.SCHEMES:
+            given = options.get("client_kwargs") or fsspec.config.conf.get(scheme, {}).get("client_kwargs") or {}
+            if isinstance(given, Mapping):
+                options["client_kwargs"] = {**web_index.waits(_LIST_DEADLINE_S), **given}
         try:
             fs = fsspec.filesystem(scheme, use_listings_cache=False, skip_instance_cache=True, **options)
         except (OSError, ImportError, TypeError, ValueError) as error:  # a library that is not there, for one
@@ -84,21 +89,20 @@ class FsspecStore(ReadsAtOnce):
 
     def list(self, pattern: str) -> list[ObjectInfo]:
         scheme, path = scheme_of(pattern), self._fs._strip_protocol(pattern)
+        in_pages: Callable[..., Any] | None = None
+        if scheme in web_listing.SCHEMES:
+            in_pages = web_index.objects
+        elif scheme in _S3 and s3_listing.can_list(self._fs, path):
+            in_pages = s3_listing.objects
 
         def attempt(left_s: float) -> list[ObjectInfo]:
-            if scheme in web_listing.SCHEMES:
-                its = fsspec.asyn.sync(self._fs.loop, web_listing.objects, self._fs, path, timeout=left_s)
-                return [_info(scheme, info["name"], info) for info in its]
             found = self._call("glob", left_s, pattern, detail=True)
             return [_info(scheme, path, info) for path, info in found.items() if info.get("type") == "file"]
 
         try:
-            if scheme in _S3 and s3_listing.can_list(self._fs, path):
-                pages = ListingPages(pattern)
-                of_s3 = s3_listing.objects(
-                    self._fs, path, pages, lambda request: self._run(pattern, _LIST_DEADLINE_S, request)
-                )
-                found = [_info(scheme, info["name"], info) for info in of_s3]
+            if in_pages:
+                pages, run = ListingPages(pattern), functools.partial(self._run, pattern, _LIST_DEADLINE_S)
+                found = [_info(scheme, info["name"], info) for info in in_pages(self._fs, path, pages, run)]
             else:
                 found = self._run(pattern, _LIST_DEADLINE_S, attempt)
             return sorted(found, key=lambda info: info.uri)

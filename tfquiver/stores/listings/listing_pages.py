@@ -9,7 +9,7 @@ from tfquiver import errors
 from tfquiver.sizes_durations_amounts.amounts import many
 
 _MOST_FOUND = 4_000_000  # a data set has a million files at most
-_MOST_S = 3600.0  # tens of millions of names
+MOST_S = 3600.0  # tens of millions of names
 
 
 class ListingPages:
@@ -38,8 +38,9 @@ class ListingPages:
                 "already as the next one; whatever answers for the store (an emulator, a proxy?) is at fault"
             )
         self._tokens.add(next_token)
-        if (passed_s := self._now_s() - self._began_s) > _MOST_S:
+        if (passed_s := self._now_s() - self._began_s) > MOST_S:
             raise errors.UnavailableError(
                 f"{self._pattern}: its listing has not ended after {many(len(self._tokens), 'page')} and "
-                f"{passed_s:.0f} s; name a longer beginning of what is meant"
+                f"{passed_s:.0f} s ({found} found; {MOST_S:.0f} s are the limit); name a longer beginning of what "
+                "is meant"
             )

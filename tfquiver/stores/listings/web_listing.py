@@ -1,11 +1,10 @@
-"""Files of web servers: one by its name, or those that an index page links to.
+"""Files of web servers by their names: what each is, and what goes wrong.
 
-fsspec calls whatever goes wrong a file that is not there, and whatever an index page links to empty.
+fsspec calls whatever goes wrong a file that is not there, and whatever an index page links to (`web_index`) empty.
 """
 
 from __future__ import annotations
 
-import asyncio
 import re
 from collections.abc import Mapping
 from typing import Any
@@ -14,7 +13,6 @@ from tfquiver import errors
 from tfquiver.stores.attempts import Busy, Transient
 
 SCHEMES = ("http", "https")
-_AT_ONCE = 16
 _GONE, _REFUSED, _BUSY = (404, 410), (401, 403, 407), (429, 503)
 _FURTHER = "/?([^?#]*)"
 _BUCKETS = {  # a pattern of two groups -> how the store's files are named
@@ -40,40 +38,13 @@ def in_bucket(uri: str) -> str:
     return ""
 
 
-async def objects(fs: Any, pattern: str) -> list[dict[str, Any]]:
-    """Those that match, each as `info` has it; none where the page that would link to them is not there. Raises as
-    `info`."""
-    try:
-        if not is_pattern(pattern):
-            return [await info(fs, pattern)]
-        await _headers(fs, pattern[: re.search("[*[]", pattern).start()].rpartition("/")[0] + "/")  # type: ignore[union-attr]
-    except FileNotFoundError:
-        return []
-    found = await fs._glob(pattern, detail=True)
-    places = asyncio.Semaphore(_AT_ONCE)
-
-    async def of(url: str) -> dict[str, Any] | None:
-        async with places:
-            try:
-                return await info(fs, url)
-            except FileNotFoundError:  # a link to nothing
-                return None
-
-    asking = [asyncio.ensure_future(of(url)) for url, its in found.items() if its.get("type") == "file"]
-    try:
-        return [one for one in await asyncio.gather(*asking) if one is not None]
-    finally:  # after one that is refused, too: the others would go on, beside those of the next attempt
-        for one_asked in asking:
-            one_asked.cancel()
-
-
 async def info(fs: Any, url: str) -> dict[str, Any]:
     """As fsspec's `_info`.
 
     Raises FileNotFoundError; PermissionError, Transient and InvalidArgumentError, which say what the server says; and
     what its client raises.
     """
-    headers = await _headers(fs, url, sized=True)
+    headers = await headers_of(fs, url, sized=True)
     size_bytes = _size_bytes(headers)
     if size_bytes is None:
         raise errors.InvalidArgumentError(f"{url}: the web server does not say how long that is: copy it from there")
@@ -81,7 +52,7 @@ async def info(fs: Any, url: str) -> dict[str, Any]:
     return {"name": url, "type": "file", "size": size_bytes, **versions}
 
 
-async def _headers(fs: Any, url: str, sized: bool = False) -> Mapping[str, str]:
+async def headers_of(fs: Any, url: str, sized: bool = False) -> Mapping[str, str]:
     """`sized`: those that say how long it is, if there are any."""
     session, given = await fs.set_session(), {"allow_redirects": True, **fs.kwargs}
     sent = {**(given.pop("headers", None) or {}), "Accept-Encoding": "identity"}
