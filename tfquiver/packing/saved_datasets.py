@@ -5,7 +5,7 @@ larger save before this one has left it."""
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,12 +13,13 @@ from tfquiver import errors, named_files
 from tfquiver.packing.folders import Found
 
 _STATE, _INFO, _SPLITS = "state.json", "dataset_info.json", "dataset_dict.json"
+NOTES = frozenset({_STATE, _SPLITS})
 _MOST_BYTES = 64 << 20
 _MEND = "fetch it, or save the data set again"
 
 
-def data_of(arrows: Sequence[Found], files: Sequence[Found]) -> list[Found]:
-    """Those of `arrows` that are data. `files`: all that were found.
+def data_of(arrows: Sequence[Found], files: Iterable[Found]) -> list[Found]:
+    """Those of `arrows` that are data. `files`: all that were found and are called as one of NOTES.
 
     Raises DataLossError: a file or a split that is named is not there, or what names them is damaged;
     InvalidArgumentError: rows are picked by a table of indices.

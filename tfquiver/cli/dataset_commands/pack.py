@@ -14,6 +14,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from tfquiver import errors, plain_text
 from tfquiver.cli import calls
 from tfquiver.packing import pack, sources, targets
+from tfquiver.packing.folders import folders_of
 from tfquiver.packing.sources import Part
 from tfquiver.sizes_durations_amounts import sizes
 from tfquiver.sizes_durations_amounts.amounts import many
@@ -44,11 +45,10 @@ def _run(arguments: argparse.Namespace) -> int:
     pack.check_name("--name", arguments.name)
     where = targets.target(arguments.output)
     where.check()
-    left_out: list[Path] = []
-    passed_over: list[Path] = []
+    left_out, passed_over = _Few(), _Few()
     parts = sources.parts(
         [_local(source) for source in arguments.source], sizes.of_flag("--part_bytes", arguments.part_bytes),
-        left_out.append, passed_over.append,
+        left_out.add, passed_over.add,
     )  # fmt: skip
     _check_is_no_source(arguments.output, parts)
     columns = TextColumn("packing"), BarColumn(), MofNCompleteColumn(), TextColumn("files"), TimeRemainingColumn()
@@ -61,10 +61,10 @@ def _run(arguments: argparse.Namespace) -> int:
             lambda finished, count: progress.update(task, completed=finished, total=count),
         )  # fmt: skip
     print(f"{arguments.output}: {made} file{'s' * (made != 1)} made, {len(parts) - made} were there")
-    if passed_over:
-        print(f"{many(len(passed_over), 'link')} left out, to what is packed under another name: {_few(passed_over)}")
-    if left_out:
-        print(f"{many(len(left_out), 'file')} of another kind left out: {_few(left_out)}")
+    if passed_over.count:
+        print(f"{many(passed_over.count, 'link')} left out, to what is packed under another name: {passed_over}")
+    if left_out.count:
+        print(f"{many(left_out.count, 'file')} of another kind left out: {left_out}")
     return 0
 
 
@@ -88,7 +88,7 @@ def _check_is_no_source(output: str, parts: Sequence[Part]) -> None:
     if "://" in output:
         return
     out = os.path.realpath(Path(output).expanduser())
-    folders = dict.fromkeys(one for part in parts if _is_folder(part) for one in (part.source, *_above(part)))
+    folders = dict.fromkeys(one for part in parts if _is_folder(part) for one in (part.source, *folders_of(part.files)))
     if named := next((one for one in folders if one is not None and os.path.realpath(one) == out), None):
         raise errors.InvalidArgumentError(
             f"-o {output}: is {named}, which is packed: name another folder, the pack's files would lie among its own"
@@ -96,11 +96,7 @@ def _check_is_no_source(output: str, parts: Sequence[Part]) -> None:
 
 
 def _is_folder(part: Part) -> bool:
-    return part.source not in part.files
-
-
-def _above(part: Part) -> dict[Path, None]:
-    return dict.fromkeys(file.parent for file in part.files)
+    return part.source != part.files[0]
 
 
 def _workers(text: str) -> int:
@@ -109,5 +105,17 @@ def _workers(text: str) -> int:
     return int(text)
 
 
-def _few(paths: list[Path]) -> str:
-    return ", ".join(plain_text.plain(path.name) for path in paths[:_NAMED]) + ", ..." * bool(paths[_NAMED:])
+class _Few:
+    """Files that are told: how many, and the names of some. Of millions all would be in memory."""
+
+    def __init__(self) -> None:
+        self.count, self._first = 0, list[Path]()
+
+    def add(self, path: Path) -> None:
+        self.count += 1
+        if len(self._first) < _NAMED:
+            self._first.append(path)
+
+    def __str__(self) -> str:
+        names = ", ".join(plain_text.plain(path.name) for path in self._first)
+        return names + ", ..." * (self.count > len(self._first))
