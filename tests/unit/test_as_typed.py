@@ -26,6 +26,7 @@ from tfquiver.cli.main import main, parser
         (["limit", "x", "1MB"], "bytes_per_s: 1; it is", "RATE: 1; it is"),
         (["policy", "x"], "policy: 'x' is none", "POLICY: 'x' is none"),
         (["plan", "--policy", "x"], "policy: 'x' is none", "--policy: 'x' is none"),
+        (["sim", "x", "--scheduler", "x"], "scheduler: 'x' is none", "--scheduler: 'x' is none"),
         (["explain", "x"], "name: 'x': no job", "'x': no job"),
         (["status"], "names: 'x'", "names: 'x'"),  # it has none
         (["limit", "x", "1MB"], "it: setting.chunks: 7", "it: setting.chunks: 7"),

@@ -69,8 +69,10 @@ def test_of_a_name_that_nobody_has_those_are_listed_that_failed_too() -> None:
             dataset=types_pb2.Dataset(name="pics"),
         ),
     ]
-    said = str(names.none_called("pcis", ["pics", "train"], every))
-    assert said == "no data set 'pcis' is registered; there are broken (Failed), pics, train"
+    said = str(names.none_called("pcis", ["used first as this", "train"], every))
+    there = "broken (Failed), pics, train, used first as this"
+    assert said == f"no data set 'pcis' is registered: did you mean pics? There are {there}"
+    assert "'zzz' is registered; there are broken" in str(names.none_called("zzz", ["train"], every))
     said = str(names.none_called("broken", ["pics"], every))
     assert said == "data set broken has no version yet: it is Failed: no files"
     assert "tfquiver dataset share" in str(names.none_called("x", [], []))

@@ -118,6 +118,8 @@ def test_a_file_in_the_place_of_a_directory_is_named_with_what_to_do(
         (["digest", "show", "data"], "tfquiver: data: is a directory: name a digest file (.tfqd)"),
         (["pack", "data", "-o", "o", "--part_bytes=64mib"], "tfquiver: --part_bytes: not a size: '64mib'; write 64MiB"),
         (["pack", "data", "-o", "o", "--workers=two"], "argument --workers: 'two' is not a number from 1 to 256"),
+        (["pack", "data", "-o", "o", "--part_bytes=0"], "tfquiver: --part_bytes=0: no file would have anything in it"),
+        (["pack", "data", "-o", "gs:/b/x"], "tfquiver: -o gs:/b/x: write gs://b/x; a folder of that name is ./gs:/b/x"),
         (["pack", "gs://b/x", "-o", "o"], "gs://b/x: what is packed is a folder or file of this machine: copy it here"),
         (["pack", "file:///x/y", "-o", "o"], "tfquiver: file:///x/y: give the path alone, /x/y"),
         (["sim", "data"], "tfquiver: data: is a directory: name a JSON file; `tfquiver sim --help` says what"),

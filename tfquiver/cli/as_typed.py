@@ -19,6 +19,7 @@ _FIELDS = {
     "policy": "policy",
     "rack_local": "rack_local",
     "replicas": "replicas",
+    "scheduler": "scheduler",
     "selector": "nodes",
     "setting": "setting",
     "setting.allocation_bytes": "setting",

@@ -18,6 +18,7 @@ from tfquiver import durable, errors, named_files
 _UPLOAD_S = 600.0
 _NO_LINKS = {errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.EXDEV, errno.ENOSYS, errno.EMLINK}
 _NO_LOCKS = {errno.ENOSYS, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOLCK}
+_HALF_A_SCHEME = re.compile(r"gs:(?!//)/?(.*)")
 _CHUNK_BYTES = 16 << 20  # of an upload, which are in memory; a multiple of 256 KiB
 
 
@@ -58,6 +59,8 @@ def target(where: str) -> Target:
         raise errors.InvalidArgumentError("-o '': name a folder; the one that this is started in is .")
     if where.startswith("gs://"):
         return _Bucket(where)
+    if slash := _HALF_A_SCHEME.match(where):
+        raise errors.InvalidArgumentError(f"-o {where}: write gs://{slash[1]}; a folder of that name is ./{where}")
     if "://" in where:
         raise errors.InvalidArgumentError(f"-o {where}: must be a folder or gs://bucket/prefix")
     return _Folder(Path(where).expanduser().absolute())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import difflib
 import re
 import time
 from collections import Counter
@@ -71,13 +72,15 @@ def none_called(name: str, registered: Sequence[str], every: Sequence[pb2.NamedD
         if one.spec.name == name:
             why = f": {one.reason}" if one.reason else ""
             return errors.NotFoundError(f"data set {name} has no version yet: it is {states.phrase(one)}{why}")
-    known = dict.fromkeys(registered) | {
-        one.spec.name: f" ({states.phrase(one)})" for one in every if not one.HasField("dataset")
+    known = dict.fromkeys(registered, "") | {
+        one.spec.name: "" if one.HasField("dataset") else f" ({states.phrase(one)})" for one in every
     }
-    there = ", ".join(f"{one}{known[one] or ''}" for one in sorted(known)[:_SAID])
+    there = ", ".join(f"{one}{known[one]}" for one in sorted(known)[:_SAID])
     more = f" and {len(known) - _SAID} more" if len(known) > _SAID else ""
-    none = "none that you may read is (its owner shares one: tfquiver dataset share)"
-    return errors.NotFoundError(f"no data set {name!r} is registered; {f'there are {there}{more}' if there else none}")
+    near = difflib.get_close_matches(name, known, n=1)
+    meant = f": did you mean {near[0]}? There" if near else "; there"
+    none = "; none that you may read is (its owner shares one: tfquiver dataset share)"
+    return errors.NotFoundError(f"no data set {name!r} is registered{f'{meant} are {there}{more}' if there else none}")
 
 
 @contextmanager

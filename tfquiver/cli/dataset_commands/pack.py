@@ -45,10 +45,12 @@ def _run(arguments: argparse.Namespace) -> int:
     pack.check_name("--name", arguments.name)
     where = targets.target(arguments.output)
     where.check()
+    part_bytes = sizes.of_flag("--part_bytes", arguments.part_bytes)
+    if part_bytes < 1:
+        raise errors.InvalidArgumentError(f"--part_bytes={arguments.part_bytes}: no file would have anything in it")
     left_out, passed_over = _Few(), _Few()
     parts = sources.parts(
-        [_local(source) for source in arguments.source], sizes.of_flag("--part_bytes", arguments.part_bytes),
-        left_out.add, passed_over.add,
+        [_local(source) for source in arguments.source], part_bytes, left_out.add, passed_over.add
     )  # fmt: skip
     _check_is_no_source(arguments.output, parts)
     columns = TextColumn("packing"), BarColumn(), MofNCompleteColumn(), TextColumn("files"), TimeRemainingColumn()
