@@ -14,7 +14,7 @@ import secrets
 import stat
 from pathlib import Path
 
-from tfquiver import durable, errors
+from tfquiver import durable, errors, plain_text
 
 _DENIED = (errno.EACCES, errno.EPERM)
 _NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
@@ -180,7 +180,7 @@ def _whose(path: Path) -> str:
             return f"{_me()} may not look into {one}, which is {_user(one.stat().st_uid)}'s: {_ELSEWHERE}"
     owner = path.stat().st_uid
     if owner == os.geteuid():
-        return f"it is yours, and not to be read: chmod u+r {path}"
+        return f"it is yours, and not to be read: chmod u+r {plain_text.for_shell(path)}"
     return f"it is {_user(owner)}'s, and {_me()} may not read it: have that changed (chmod), or name a copy"
 
 

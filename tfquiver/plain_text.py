@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shlex
+
 _SAID_CHARACTERS = 60
 
 
@@ -11,6 +13,11 @@ def plain(text: object, most_characters: int = 1000) -> str:
     if len(said) > most_characters:
         said = f"{said[:most_characters]}..."
     return said if said.isprintable() else "".join(map(_escaped, said))
+
+
+def for_shell(word: object) -> str:
+    """A word of a command that is to be pasted: `plain`, in quotes where a shell would make something else of it."""
+    return shlex.quote(plain(word))
 
 
 def of_error(error: BaseException, most_characters: int = 1000) -> str:

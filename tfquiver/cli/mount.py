@@ -239,4 +239,6 @@ def _last(lines: IO[bytes]) -> dict[str, Any]:
 
 def _said(name: str, files: int, size_bytes: int, point: Path) -> str:
     what = f"{files} file{'' if files == 1 else 's'}, {of_bytes(size_bytes)}"
-    return f"{plain_text.plain(name)}: {what} at {point}; `tfquiver unmount {point}` takes it away"
+    return (
+        f"{plain_text.plain(name)}: {what} at {point}; `tfquiver unmount {plain_text.for_shell(point)}` takes it away"
+    )

@@ -12,6 +12,7 @@ from pathlib import Path
 from tfquiver import durable, errors
 from tfquiver.local_cluster import plan, stopping
 from tfquiver.node_daemon_and_notes_in_directories import daemon, up_file, whose_files
+from tfquiver.plain_text import for_shell
 
 _LOCK_S = 0.3  # somebody may just be looking whether it is held
 _PREDECESSOR_S = 12.0  # the servers of an `up` that was killed take a few seconds to leave
@@ -56,7 +57,8 @@ def _take(directory: Path, lock: int) -> None:
         if time.monotonic() > give_up_at:
             pid = os.pread(lock, 20, 0).decode("ascii", "replace").strip() or "unknown"
             raise errors.AlreadyRunningError(
-                f"{directory}: `tfquiver up` runs there already (pid {pid}); `tfquiver stop {directory}` stops it"
+                f"{directory}: `tfquiver up` runs there already (pid {pid}); `tfquiver stop {for_shell(directory)}` "
+                "stops it"
             )
         time.sleep(_POLL_S)
     if not _is_there(directory, lock):
@@ -92,8 +94,8 @@ def _wait_for_predecessors(directory: Path) -> None:
         while (pid := _holder(directory / name)) is not None:
             if time.monotonic() > give_up_at:
                 raise errors.AlreadyRunningError(
-                    f"{directory}: another server has {name} (pid {_number_in(pid)}); `tfquiver stop {directory}` "
-                    "stops it if it is a node"
+                    f"{directory}: another server has {name} (pid {_number_in(pid)}); "
+                    f"`tfquiver stop {for_shell(directory)}` stops it if it is a node"
                 )
             time.sleep(_POLL_S)
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tfquiver import errors
-from tfquiver.plain_text import plain, shortened
+from tfquiver.plain_text import for_shell, plain, shortened
 
 TYPE = "fuse.tfquiver"
 # What pip builds pyfuse3 from, and what users who are not root mount by.
@@ -115,8 +115,8 @@ def prepare(given: str | os.PathLike[str], allow_other: bool = False) -> tuple[P
         if wrong != "stale":
             answers = "" if not wrong else f", which {wrong}"
             raise errors.AlreadyRunningError(
-                f"mount point {path}: {mount.name} is mounted there already{answers}; `tfquiver unmount {path}` takes "
-                "it away"
+                f"mount point {path}: {mount.name} is mounted there already{answers}; "
+                f"`tfquiver unmount {for_shell(path)}` takes it away"
             )
         unmount(path, lazy=True)
         was_stale = True
@@ -127,7 +127,7 @@ def prepare(given: str | os.PathLike[str], allow_other: bool = False) -> tuple[P
         raise errors.InvalidArgumentError(f"mount point {path}: not a directory") from error
     except FileNotFoundError as error:
         raise errors.InvalidArgumentError(
-            f"mount point {path}: no such directory; `mkdir -p {path}` makes it"
+            f"mount point {path}: no such directory; `mkdir -p {for_shell(path)}` makes it"
         ) from error
     except OSError as error:
         raise errors.from_os_error(error, f"mount point {path}") from error

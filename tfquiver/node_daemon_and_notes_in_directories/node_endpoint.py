@@ -8,6 +8,7 @@ from pathlib import Path
 
 from tfquiver import errors
 from tfquiver.node_daemon_and_notes_in_directories import server_file, up_file, whose_files
+from tfquiver.plain_text import for_shell
 
 NODE_FILE = "node.json"
 NODE_FILE_VERSION = 1
@@ -60,8 +61,8 @@ def _starts_one(cache_dir: Path) -> str:
     if others := server_file.again(cache_dir):
         return others
     if up_file.read(cache_dir).coordinator:
-        return f"`tfquiver up {cache_dir}` starts again what ran there"
+        return f"`tfquiver up {for_shell(cache_dir)}` starts again what ran there"
     return (
         "a process that calls tfquiver.dataset with this cache_dir starts one for as long as it is used, tfquiver-node "
-        f"--cache_dir={cache_dir} one that stays"
+        f"--cache_dir={for_shell(cache_dir)} one that stays"
     )

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from tfquiver import durable, errors
+from tfquiver.plain_text import for_shell
 from tfquiver.sizes_durations_amounts import sizes
 
 LOCK_FILE = "up.lock"
@@ -120,8 +121,8 @@ def dispatcher_address(cache_dir: str | os.PathLike[str]) -> str:
     directory = Path(cache_dir).expanduser()
     if not is_up(directory):
         raise errors.NotFoundError(
-            f"{directory}: no `tfquiver up` runs there, and so no dispatcher: start `tfquiver up {directory}`, or "
-            "name the dispatcher's address (host:port)"
+            f"{directory}: no `tfquiver up` runs there, and so no dispatcher: start "
+            f"`tfquiver up {for_shell(directory)}`, or name the dispatcher's address (host:port)"
         )
     if not (port := read(directory).dispatcher):
         raise errors.NotFoundError(

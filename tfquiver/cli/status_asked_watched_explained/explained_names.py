@@ -82,10 +82,9 @@ def first_used_as(channel: Any, name: str, token: str, whom: str) -> str:
 
 
 def nothing(name: str) -> str:
-    name = plain_text.plain(name)
     return (
-        f"data set {name}: nobody reads it now, and nothing is decided about it; `tfquiver dataset show {name}` says "
-        "how it is cached"
+        f"data set {plain_text.plain(name)}: nobody reads it now, and nothing is decided about it; "
+        f"`tfquiver dataset show {plain_text.for_shell(name)}` says how it is cached"
     )
 
 

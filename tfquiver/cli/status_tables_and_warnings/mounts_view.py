@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from tfquiver import plain_text
 from tfquiver.mounting import mount_points
 
 
@@ -18,7 +19,7 @@ def collect() -> list[dict[str, Any]]:
 def problems(mounts: Sequence[Mapping[str, Any]], datasets: Sequence[Mapping[str, Any]]) -> list[str]:
     return [
         f"the mount at {one['path']} ({one['dataset']}) is stale, its process was killed: `tfquiver mount` there again "
-        f"or `tfquiver unmount {one['path']}`"
+        f"or `tfquiver unmount {plain_text.for_shell(one['path'])}`"
         if one["trouble"] == "stale"
         else f"the mount at {one['path']} ({one['dataset']}): {one['trouble']}"
         for one in _of(datasets, mounts)

@@ -392,5 +392,9 @@ def cold(told: Mapping[str, Any]) -> str:
         said = "what was read is not known: its node ended, or was killed, before it had written that down"
     holds = f"{many(told['entries'], 'shard')}, {of_bytes(told['used_bytes'])} on the disk; digests: {told['digests']}"
     at = plain_text.plain(told["cache_dir"])
-    again = f"\n`tfquiver up {at}` goes on with the cluster that ran there" if told.get("up_ran") else ""
+    again = (
+        f"\n`tfquiver up {plain_text.for_shell(told['cache_dir'])}` goes on with the cluster that ran there"
+        if told.get("up_ran")
+        else ""
+    )
     return f"no node runs in {at}; it holds {holds}\n{said}{again}"

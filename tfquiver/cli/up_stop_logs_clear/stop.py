@@ -56,7 +56,7 @@ def _found_at(address: str) -> str:
     if at is None:
         return ", but an address: name the directory of what runs here; what runs elsewhere is stopped there"
     up = at.parent if up_file.is_up(at.parent) else at
-    return f", but an address, that of a server in {plain_text.plain(at)}: tfquiver stop {plain_text.plain(up)}"
+    return f", but an address, that of a server in {plain_text.plain(at)}: tfquiver stop {plain_text.for_shell(up)}"
 
 
 def _is_at(work_dir: Path, address: str) -> bool:
