@@ -53,7 +53,8 @@ class LostDatasets:
         self._seen_at = {name: self._seen_at.get(name, now) for name in cut_off}
         being_written = self._being_written() if again else set[str]()
         slow = [name for name in again if name in being_written and name not in self._told_slow]
-        lost = [name for name in again if name not in being_written]
+        # One that was whole and closed since it was looked at, which the disk may have held up, is not open either.
+        lost = [name for name in again if name not in being_written and _missing_bytes(self._directory / name)]
         if slow:
             self._told_slow.update(slow)
             logging.warning(

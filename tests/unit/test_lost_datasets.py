@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from tfquiver.clock import ManualClock
 from tfquiver.scanning import tfrecord
+from tfquiver.service.dispatcher import lost_datasets
 from tfquiver.service.dispatcher.lost_datasets import LostDatasets
 
 WHOLE = tfrecord.frame(b"graph")
@@ -51,6 +53,26 @@ def test_what_is_still_being_written_is_told_to_be_slow_once_and_lost_when_it_en
         "distributes one waits for that",
     )]  # fmt: skip
     assert [lost.look() for _ in range(2)] == [["1001"], []]
+
+
+def test_what_was_whole_and_closed_between_two_steps_of_a_look_is_not_lost(
+    tmp_path: Path, datasets: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A disk that answers again holds up the look, too, and the writer goes on meanwhile."""
+
+    class OpenFiles:
+        """Of a writer that ends just before they are asked for."""
+
+        def iterdir(self) -> Iterator[Path]:
+            (datasets / "1000").write_bytes(WHOLE)
+            return iter(())
+
+    (datasets / "1000").write_bytes(WHOLE[:5])
+    lost = LostDatasets(tmp_path)
+    assert lost.look() == []
+    monkeypatch.setattr(lost_datasets, "_OPEN_FILES", OpenFiles())
+    assert [lost.look() for _ in range(2)] == [[], []]
+    assert not caplog.records
 
 
 @pytest.mark.parametrize(("lacks_bytes", "what"), [
