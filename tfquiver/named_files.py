@@ -178,6 +178,8 @@ def _whose(path: Path) -> str:
     for one in reversed(path.absolute().parents):
         if not os.access(one, os.X_OK):
             return f"{_me()} may not look into {one}, which is {_user(one.stat().st_uid)}'s: {_ELSEWHERE}"
+    if os.access(path, os.R_OK):
+        return ""  # something else was denied: it was to be written, say
     owner = path.stat().st_uid
     if owner == os.geteuid():
         return f"it is yours, and not to be read: chmod u+r {plain_text.for_shell(path)}"

@@ -5,6 +5,7 @@ file's place, a file in a directory's, /proc, a limit on files' sizes; and anoth
 from __future__ import annotations
 
 import contextlib
+import errno
 import io
 import os
 import resource
@@ -225,3 +226,10 @@ def test_what_another_user_may_not(here: Path) -> None:
         return wrong
 
     assert as_user(65534, 65534, [], told) == []
+
+
+def test_of_a_file_that_can_be_read_nobody_is_told_to_make_it_so(here: Path) -> None:
+    """What no command has named ends there, too: a file that was to be written."""
+    file = here / "file"
+    error = PermissionError(errno.EACCES, "Permission denied", str(file))
+    assert str(named_files.not_read(error, str(file), file)) == f"{file}: Permission denied"
