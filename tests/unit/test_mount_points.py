@@ -71,7 +71,7 @@ def test_one_that_has_gone_while_files_were_scanned_is_named(tmp_path: Path) -> 
 
     unused: Any = None
     with pytest.raises(errors.NotFoundError, match=f"mount point {tmp_path / 'gone'}: No such file"):
-        trio.run(serving._serve, unused, tmp_path / "gone", *[unused] * 6)
+        trio.run(serving._serve, unused, tmp_path / "gone", *[unused] * 7)
 
 
 def test_status_says_which_are_stale() -> None:
