@@ -37,7 +37,8 @@ def test_a_field_is_called_as_it_was_typed(command: list[str], said: str, shown:
     assert as_typed(said, names) == shown
     if not said.startswith("it"):
         assert as_typed(f"coordinator [::1]:5040: {said}", names) == f"coordinator [::1]:5040: {shown}"
-        assert as_typed(f"node 0123abcd at h:5041: {said}", names) == f"node 0123abcd at h:5041: {shown}"
+        for whom in ("node 0123abcd at h:5041", "coordinator unix:/my cache/run/coordinator.sock"):
+            assert as_typed(f"{whom}: {said}", names) == f"{whom}: {shown}"
 
 
 def test_main_says_it_so(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:

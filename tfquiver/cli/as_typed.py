@@ -32,7 +32,10 @@ _FIELDS = {
 }
 # What follows speaks of a data set or a job by its name: the field in front of it would say nothing.
 _SPOKEN_OF = ("digest_id", "job", "name")
-_BEGINS = re.compile(r"(?P<whom>(?:coordinator|node) \S+(?: at \S+)?: )?(?P<field>[a-z_]+(?:\.[a-z_]+)*)(?:\[\d+\])?: ")
+_ADDRESS = r"(?:unix:.+?\.sock|\S+)"  # in a directory that may have spaces in its name
+_BEGINS = re.compile(
+    rf"(?P<whom>(?:coordinator|node) {_ADDRESS}(?: at {_ADDRESS})?: )?(?P<field>[a-z_]+(?:\.[a-z_]+)*)(?:\[\d+\])?: "
+)
 
 
 def as_typed(said: str, shown: Mapping[str, str]) -> str:
