@@ -136,12 +136,13 @@ def test_a_pack_s_folder_is_looked_at_before_its_sources(out: str, why: str, her
     assert code == 1 and said.startswith(f"tfquiver: {why.format(here=here)}")
 
 
-def test_a_device_is_never_replaced_by_a_file(here: Path) -> None:
-    """`durable.write` gives its file the name, whatever had it."""
-    code, said = called(["digest", "build", "file", "-o", "/dev/full"])
-    assert code == 1 and said.startswith("tfquiver: --output=/dev/full: is no file, and another would take its place")
-    assert stat.S_ISCHR(Path("/dev/full").stat().st_mode)
-    named_files.check_output("--json=/dev/full", Path("/dev/full"), replaced=False)  # written into, it is
+def test_what_is_no_file_is_never_replaced_by_one(here: Path) -> None:
+    """`durable.write` gives its file the name, whatever had it: as root it took /dev/null's, too."""
+    os.mkfifo(here / "pipe")
+    code, said = called(["digest", "build", "file", "-o", "pipe"])
+    assert code == 1 and said.startswith("tfquiver: --output=pipe: is no file, and another would take its place")
+    assert stat.S_ISFIFO((here / "pipe").stat().st_mode)
+    named_files.check_output("--json=pipe", Path("pipe"), replaced=False)  # written into, it is
 
 
 def test_what_can_be_written_is_left_as_it_was(here: Path) -> None:
