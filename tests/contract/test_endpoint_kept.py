@@ -152,6 +152,32 @@ def test_who_keeps_a_node_open_anew_is_not_taken_back_by_who_kept_it_before(
         assert library.told.get_nowait() == (str(path), -1)
 
 
+def test_who_was_let_go_while_it_told_the_next_node_says_no_more_to_the_op(
+    tmp_path: Path, library: Library, telling: list[Callable[[str, NodeEndpoint], None]]
+) -> None:
+    """Its word would take the place of that of who keeps the node open anew, and be taken back at once."""
+    path, tells, goes_on = tmp_path / "socket", threading.Event(), threading.Event()
+
+    def found(name: str, endpoint: NodeEndpoint) -> None:
+        if threading.current_thread().name == "tfquiver n":  # not who finds it anew
+            tells.set()
+            goes_on.wait(_LONG_S)
+
+    with node(path):
+        before = kept_at(path, library)
+        library.told.get_nowait()
+        telling.append(found)
+    with node(path):
+        assert tells.wait(_LONG_S)
+        before.close(wait=False)
+        now = kept_at(path, library)
+        assert library.told.get_nowait() == (str(path), library.kept)
+        goes_on.set()
+        before.close()
+        assert library.told.empty() and library.kept >= 0
+        now.close()
+
+
 def test_a_node_that_does_not_hear_of_stores_is_not_one_that_was_told(tmp_path: Path) -> None:
     nowhere = NodeEndpoint(str(tmp_path / "socket"), "", "", "n")
     access = StoreAccess("")

@@ -125,7 +125,10 @@ class KeptEndpoint:
         try:
             for found in _told_when_found:
                 found(self._name, endpoint)
-            _told.tell(self._library, self._name, endpoint.socket, connection)
+            with self._lock:  # who keeps it open anew after `close` tells the op after this, too
+                if self._closing:
+                    raise errors.CancelledError_("nobody needs the node any more")
+                _told.tell(self._library, self._name, endpoint.socket, connection)
         except BaseException:
             connection.close()
             raise
@@ -166,6 +169,9 @@ class KeptEndpoint:
             try:
                 endpoint, connection = self._connect()
             except (errors.TfquiverError, OSError) as error:
+                with self._lock:
+                    if self._closing:
+                        return None
                 pause_s = min(max(pause_s * 2, _FIRST_PAUSE_S), _LAST_PAUSE_S)
                 if told := outage.seen(str(error), self._clock.now()):
                     logging.error("%s", told)
