@@ -113,9 +113,9 @@ def test_servers_that_begin_while_their_disk_hangs_end_when_they_are_told_to(tmp
             server.start().stop()
         disk.hang()
         try:
+            # One after the other: the directory that both lie in has a lock, and who waits for that hears no signal.
             for server in servers:
                 server.launch()
-            for server in servers:
                 wait_until(lambda one=server: _waits_in_the_kernel(one), "it waits for the disk")  # type: ignore[misc]
                 server.stop(10)
         finally:
