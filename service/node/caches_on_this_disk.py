@@ -4,9 +4,8 @@ was started, and of the others it knows nothing. Who starts another one there is
 from __future__ import annotations
 
 import asyncio
-import contextlib
+import functools
 import os
-import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,6 +19,7 @@ from tfquiver.grpc_plumbing import rpc
 from tfquiver.node_daemon_and_notes_in_directories.node_endpoint import read_endpoint
 from tfquiver.plain_text import plain
 from tfquiver.proto.tfquiver.v1 import node_pb2, node_pb2_grpc
+from tfquiver.service.common_to_servers import begun_apart
 from tfquiver.sizes_durations_amounts.amounts import of_bytes
 
 T = TypeVar("T")
@@ -122,22 +122,5 @@ async def _claim(directory: Path, token: str) -> Claim | None:
 
 
 async def _looked(look: Callable[[Path], T], directory: Path) -> T:
-    """What it finds; in a thread that the end of the process does not wait for: the disk of any cache may hang."""
-    loop = asyncio.get_running_loop()
-    found: asyncio.Future[T] = loop.create_future()
-
-    def tell(told: Callable[[Any], None], what: Any) -> None:
-        if not found.done():  # else nobody waits any more
-            told(what)
-
-    def run() -> None:
-        told: tuple[Callable[[Any], None], Any]
-        try:
-            told = found.set_result, look(directory)
-        except Exception as error:  # noqa: BLE001 - whoever waits is told
-            told = found.set_exception, error
-        with contextlib.suppress(RuntimeError):  # the loop is closed
-            loop.call_soon_threadsafe(tell, *told)
-
-    threading.Thread(target=run, name="caches on this disk", daemon=True).start()
-    return await found
+    """What it finds. The disk of any cache may hang: the end of the process does not wait for it."""
+    return await asyncio.wrap_future(begun_apart.begun("caches on this disk", functools.partial(look, directory)))

@@ -12,6 +12,7 @@ import time
 from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
+from typing import Any
 
 import grpc
 import psutil
@@ -118,13 +119,18 @@ def put(emulator: GcsEmulator, mark: str) -> None:
     store.close()
 
 
-def test_a_node_that_was_restarted_is_told_before_readers_come(
-    cache_dir: Path, server: S3Server, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def data_of_s3(cache_dir: Path, server: S3Server, monkeypatch: pytest.MonkeyPatch) -> Any:
+    """A tf.data.Dataset of which nothing stays cached: each epoch is read from the store."""
     for name, value in server.environment().items():
         monkeypatch.setenv(name, value)
     cut = tfquiver.CutPolicy(1000, 2000, 4000)
-    data = tfquiver.dataset("s3://data/train-*", cache_dir=cache_dir, quota=1, first_use=tfquiver.FirstUse(cut=cut))
+    return tfquiver.dataset("s3://data/train-*", cache_dir=cache_dir, quota=1, first_use=tfquiver.FirstUse(cut=cut))
+
+
+def test_a_node_that_was_restarted_is_told_before_readers_come(
+    cache_dir: Path, server: S3Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    data = data_of_s3(cache_dir, server, monkeypatch)
     assert len(list(data.as_numpy_iterator())) == RECORDS
     pid = int(json.loads((cache_dir / "node.json").read_text())["pid"])
     os.kill(pid, signal.SIGKILL)
@@ -138,10 +144,7 @@ def test_readers_do_not_come_before_it_however_long_the_telling_takes(
     cache_dir: Path, server: S3Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The node is back, and its socket where it was: readers would find it by themselves."""
-    for name, value in server.environment().items():
-        monkeypatch.setenv(name, value)
-    cut = tfquiver.CutPolicy(1000, 2000, 4000)
-    data = tfquiver.dataset("s3://data/train-*", cache_dir=cache_dir, quota=1, first_use=tfquiver.FirstUse(cut=cut))
+    data = data_of_s3(cache_dir, server, monkeypatch)
     read, held_back = threading.Event(), list[bool]()
 
     def is_held_back(name: str, endpoint: NodeEndpoint) -> None:

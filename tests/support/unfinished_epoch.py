@@ -87,6 +87,14 @@ class UnfinishedEpoch:
     def reaper(self, timeouts: Timeouts | None = None) -> Reaper:
         return Reaper(self._work_dir, self.service, self.news, timeouts, self.clock)
 
+    def finished_after(self, reaper: Reaper, most_s: int = 400) -> int:
+        """Seconds until it finishes a task, from now on; most_s: it did not."""
+        for second in range(most_s):
+            if reaper.step():
+                return second
+            self.clock.advance(1)
+        return most_s
+
     def ends(self, task: int) -> None:
         self._write(tfrecord.frame(proto_wire.text(4, proto_wire.integer(1, task))))
 

@@ -270,21 +270,12 @@ def starving(epoch: UnfinishedEpoch, away_s: float = 3.0) -> Reaper:
     return reaper
 
 
-def finished_after(epoch: UnfinishedEpoch, reaper: Reaper, most_s: int = 400) -> int:
-    """Seconds from the look that found A back; most_s: it was not."""
-    for second in range(most_s):
-        if reaper.step():
-            return second
-        epoch.clock.advance(1)
-    return most_s
-
-
 @pytest.mark.parametrize(("away_s", "within_s"), [(3, 20), (30, 40), (300, 150)])
 def test_who_waits_as_long_as_it_takes_to_ask_and_does_not_has_had_the_end(
     epoch: UnfinishedEpoch, away_s: float, within_s: int
 ) -> None:
     """gRPC connects again after about as long a time as the worker was away, two minutes at most."""
-    assert within_s <= finished_after(epoch, starving(epoch, away_s)) <= within_s + 2
+    assert within_s <= epoch.finished_after(starving(epoch, away_s)) <= within_s + 2
     assert epoch.service.finished == [(A, [4000])]
 
 
@@ -296,7 +287,7 @@ def test_for_how_long_it_was_away_before_the_dispatcher_started_nobody_knows(epo
     reaper.look()
     epoch.service.anew = set()
     epoch.news.waiting = {KEYS[1]: 1}
-    assert 150 <= finished_after(epoch, reaper) <= 152
+    assert 150 <= epoch.finished_after(reaper) <= 152
 
 
 def test_a_machine_that_said_nothing_may_be_thought_to_have_the_connection_still(epoch: UnfinishedEpoch) -> None:
@@ -308,26 +299,26 @@ def test_a_machine_that_said_nothing_may_be_thought_to_have_the_connection_still
         reaper.step()
         epoch.clock.advance(1)
     epoch.service.silent, epoch.news.waiting = set(), {KEYS[1]: 1}
-    assert 40 <= finished_after(epoch, reaper) <= 42
+    assert 40 <= epoch.finished_after(reaper) <= 42
 
 
 def test_a_trainer_that_pauses_is_waited_for(epoch: UnfinishedEpoch) -> None:
     """It does not wait for an element; of two of a job one may."""
     reaper = starving(epoch)
     epoch.news.waiting = {}
-    assert finished_after(epoch, reaper, 100) == 100
+    assert epoch.finished_after(reaper, 100) == 100
     epoch.comes(8)
     epoch.news.waiting = {KEYS[1]: 1}
-    assert finished_after(epoch, reaper, 100) == 100
+    assert epoch.finished_after(reaper, 100) == 100
     epoch.news.waiting = {KEYS[1]: 2}
-    assert 20 <= finished_after(epoch, reaper, 100) <= 22
+    assert 20 <= epoch.finished_after(reaper, 100) <= 22
 
 
 def test_who_waits_anew_has_the_time_anew(epoch: UnfinishedEpoch) -> None:
     reaper = starving(epoch)
     for waiting in ({KEYS[1]: 1}, {}, {KEYS[1]: 1}):
         epoch.news.waiting = waiting
-        assert finished_after(epoch, reaper, 15) == 15
+        assert epoch.finished_after(reaper, 15) == 15
 
 
 def test_a_client_that_has_asked_for_the_task_waits_for_that(epoch: UnfinishedEpoch) -> None:
@@ -336,13 +327,13 @@ def test_a_client_that_has_asked_for_the_task_waits_for_that(epoch: UnfinishedEp
     reaper.step()
     epoch.clock.advance(1)
     epoch.quiet()
-    assert finished_after(epoch, reaper, 250) == 250
+    assert epoch.finished_after(reaper, 250) == 250
 
 
 def test_a_client_that_may_wait_for_another_worker_is_left_alone(epoch: UnfinishedEpoch) -> None:
     """With one request at a time it asks nobody else meanwhile."""
     reaper = starving(epoch)
     epoch.opens(4002, C)
-    assert finished_after(epoch, reaper, 100) == 100
+    assert epoch.finished_after(reaper, 100) == 100
     epoch.ends(4002)
-    assert finished_after(epoch, reaper, 100) < 30
+    assert epoch.finished_after(reaper, 100) < 30

@@ -41,21 +41,12 @@ def killed_with_a(epoch: UnfinishedEpoch, away_s: int) -> Reaper:
     return again
 
 
-def finished_after(epoch: UnfinishedEpoch, reaper: Reaper, most_s: int = 400) -> int:
-    """Seconds; most_s: it was not."""
-    for second in range(most_s):
-        if reaper.step():
-            return second
-        epoch.clock.advance(1)
-    return most_s
-
-
 @pytest.mark.parametrize(("away_s", "least_s", "most_s"), [(5, 20, 25), (50, 60, 70), (500, 150, 152)])
 def test_a_worker_that_is_killed_with_its_dispatcher_was_away_no_longer_than_that(
     epoch: UnfinishedEpoch, away_s: int, least_s: int, most_s: int
 ) -> None:
     """It was 150 s, however short the time was: the new dispatcher did not know since when."""
-    assert least_s <= finished_after(epoch, killed_with_a(epoch, away_s)) <= most_s
+    assert least_s <= epoch.finished_after(killed_with_a(epoch, away_s)) <= most_s
     assert epoch.service.finished == [(A, [4000])]
 
 
@@ -74,7 +65,7 @@ def test_what_is_not_understood_or_of_another_start_of_the_machine_says_nothing(
     again = epoch.reaper()
     again.look()
     epoch.service.anew = set()
-    assert 150 <= finished_after(epoch, again) <= 152
+    assert 150 <= epoch.finished_after(again) <= 152
 
 
 def test_a_disk_that_takes_nothing_is_said_and_ends_nothing(
@@ -94,7 +85,7 @@ def test_a_task_that_was_not_asked_for_is_finished_by_the_next_dispatcher(epoch:
     looks(epoch, reaper, 2)
     epoch.service.dead, epoch.news.waiting = set(), {}
     looks(epoch, reaper, 200)
-    assert 90 <= finished_after(epoch, epoch.reaper()) <= 130
+    assert 90 <= epoch.finished_after(epoch.reaper()) <= 130
 
 
 def test_who_goes_again_before_it_was_asked_has_been_away_from_the_first_time_on(epoch: UnfinishedEpoch) -> None:
@@ -109,7 +100,7 @@ def test_who_goes_again_before_it_was_asked_has_been_away_from_the_first_time_on
     epoch.service.dead = {A}
     looks(epoch, reaper, 5)
     epoch.service.dead = set()
-    assert 80 <= finished_after(epoch, reaper) <= 90
+    assert 80 <= epoch.finished_after(reaper) <= 90
 
 
 def test_who_is_back_for_long_and_goes_again_is_away_for_the_second_time(epoch: UnfinishedEpoch) -> None:
@@ -123,7 +114,7 @@ def test_who_is_back_for_long_and_goes_again_is_away_for_the_second_time(epoch: 
     epoch.service.dead, epoch.news.waiting = {A}, {KEYS[1]: 1}
     looks(epoch, reaper, 5)
     epoch.service.dead = set()
-    assert 20 <= finished_after(epoch, reaper) <= 22
+    assert 20 <= epoch.finished_after(reaper) <= 22
 
 
 def back(epoch: UnfinishedEpoch, waiting: int) -> Reaper:
@@ -168,7 +159,7 @@ def test_where_the_trainer_says_that_it_waits_it_is_told_how_soon_it_goes_on(
         "since; its trainer waits, and may have had all that they have; they are called finished in 10 s, if nobody "
         "does until then"
     )
-    assert finished_after(epoch, reaper) < 11
+    assert epoch.finished_after(reaper) < 11
     epoch.ends(4000)
     reaper.step()
     assert reaper.held == {}

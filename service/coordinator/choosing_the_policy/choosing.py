@@ -13,8 +13,9 @@ from concurrent.futures import Future
 from absl import logging
 
 from tfquiver import errors
+from tfquiver.service.common_to_servers import begun_apart
 from tfquiver.service.coordinator.choosing_the_policy import asking
-from tfquiver.service.coordinator.choosing_the_policy.making import Made, begun, begun_with
+from tfquiver.service.coordinator.choosing_the_policy.making import Made, begun
 from tfquiver.service.coordinator.plan_rounds_and_moves.planner import Outcome
 from tfquiver.service.coordinator.policies import registry
 from tfquiver.service.coordinator.policies.views_and_plans.interface import Policy
@@ -116,7 +117,7 @@ class Choosing:
         if coming.planning and coming.planning.done():
             coming.planning = None  # that was of another time
         if coming.planning is None and (first := await self._first_plan(policy, made)):
-            coming.planning = begun_with(f"first plan of policy {policy}", first)
+            coming.planning = begun_apart.begun(f"first plan of policy {policy}", first)
         if coming.planning and (outcome := await _ended(coming.planning)).why == "failed":
             raise errors.InvalidArgumentError(f"{outcome.refused}; {self._decides()} decides on")
 

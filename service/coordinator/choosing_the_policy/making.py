@@ -8,15 +8,14 @@ beside all else, while the coordinator serves already, and decides whenever it i
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
 from concurrent import futures
 from concurrent.futures import Future
-from threading import Thread
 from typing import TypeVar
 
 from absl import logging
 
 from tfquiver import errors
+from tfquiver.service.common_to_servers import begun_apart
 from tfquiver.service.coordinator.choosing_the_policy.chosen import ChosenPolicy
 from tfquiver.service.coordinator.plan_rounds_and_moves.decisions_kept_and_explained.decision import Decision
 from tfquiver.service.coordinator.plan_rounds_and_moves.planner import Planner
@@ -139,18 +138,4 @@ def begun(policy: str) -> Future[Policy]:
         except BaseException as error:
             raise registry.not_loaded(policy, error) from error
 
-    return begun_with(f"makes policy {policy}", make)
-
-
-def begun_with(name: str, make: Callable[[], Made]) -> Future[Made]:
-    """Not in one of the loop's threads, of which there are few, and none of which a process ends without."""
-    made = Future[Made]()
-
-    def run() -> None:
-        try:
-            made.set_result(make())
-        except BaseException as error:  # noqa: BLE001  Whoever waits for it hears of it.
-            made.set_exception(error)
-
-    Thread(target=run, name=name, daemon=True).start()
-    return made
+    return begun_apart.begun(f"makes policy {policy}", make)

@@ -1,8 +1,8 @@
 """Since when each worker may have been away for those who read from it, over restarts of the dispatcher (pure).
 
 Who was away before the dispatcher started was so for no longer than since the one before it looked for the last time,
-which it notes (seen_file.py). A worker that has just come back, and goes again, counts as away
-from the first time on: a client that lets time pass between two attempts may not have reached it between.
+which it notes (seen_file.py). A worker that has just come back, and goes again, counts as away from the first time on:
+a client that lets time pass between two attempts may not have reached it between.
 """
 
 from __future__ import annotations
