@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import json
+import os
 from dataclasses import dataclass
 from pathlib import Path
 
-from tfquiver import errors
+from tfquiver import durable, errors
+from tfquiver.grpc_plumbing import addresses
 from tfquiver.node_daemon_and_notes_in_directories import server_file, up_file, whose_files
 from tfquiver.plain_text import for_shell
 
 NODE_FILE = "node.json"
 NODE_FILE_VERSION = 1
+_MOST_BYTES = 1 << 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,10 +42,12 @@ def read_endpoint(cache_dir: Path) -> NodeEndpoint:
     """
     path = cache_dir / NODE_FILE
     try:
-        fields = json.loads(path.read_bytes())
+        fields = json.loads(durable.read(path, _MOST_BYTES))
         if fields["version"] != NODE_FILE_VERSION:
             raise ValueError(f"version {fields['version']}, not {NODE_FILE_VERSION}")
-        return NodeEndpoint(*(str(fields[name]) for name in ("socket", "control", "coordinator", "node_id")))
+        found = NodeEndpoint(*(str(fields[name]) for name in ("socket", "control", "coordinator", "node_id")))
+        _check(found)
+        return found
     except PermissionError as error:
         raise errors.PermissionError_(f"{path}: {error.strerror}: the directory is another user's") from error
     except FileNotFoundError as error:
@@ -53,6 +58,19 @@ def read_endpoint(cache_dir: Path) -> NodeEndpoint:
         raise errors.DataLossError(
             f"{path} is damaged ({error}); stop the node of this directory, start it again"
         ) from error
+
+
+def _check(found: NodeEndpoint) -> None:
+    """Raises ValueError: what cannot be connected to, or said."""
+    for text in (found.socket, found.control, found.coordinator, found.node_id):
+        if not text or "\0" in text:
+            raise ValueError(f"{text!r}")
+        os.fsencode(text)
+    if not os.path.isabs(found.socket):
+        raise ValueError(f"socket {found.socket!r}")
+    for address in (found.control, found.coordinator):
+        if not addresses.is_address(address):
+            raise ValueError(f"address {address!r}")
 
 
 def _starts_one(cache_dir: Path) -> str:
