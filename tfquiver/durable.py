@@ -122,6 +122,9 @@ def why_not_made(path: Path, error: OSError | ValueError) -> str:
         for one in (path, *path.parents):
             if one.is_dir():
                 break
+            if one.is_symlink() and not one.exists():
+                at, to = "in its place" if one == path else f"at {one}", one.readlink()
+                return f"a link to {to}, which is not there, is {at}: make that, or name another directory"
             if one.exists():
                 at = "" if one == path else f" at {one}"
                 return f"a file is there{at}, and no directory: name another directory, or move that file away"

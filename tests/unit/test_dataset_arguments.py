@@ -174,6 +174,7 @@ def test_the_same_arguments_are_the_same_options() -> None:
         ({"service": "h:1", "quota": "1GiB"}, "quota="),
         ({"cache_dir": "c", "quota": "0"}, "quota"),
         ({"cache_dir": "c", "quota": "some"}, "quota"),
+        ({"cache_dir": "c", "quota": "9" * 5000}, "quota: not a size"),
         ({"cache_dir": "c", "quota": "50"}, "quota='50': 50 bytes, in which nothing fits: a unit is missing, as in"),
         (
             {"cache_dir": "gs://bucket/cache"},

@@ -99,6 +99,13 @@ def test_what_is_no_file_is_not_waited_for(tmp_path: Path) -> None:
     assert totals_file.read(tmp_path) == totals_file.Totals()
 
 
+@pytest.mark.parametrize("said", [b"\0" * 64, b"head", b"head:5040\nhead:5041"])
+def test_what_is_no_address_is_no_cluster(said: bytes, tmp_path: Path) -> None:
+    """Every trainer waited for its node, and printed it."""
+    (tmp_path / cluster_file.FILE).write_bytes(said)
+    assert cluster_file.read(tmp_path) == ""
+
+
 @pytest.mark.parametrize("said", [b"", b"\0\0\0", b"\xff\xfe", b"two words\n", "knoten-é".encode()])
 def test_what_is_no_nodes_id_is_not_taken_for_one(tmp_path: Path, said: bytes) -> None:
     (tmp_path / "node_id").write_bytes(said)

@@ -88,6 +88,18 @@ def test_a_file_in_the_place_of_a_directory_is_named_with_what_to_do(
     )
 
 
+def test_a_link_that_leads_nowhere_is_named_with_what_it_leads_to(
+    here: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """To a disk that is not mounted, say; and a link to itself was a traceback."""
+    (here / "away").symlink_to(here / "disk" / "cache")
+    (here / "circle").symlink_to("circle")
+    what = "which is not there, is in its place: make that, or name another directory"
+    assert f"up: {here / 'away'}: a link to {here / 'disk' / 'cache'}, {what}" in said(capsys, "up", "away")
+    assert f"which is not there, is at {here / 'away'}: make that" in said(capsys, "up", "away/x")
+    assert f"{here / 'circle'}: a link to circle, {what}" in said(capsys, "warm", "file", "--service=./circle")
+
+
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [

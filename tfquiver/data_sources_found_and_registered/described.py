@@ -40,8 +40,9 @@ def _not_at_once(_coordinator: str, _patience_s: float) -> types_pb2.Dataset | N
 def describe(source: Source, first_use: FirstUse, in_order: bool) -> Described:
     """Looks at the source (this may raise)."""
     source = _settled(source)
-    if isinstance(only := _only(source), str | os.PathLike) and os.fspath(only).endswith(".tfqd"):
-        if "://" in (named := os.fspath(only)).removeprefix("file://"):
+    named = os.fspath(only) if isinstance(only := _only(source), str | os.PathLike) else ""
+    if isinstance(named, str) and named.endswith(".tfqd"):
+        if "://" in named.removeprefix("file://"):
             raise errors.InvalidArgumentError(f"{named}: a digest is read from a file of this machine: copy it here")
         path = Path(named.removeprefix("file://")).expanduser()
         if first_use.cut is not None:
@@ -73,6 +74,8 @@ def describe(source: Source, first_use: FirstUse, in_order: bool) -> Described:
         raise errors.NotFoundError(f"{error}; a data set that has a name is given without a slash: {name!r}") from error
     except TypeError as error:
         raise errors.InvalidArgumentError(f"source={source!r}: must be a path or a sequence of paths") from error
+    except UnicodeEncodeError as error:  # half a character, as JSON may have it
+        raise errors.InvalidArgumentError(f"source: {error.object[:256]!r} cannot be the name of a file") from error
     terms = ListingTerms(first_use.cut or CutPolicy(), place_of(accesses))
 
     def register(registrar: Registrar, progress: Progress | None, client_id: str) -> types_pb2.Dataset:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from tfquiver import durable, errors
+from tfquiver.grpc_plumbing import addresses
 
 FILE = "cluster"
 _MOST_BYTES = 4096
@@ -33,8 +34,9 @@ def write(directory: Path, coordinator: str) -> None:
 
 
 def read(directory: Path) -> str:
-    """The coordinator's address; "": the directory is no cluster's, or this user may not look."""
+    """The coordinator's address; "": the directory is no cluster's, the file says none, or this user may not look."""
     try:
-        return durable.read(directory / FILE, _MOST_BYTES).decode("utf-8", "replace").strip()
+        said = durable.read(directory / FILE, _MOST_BYTES).decode("utf-8", "replace").strip()
     except OSError:
         return ""
+    return said if addresses.is_address(said) else ""

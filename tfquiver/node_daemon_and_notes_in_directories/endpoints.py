@@ -65,7 +65,7 @@ def running_node(cache_dir: Path) -> NodeEndpoint:
 
 def name_of(cache_dir: Path) -> str:
     """The endpoint's name in a graph: the same for every spelling of one directory."""
-    return "cache-" + hashlib.sha256(os.fsencode(cache_dir.resolve())).hexdigest()[:16]
+    return "cache-" + hashlib.sha256(os.fsencode(os.path.realpath(cache_dir))).hexdigest()[:16]
 
 
 class KeptEndpoint:

@@ -66,7 +66,7 @@ def _check(found: NodeEndpoint) -> None:
         if not text or "\0" in text:
             raise ValueError(f"{text!r}")
         os.fsencode(text)
-    if not os.path.isabs(found.socket):
+    if not Path(found.socket).is_absolute():
         raise ValueError(f"socket {found.socket!r}")
     for address in (found.control, found.coordinator):
         if not addresses.is_address(address):

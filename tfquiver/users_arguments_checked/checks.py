@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numbers
 import os
+import re
 from pathlib import Path
 
 from tfquiver import errors
@@ -74,7 +75,7 @@ def _whole(name: str, path: str | os.PathLike[str]) -> Path:
 
 def quota(value: object) -> int | None:
     """Of `quota=`, in bytes; None: none is given."""
-    if isinstance(value, str) and value.strip().isdecimal() and 0 < int(value) < LEAST_QUOTA_BYTES:
+    if isinstance(value, str) and re.fullmatch(r"\s*[0-9]{1,9}\s*", value) and 0 < int(value) < LEAST_QUOTA_BYTES:
         raise errors.InvalidArgumentError(
             f'quota={value!r}: {value} bytes, in which nothing fits: a unit is missing, as in "{value}GB"'
         )
