@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import sys
+import tempfile
+from pathlib import Path
 
 import pytest
 
@@ -26,3 +28,22 @@ def test_it_is_told_at_once(monkeypatch: pytest.MonkeyPatch, capsys: pytest.Capt
     monkeypatch.setitem(sys.modules, "mlxtend", None)
     assert main(["demo"]) == 1
     assert "mlxtend: pip install '.[demo" in capsys.readouterr().err
+
+
+def test_where_nothing_can_be_written_that_is_said(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """In a container whose root is read-only it was a traceback; on a disk that was full, that of one of its processes
+    half a minute later."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(needs, "check", lambda: None)
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "away"))
+    assert main(["demo"]) == 1
+    said = "tfquiver: the demo needs a place for its files: No such file or directory: name another directory in TMPDIR"
+    assert capsys.readouterr().err.splitlines()[-1] == said
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    assert needs.place(1) == tmp_path
+    with pytest.raises(
+        errors.ResourceExhaustedError, match=rf"the demo takes 1\.2 EB of {tmp_path}, where .* are free"
+    ):
+        needs.place(1 << 60)

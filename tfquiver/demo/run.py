@@ -49,12 +49,13 @@ def _run(arguments: argparse.Namespace) -> int:
         if file is not None:  # else minutes later it could not be written
             named_files.check_output(f"{flag}={file}", file, replaced=False)
     needs.check()
+    place = needs.place()
     console, meanwhile = Console(), Console(stderr=True)
     if not png.can_draw():
         meanwhile.print(_NO_PICTURE, highlight=False)
     scale = rounds.QUICK if arguments.quick else rounds.FULL
     try:
-        with tempfile.TemporaryDirectory(prefix="tfquiver-demo-") as scratch:
+        with tempfile.TemporaryDirectory(prefix="tfquiver-demo-", dir=place) as scratch:
             result = asyncio.run(_until_stopped(scale, Path(scratch), Show(meanwhile)))
     except KeyboardInterrupt:
         meanwhile.print("interrupted; everything has been stopped and removed")

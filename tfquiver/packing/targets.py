@@ -11,7 +11,7 @@ import secrets
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from tempfile import TemporaryFile
-from typing import Any, Protocol
+from typing import IO, Any, Protocol
 
 from tfquiver import durable, errors, named_files
 
@@ -20,6 +20,7 @@ _NO_LINKS = {errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.EXDEV, errno.EN
 _NO_LOCKS = {errno.ENOSYS, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOLCK}
 _HALF_A_SCHEME = re.compile(r"gs:(?!//)/?(.*)")
 _CHUNK_BYTES = 16 << 20  # of an upload, which are in memory; a multiple of 256 KiB
+_TMPDIR = "make room there, or name another directory in TMPDIR"
 
 
 class Target(Protocol):
@@ -193,11 +194,10 @@ class _Bucket:
             return bytes(blob.download_as_bytes(timeout=_UPLOAD_S))
 
     def write(self, name: str, pieces: Iterable[bytes]) -> None:
-        with TemporaryFile() as spool, _refused(f"gs://{self._bucket_name}/{self._prefix}{name}"):
+        where = f"gs://{self._bucket_name}/{self._prefix}{name}"
+        with spooled(pieces, where) as spool, _refused(where):
             from google.api_core.exceptions import PreconditionFailed
 
-            spool.writelines(pieces)
-            spool.seek(0)
             blob = self._bucket().blob(self._prefix + name, chunk_size=_CHUNK_BYTES)
             with contextlib.suppress(PreconditionFailed):
                 blob.upload_from_file(spool, if_generation_match=0, timeout=_UPLOAD_S)
@@ -218,6 +218,33 @@ class _Bucket:
 
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "_client": None}
+
+
+@contextlib.contextmanager
+def spooled(pieces: Iterable[bytes], what: str) -> Iterator[IO[bytes]]:
+    """A file of them, from its beginning, until the block ends. Raises the typed error of a disk that does not take it,
+    which is none of the bucket's."""
+    with _taken_by_tmpdir(what):
+        spool = TemporaryFile()  # noqa: SIM115
+    try:
+        for piece in pieces:  # what it raises itself says more
+            with _taken_by_tmpdir(what):
+                spool.write(piece)
+        with _taken_by_tmpdir(what):
+            spool.seek(0)
+        yield spool
+    finally:
+        with contextlib.suppress(OSError):  # what was not taken is written once more
+            spool.close()
+
+
+@contextlib.contextmanager
+def _taken_by_tmpdir(what: str) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        where = f"{what}: is put together in a file here before it is sent"
+        raise errors.from_os_error(OSError(error.errno, f"{error.strerror}: {_TMPDIR}"), where) from error
 
 
 @contextlib.contextmanager
