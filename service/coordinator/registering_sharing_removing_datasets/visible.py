@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 
 from tfquiver import errors
 from tfquiver.proto.tfquiver.v1 import types_pb2
@@ -40,6 +40,11 @@ class Visible:
             return 1 if who.owner in access.shared_with else 2 if not access.owners else 3 if access.everybody else 4
 
         return min(found, key=nearness)
+
+    def some(self, who: Identity, digest_ids: Iterable[bytes]) -> list[types_pb2.Dataset]:
+        """Of these those that are there for them, each once."""
+        there = (one for one in dict.fromkeys(digest_ids) if one in self._table and self._ownership.may_read(who, one))
+        return [self.told(self._table.find(one)) for one in there]
 
     async def all(self, who: Identity, rest: Callable[[], Awaitable[None]]) -> list[types_pb2.Dataset]:
         """As many as a reply holds, their own first: what others share takes no place from those.

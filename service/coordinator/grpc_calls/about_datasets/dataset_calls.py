@@ -17,8 +17,9 @@ from tfquiver.roles_and_tokens.identity import Identity, Role
 from tfquiver.service.coordinator.coordinator import Coordinator
 from tfquiver.service.coordinator.dataset_placement_and_where_jobs_should_run import rules
 from tfquiver.service.coordinator.grpc_calls import checks
-from tfquiver.service.coordinator.grpc_calls.callers import Callers
+from tfquiver.service.coordinator.grpc_calls.callers import Callers, Tokens
 from tfquiver.service.coordinator.grpc_calls.uploads import parts_of, sender
+from tfquiver.service.coordinator.long_work.asked_alike import AskedAlike
 from tfquiver.service.coordinator.long_work.in_parts import InParts
 from tfquiver.shard_owners_chunks_hash_prefixes.prefixes import PREFIX_BYTES
 from tfquiver.shard_owners_chunks_hash_prefixes.striping import MAX_CHUNKS
@@ -37,6 +38,10 @@ def check_owns_few(coordinator: Coordinator, who: Identity) -> None:
 
 
 class DatasetCalls(Callers):
+    def __init__(self, coordinator: Coordinator, tokens: Tokens | None = None) -> None:
+        super().__init__(coordinator, tokens)
+        self._lists = AskedAlike[pb2.ListDatasetsReply]()
+
     @handled
     async def RegisterDataset(
         self, request_iterator: AsyncIterator[pb2.RegisterDatasetRequest], context: Any
@@ -109,29 +114,16 @@ class DatasetCalls(Callers):
     async def ListDatasets(self, request: pb2.ListDatasetsRequest, context: Any) -> pb2.ListDatasetsReply:
         checks.between("looked_at", len(request.looked_at), 0, _MOST_LOOKED_AT)
         checks.between("unreached", len(request.unreached), 0, _MOST_UNREACHED)
+        who = caller()
+        alike = who, request.with_settings, frozenset(request.looked_at), frozenset(request.unreached)
+        return await self._lists.made(alike, lambda: self._listed(who, request))
+
+    async def _listed(self, who: Identity, request: pb2.ListDatasetsRequest) -> pb2.ListDatasetsReply:
         unreached, named = frozenset(request.unreached), self._coordinator.named
-        reply, parts, looked_at = pb2.ListDatasetsReply(), InParts(), set(request.looked_at)
-        for told in await self._visible.all(caller(), parts.rest):
-            await parts.rest()
-            if looked_at and told.digest_id not in looked_at:
-                continue
-            reply.datasets.append(told)
-            one = reply.datasets[-1]
-            if request.with_settings:
-                reply.settings.append(self._coordinator.caching.placement.setting(one.digest_id))
-            lost_bytes = lost_shards = 0
-            if unreached and one.digest_id in self._coordinator.caching:
-                lost_bytes, lost_shards = await named.unreached(one.digest_id, unreached)
-            share = self._coordinator.caching.share(one.digest_id)  # after that, as heartbeats change it meanwhile
-            if share is not None:
-                one.resident_bytes = max(0, share.resident_bytes - lost_bytes)
-                one.resident_shards = max(0, share.resident_shards - lost_shards)
-                one.chunks, one.resident_chunks = share.chunks, share.resident_chunks
-                one.resident_age_ms = int(1000 * share.age_s)
-                one.unreached_bytes = lost_bytes
-            self._coordinator.caching.placed.tell(one)
-        for one in reply.datasets:
-            if looked_at and (one.resident_age_ms or not one.HasField("resident_bytes")):
+        async with self._lists.turn:
+            reply = await self._told(who, request)
+        for one in reply.datasets if request.looked_at else ():
+            if one.resident_age_ms or not one.HasField("resident_bytes"):
                 # It has just been removed, or is damaged: of the others it is known all the same.
                 with contextlib.suppress(errors.NotFoundError, errors.CorruptDigestError):
                     if (resident_bytes := await named.resident_bytes(one.digest_id)) is not None:
@@ -141,6 +133,33 @@ class DatasetCalls(Callers):
                         if unreached and (reached := await named.resident_bytes(one.digest_id, unreached)) is not None:
                             one.resident_bytes = min(reached, resident_bytes)
                             one.unreached_bytes = resident_bytes - one.resident_bytes
+        return reply
+
+    async def _told(self, who: Identity, request: pb2.ListDatasetsRequest) -> pb2.ListDatasetsReply:
+        """What is known without a look at each shard."""
+        unreached, caching = frozenset(request.unreached), self._coordinator.caching
+        reply, parts = pb2.ListDatasetsReply(), InParts()
+        if request.looked_at:
+            visible = self._visible.some(who, request.looked_at)
+        else:
+            visible = await self._visible.all(who, parts.rest)
+        for told in visible:
+            await parts.rest()
+            reply.datasets.append(told)
+            one = reply.datasets[-1]
+            if request.with_settings:
+                reply.settings.append(caching.placement.setting(one.digest_id))
+            lost_bytes = lost_shards = 0
+            if unreached and one.digest_id in caching:
+                lost_bytes, lost_shards = await self._coordinator.named.unreached(one.digest_id, unreached)
+            share = caching.share(one.digest_id)  # after that, as heartbeats change it meanwhile
+            if share is not None:
+                one.resident_bytes = max(0, share.resident_bytes - lost_bytes)
+                one.resident_shards = max(0, share.resident_shards - lost_shards)
+                one.chunks, one.resident_chunks = share.chunks, share.resident_chunks
+                one.resident_age_ms = int(1000 * share.age_s)
+                one.unreached_bytes = lost_bytes
+            caching.placed.tell(one)
         return reply
 
     @handled

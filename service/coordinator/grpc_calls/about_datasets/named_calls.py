@@ -8,12 +8,18 @@ from tfquiver import errors
 from tfquiver.grpc_plumbing.rpc import caller, handled
 from tfquiver.proto.tfquiver.v1 import named_datasets_pb2 as pb2
 from tfquiver.proto.tfquiver.v1 import named_datasets_pb2_grpc
-from tfquiver.roles_and_tokens.identity import Role
+from tfquiver.roles_and_tokens.identity import Identity, Role
+from tfquiver.service.coordinator.coordinator import Coordinator
 from tfquiver.service.coordinator.grpc_calls import checks
-from tfquiver.service.coordinator.grpc_calls.callers import Callers
+from tfquiver.service.coordinator.grpc_calls.callers import Callers, Tokens
+from tfquiver.service.coordinator.long_work.asked_alike import AskedAlike
 
 
 class NamedDatasetCalls(Callers, named_datasets_pb2_grpc.NamedDatasetsServicer):
+    def __init__(self, coordinator: Coordinator, tokens: Tokens | None = None) -> None:
+        super().__init__(coordinator, tokens)
+        self._lists = AskedAlike[pb2.ListNamedDatasetsReply]()
+
     @handled
     async def Create(self, request: pb2.DatasetSpec, context: Any) -> pb2.NamedDataset:
         who = caller()
@@ -28,7 +34,12 @@ class NamedDatasetCalls(Callers, named_datasets_pb2_grpc.NamedDatasetsServicer):
 
     @handled
     async def List(self, request: pb2.ListNamedDatasetsRequest, context: Any) -> pb2.ListNamedDatasetsReply:
-        return pb2.ListNamedDatasetsReply(datasets=await self._coordinator.named.listed(caller()))
+        who = caller()
+        return await self._lists.made(who, lambda: self._listed(who))
+
+    async def _listed(self, who: Identity) -> pb2.ListNamedDatasetsReply:
+        async with self._lists.turn:
+            return pb2.ListNamedDatasetsReply(datasets=await self._coordinator.named.listed(who))
 
     @handled
     async def Get(self, request: pb2.GetNamedDatasetRequest, context: Any) -> pb2.NamedDataset:
