@@ -290,3 +290,50 @@ def test_of_two_at_once_one_is_refused(tmp_path: Path, monkeypatch: pytest.Monke
     assert len(set(there)) == 1 and there[0] in said
     where.tidy("data")
     assert [path.name for path in (tmp_path / "out").iterdir()] == ["data.pack.json"]
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_a_source_of_which_nothing_could_be_packed_does_not_keep_the_right_one_out(
+    tmp_path: Path, workers: int
+) -> None:
+    wrong, out = images(tmp_path / "wrong"), tmp_path / "out"
+    for path in wrong.glob("*/*.png"):
+        path.write_bytes(b"no image at all")
+    with pytest.raises(errors.DataLossError, match="begins as no JPEG"):
+        packed(wrong, out, 300, workers)
+    assert not list(out.iterdir())
+    right = images(tmp_path / "right")
+    assert packed(right, out, 300, workers) == packed(right, tmp_path / "at once", 300)
+
+
+def test_a_pack_of_the_same_name_that_was_faster_is_not_mixed_with(tmp_path: Path) -> None:
+    """It has its first file while this one makes its own."""
+    source, other, out = images(tmp_path / "in"), images(tmp_path / "other", 4), tmp_path / "out"
+
+    def other_makes_all(done: int, of: int) -> None:
+        if done == 0:
+            packed(other, out)
+
+    with pytest.raises(errors.InvalidArgumentError, match="another --name"):
+        pack.pack(sources.parts([source], 300), targets.target(str(out)), "data", 1, other_makes_all)
+    assert sorted(path.name for path in out.iterdir()) == ["data-00000-of-00001.tfrecord", "data.pack.json"]
+    assert packed(other, out) == packed(other, tmp_path / "at once")
+
+
+def test_a_source_of_which_nothing_could_be_packed_into_a_bucket_leaves_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    wrong = images(tmp_path / "wrong", 1)
+    (wrong / "ant" / "0.png").write_bytes(b"no image at all")
+    with gcs_emulator() as store:
+        monkeypatch.setenv("STORAGE_EMULATOR_HOST", store.address)
+        where = targets.target("gs://bucket/made")
+        with pytest.raises(errors.DataLossError, match="begins as no JPEG"):
+            pack.pack(sources.parts([wrong], 300), where, "data", 1)
+        assert not where.names()
+        right = sources.parts([images(tmp_path / "right")], 300)
+        assert pack.pack(right, where, "data", 1) == len(right)
+        assert pack.pack(right, where, "data", 1) == 0
+        assert where.names() == {pack.file_name("data", number, len(right)) for number in range(len(right))} | {
+            "data.pack.json"
+        }

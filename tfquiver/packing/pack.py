@@ -12,6 +12,7 @@ import signal
 from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
+from dataclasses import dataclass
 from typing import Any
 
 from tfquiver import errors, named_files
@@ -61,11 +62,12 @@ def pack(
     there, count = target.names(), len(parts)
     _check_is_no_others(target, name, there)
     note, stamps = _note(parts)
-    there -= set(_claim(note, target, name, there))
+    there -= set(_gone_on_with(note, target, name, there))
     missing = [number for number in range(count) if file_name(name, number, count) not in there]
     done(count - len(missing), count)
     if missing:
-        _make_all(parts, stamps, target, name, workers, missing, done)
+        claim = _Claim(target, name, json.dumps(note, sort_keys=True).encode())
+        _make_all(parts, stamps, claim, workers, missing, done)
     target.tidy(name)  # what a run that was killed has left; it had nothing to bring that is not there
     return len(missing)
 
@@ -73,8 +75,7 @@ def pack(
 def _make_all(
     parts: Sequence[Part],
     stamps: Sequence[bytes],
-    target: Target,
-    name: str,
+    claim: _Claim,
     workers: int,
     missing: Sequence[int],
     done: Callable[[int, int], None],
@@ -82,15 +83,15 @@ def _make_all(
     count = len(parts)
     if min(workers, len(missing)) == 1:  # a process would first take half a second to import what this one has
         for finished, number in enumerate(missing, 1):
-            _make(parts[number], stamps[number], target, file_name(name, number, count))
+            _make(parts[number], stamps[number], claim, file_name(claim.name, number, count))
             done(count - len(missing) + finished, count)
         return
     # Spawned: whoever calls this may have threads.
     context = multiprocessing.get_context("spawn")
-    pool = ProcessPoolExecutor(min(workers, len(missing)), context, _end_with, (os.getpid(),))
+    pool = ProcessPoolExecutor(min(workers, len(missing)), context, _begin, (os.getpid(), claim))
     try:
         jobs = [
-            pool.submit(_make, parts[number], stamps[number], target, file_name(name, number, count))
+            pool.submit(_make_here, parts[number], stamps[number], file_name(claim.name, number, count))
             for number in missing
         ]
         for finished, job in enumerate(as_completed(jobs), 1):
@@ -102,8 +103,32 @@ def _make_all(
         pool.shutdown(cancel_futures=True)
 
 
-def _end_with(parent: int) -> None:
+@dataclass
+class _Claim:
+    """That the files of a name are this pack's: said before the first of them has its name. Not before it has all its
+    bytes: a source of which nothing could be packed would keep what is right out of its folder."""
+
+    target: Target
+    name: str
+    said: bytes
+    is_made: bool = False
+
+    def make(self) -> None:
+        """Raises InvalidArgumentError: another pack has, meanwhile."""
+        if not self.is_made:
+            manifest = self.name + PACK_NOTE
+            found = self.target.claim(manifest, self.said)
+            if found != self.said and not _is_of_the_same(json.loads(self.said), _read_note(found)):
+                raise _is_of_others(self.name)
+            self.is_made = True
+
+
+_its_claim: list[_Claim] = []  # of a process that packs: of many files it is longer than what else a job needs
+
+
+def _begin(parent: int, claim: _Claim) -> None:
     """A worker does not outlive a parent that is killed: it would wait for more for ever."""
+    _its_claim.append(claim)
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
     if os.getppid() != parent:  # it was killed before
         os._exit(1)
@@ -121,33 +146,48 @@ def _check_is_no_others(target: Target, name: str, there: Set[str]) -> None:
         )
 
 
-def _claim(note: Mapping[str, Any], target: Target, name: str, there: Set[str]) -> list[str]:
-    """Says first of what the pack is made, so that no later run mixes two. Returns files that were made of what has
+def _gone_on_with(note: Mapping[str, Any], target: Target, name: str, there: Set[str]) -> list[str]:
+    """Of what a pack that was begun before is made: no later run mixes two. Returns files that were made of what has
     been mended since, and are gone now: a run that was refused half-way goes on with the others."""
     manifest, count = name + PACK_NOTE, note["files"]
-    said = json.dumps(note, sort_keys=True).encode()
-    if (found := target.claim(manifest, said)) == said:
+    if (found := target.read(manifest)) is None or _is_of_the_same(note, before := _read_note(found)):
         return []
-    try:
-        before = json.loads(found)
-        is_same = (before["files"], before["sources"]) == (note["files"], note["sources"])
-        its_parts = dict(enumerate(before["parts"])) if before.get("of") == note["of"] else {}
-    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
-        is_same, its_parts = False, {}
-    if is_same:  # an older tfquiver began it
-        return []
+    its_parts = dict(enumerate(before["parts"])) if before.get("of") == note["of"] else {}
     files = [file_name(name, number, count) for number in range(count)]
     if len(its_parts) != count or there >= set(files):
-        raise errors.InvalidArgumentError(
-            f"{manifest}: a pack of this name was made of other files, or in another way: take another --name, or "
-            f"delete that one ({name}-*.tfrecord and {manifest})"
-        )
+        raise _is_of_others(name)
     changed = [number for number, part in enumerate(note["parts"]) if its_parts[number] != part]
     stale = [files[number] for number in changed if files[number] in there]
     for file in stale:  # before the note says that all that is there is of what it has
         target.remove(file)
-    target.replace(manifest, said)
+    target.replace(manifest, json.dumps(note, sort_keys=True).encode())
     return stale
+
+
+def _read_note(said: bytes) -> dict[str, Any]:
+    """Empty: it is none. An older tfquiver's has no parts."""
+    try:
+        note = json.loads(said)
+        return {
+            "files": note["files"],
+            "sources": note["sources"],
+            "of": note.get("of"),
+            "parts": list(note.get("parts", ())),
+        }
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
+        return {}
+
+
+def _is_of_the_same(note: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
+    return all(other.get(key) == note[key] for key in ("files", "sources"))
+
+
+def _is_of_others(name: str) -> errors.InvalidArgumentError:
+    manifest = name + PACK_NOTE
+    return errors.InvalidArgumentError(
+        f"{manifest}: a pack of this name was made of other files, or in another way: take another --name, or "
+        f"delete that one ({name}-*.tfrecord and {manifest})"
+    )
 
 
 def _note(parts: Sequence[Part]) -> tuple[dict[str, Any], list[bytes]]:
@@ -190,15 +230,21 @@ def _stamp(stats: Sequence[tuple[int, int]]) -> bytes:
     return hashlib.sha256(repr(stats).encode()).digest()
 
 
-def _make(part: Part, stamp: bytes, target: Target, file: str) -> None:
-    target.write(file, _framed(part, stamp))
+def _make_here(part: Part, stamp: bytes, file: str) -> None:
+    _make(part, stamp, _its_claim[0], file)
 
 
-def _framed(part: Part, stamp: bytes) -> Iterator[bytes]:
-    """Raises, before the last of it is taken and the file has its name, where it is not what the pack has said."""
+def _make(part: Part, stamp: bytes, claim: _Claim, file: str) -> None:
+    claim.target.write(file, _framed(part, stamp, claim))
+
+
+def _framed(part: Part, stamp: bytes, claim: _Claim) -> Iterator[bytes]:
+    """Raises, before the last of it is taken and the file has its name, where it is not what the pack has said, or
+    files of that name have become another's."""
     for record in examples.of_part(part):
         yield tfrecord.frame(record)
     if _stamp(_stats(part)) != stamp:
         first, more = part.files[0], len(part.files) - 1
         what = f"{first}, or one of {many(more, 'other file')} packed with it," if more else f"{first}:"
         raise errors.UnavailableError(f"{what} changed while it was packed: pack again when nobody writes to it")
+    claim.make()

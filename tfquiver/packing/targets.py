@@ -33,6 +33,10 @@ class Target(Protocol):
         """Of the files that are there."""
         ...
 
+    def read(self, name: str) -> bytes | None:
+        """A small file; None: there is none."""
+        ...
+
     def claim(self, name: str, content: bytes) -> bytes:
         """Writes a file unless there is one; what is in it now. Of several who claim at once, one writes."""
         ...
@@ -76,6 +80,14 @@ class _Folder:
 
     def names(self) -> set[str]:
         return {path.name for path in self._path.iterdir()} if self._path.is_dir() else set()
+
+    def read(self, name: str) -> bytes | None:
+        try:
+            return (self._path / name).read_bytes()
+        except FileNotFoundError:
+            return None
+        except OSError as error:
+            raise named_files.not_read(error, f"-o {self._path}: {name}", self._path / name) from error
 
     def claim(self, name: str, content: bytes) -> bytes:
         path = self._path / name
@@ -183,6 +195,15 @@ class _Bucket:
         with _refused(f"gs://{self._bucket_name}/{self._prefix}"):
             blobs = self._bucket().list_blobs(prefix=self._prefix, timeout=_UPLOAD_S)
             return {blob.name.removeprefix(self._prefix) for blob in blobs}
+
+    def read(self, name: str) -> bytes | None:
+        with _refused(f"gs://{self._bucket_name}/{self._prefix}{name}"):
+            from google.api_core.exceptions import NotFound
+
+            try:
+                return bytes(self._bucket().blob(self._prefix + name).download_as_bytes(timeout=_UPLOAD_S))
+            except NotFound:
+                return None
 
     def claim(self, name: str, content: bytes) -> bytes:
         with _refused(f"gs://{self._bucket_name}/{self._prefix}{name}"):
