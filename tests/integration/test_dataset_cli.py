@@ -95,7 +95,7 @@ def test_tables_fit_a_terminal(cluster: Cluster, tool: Tool, monkeypatch: pytest
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["train", "cooperative:20KB", "--chunks=10"], "20.0 kB have no room for two chunks of "),
+        (["train", "cooperative:100KB", "--chunks=10"], "100 kB have no room for two chunks of "),
         (["train", "cooperative:100MB"], "100 MB are more than the "),
         (["train", "lru:1TB"], " that are left: the live nodes' quotas are 2.1 MB, of which "),
         (["train", "cooperativ"], "'cooperativ' is not a cache setting: write cooperative[:BYTES] | uniform[:BYTES]"),

@@ -175,7 +175,8 @@ def test_the_same_arguments_are_the_same_options() -> None:
         ({"cache_dir": "c", "quota": "0"}, "quota"),
         ({"cache_dir": "c", "quota": "some"}, "quota"),
         ({"cache_dir": "c", "quota": "9" * 5000}, "quota: not a size"),
-        ({"cache_dir": "c", "quota": "50"}, "quota='50': 50 bytes, in which nothing fits: a unit is missing, as in"),
+        ({"cache_dir": "c", "quota": "50"}, "quota='50': 50 is 50 bytes: write 50GB or 50MB"),
+        ({"cache_dir": "c", "quota": "1kB"}, "quota='1kB': in 1kB no shard has room: the least is 64KiB"),
         (
             {"cache_dir": "gs://bucket/cache"},
             "cache_dir='gs://bucket/cache': must be a directory on a fast disk of this machine",

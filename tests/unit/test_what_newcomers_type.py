@@ -120,7 +120,17 @@ def test_a_link_that_leads_nowhere_is_named_with_what_it_leads_to(
         ),
         (["up", "gs://bucket/cache"], "'gs://bucket/cache' is neither host:port nor a directory of this machine"),
         (["warm", "data/train-0", "--service=gs://b/c"], "'gs://b/c' is neither host:port nor a directory of this"),
-        (["up", "d", "--quota=50"], "argument --quota: 50 is 50 bytes: write 50GB or 50MB"),
+        (["up", "d", "--quota=50"], "argument --quota: 50 is 50 bytes: write 50GB or 50MB, or 0 to keep nothing"),
+        (["up", "d", "--quota=0.5"], "argument --quota: 0.5 is 0 bytes: write 0.5GB or 0.5MB, or 0 to keep nothing"),
+        (["up", "d", "--quota=1kB"], "argument --quota: in 1kB no shard has room: the least is 64KiB, or 0 to keep "),
+        (
+            ["dataset", "set-cache", "x", "5", "--service=h:1"],
+            "'5': 5 is 5 bytes: write 5GB or 5MB, or none to keep nothing",
+        ),
+        (
+            ["dataset", "set-cache", "x", "lru:63KiB", "--service=h:1"],
+            "'lru:63KiB': in 63KiB no shard has room: the least is 64KiB, or none to keep nothing",
+        ),
         (["demo", "--data=file"], "--data=file: a file is there, and no directory"),
         (["digest", "build", "x", "-o", "o", "--max_shard=big"], "tfquiver: --max_shard: not a size: 'big'"),
         (

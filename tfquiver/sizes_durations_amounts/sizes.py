@@ -7,8 +7,10 @@ from decimal import Decimal
 
 from tfquiver import errors
 from tfquiver.plain_text import shortened
+from tfquiver.sizes_durations_amounts.amounts import many
 
 _MOST_BYTES = (1 << 60) - 1
+_LEAST_ROOM_BYTES = 1 << 16  # in less hardly a shard has room
 _UNITS = {"": 1, "B": 1, "kB": 1000}  # kB is what we print
 for _power, _letter in enumerate("KMGTP", start=1):
     _UNITS |= {_letter: 1024**_power, f"{_letter}iB": 1024**_power, f"{_letter}B": 1000**_power}
@@ -33,6 +35,17 @@ def of_flag(flag: str, text: str) -> int:
         return parse_bytes(text)
     except errors.InvalidArgumentError as error:
         raise errors.InvalidArgumentError(f"{flag}: {error}") from error
+
+
+def too_little_room(text: str) -> str:
+    """Of a size that is to have shards in it: why it cannot be meant, and what to write; "": it can, or is plainly 0.
+    Raises InvalidArgumentError as `parse_bytes` does."""
+    if (size := parse_bytes(text)) >= _LEAST_ROOM_BYTES or not re.search("[1-9]", text):
+        return ""
+    number = text.strip()
+    if number[-1].isdecimal():  # a unit was forgotten
+        return f"{number} is {many(size, 'byte')}: write {number}GB or {number}MB"
+    return f"in {number} no shard has room: the least is {_LEAST_ROOM_BYTES >> 10}KiB"
 
 
 def is_size(text: str) -> bool:

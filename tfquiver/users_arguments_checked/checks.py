@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import numbers
 import os
-import re
 from pathlib import Path
 
 from tfquiver import errors
 from tfquiver.sizes_durations_amounts import sizes
 
 _MAX_BYTES = 1 << 50
-LEAST_QUOTA_BYTES = 1 << 16  # in fewer not one shard fits
 _MAX_NAME_BYTES = 256
 _MAX_PATH_BYTES = 4096
 _MAX_WAIT_S = 24 * 3600
@@ -75,10 +73,8 @@ def _whole(name: str, path: str | os.PathLike[str]) -> Path:
 
 def quota(value: object) -> int | None:
     """Of `quota=`, in bytes; None: none is given."""
-    if isinstance(value, str) and re.fullmatch(r"\s*[0-9]{1,9}\s*", value) and 0 < int(value) < LEAST_QUOTA_BYTES:
-        raise errors.InvalidArgumentError(
-            f'quota={value!r}: {value} bytes, in which nothing fits: a unit is missing, as in "{value}GB"'
-        )
+    if isinstance(value, str) and sizes.is_size(value) and (why := sizes.too_little_room(value)):
+        raise errors.InvalidArgumentError(f"quota={value!r}: {why}")
     return None if value is None else size("quota", value, 1)
 
 

@@ -64,4 +64,6 @@ def _some_bytes(whole: str, size: str) -> int:
         raise errors.InvalidArgumentError(f"{whole!r} is not a cache setting: write {SYNTAX} | auto") from error
     if not number:
         raise errors.InvalidArgumentError(f"{whole!r}: 0 bytes keep nothing; write none")
+    if why := sizes.too_little_room(size):
+        raise errors.InvalidArgumentError(f"{whole!r}: {why}, or none to keep nothing")
     return number

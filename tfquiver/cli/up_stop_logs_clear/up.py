@@ -12,8 +12,6 @@ from tfquiver.cluster_address import service_name
 from tfquiver.local_cluster import plan, ports
 from tfquiver.node_daemon_and_notes_in_directories.up_file import MOST_WORKERS
 from tfquiver.sizes_durations_amounts import sizes
-from tfquiver.sizes_durations_amounts.amounts import many
-from tfquiver.users_arguments_checked import checks
 
 _ABOUT = """A whole cluster on this machine: coordinator, node, dispatcher and workers, until Ctrl-C or SIGTERM.
 What is cached, registered and served stays in the directory, and so do the ports, --workers and --quota: `up` again
@@ -62,8 +60,8 @@ def _port(text: str) -> int:
 def _size(text: str) -> str:
     if text and not sizes.is_size(text):
         raise argparse.ArgumentTypeError(f"{plain_text.shortened(text)} is not a size: write 500MB or 50GiB")
-    if text.strip().isdecimal() and 0 < int(text) < checks.LEAST_QUOTA_BYTES:  # a unit was forgotten
-        raise argparse.ArgumentTypeError(f"{text} is {many(int(text), 'byte')}: write {text}GB or {text}MB")
+    if text and (why := sizes.too_little_room(text)):
+        raise argparse.ArgumentTypeError(f"{why}, or 0 to keep nothing")
     return text
 
 
