@@ -51,8 +51,8 @@ class Coordinator:
             yield data[at : at + 10_000]
 
 
-def kept(cache: DigestCache, made: Digest) -> None:
-    with cache.registering(made):
+async def kept(cache: DigestCache, made: Digest) -> None:
+    async with cache.registering(made):
         pass
 
 
@@ -143,7 +143,7 @@ async def test_who_only_looks_into_many_uses_none_of_them(tmp_path: Path) -> Non
 
     async def put_all(cache: DigestCache) -> None:
         for its in made:
-            kept(cache, its)
+            await kept(cache, its)
         while cache._saves:
             await asyncio.sleep(0.01)
 
@@ -182,7 +182,7 @@ async def test_those_used_least_recently_go_and_those_in_use_stay(tmp_path: Path
     async def smaller(cache: DigestCache) -> None:
         assert cache.disk_bytes == size_bytes
         big = digest(9, 4000)
-        kept(cache, big)
+        await kept(cache, big)
         assert await cache.get(big.digest_id) is big, "what is too large is used from memory"
 
     await with_cache(tmp_path / "d", coordinator, smaller, size_bytes + 4096)
@@ -196,7 +196,7 @@ async def test_what_is_dropped_is_forgotten(tmp_path: Path) -> None:
 
     async def use(cache: DigestCache) -> None:
         using = await cache.get(made.digest_id)
-        kept(cache, other)
+        await kept(cache, other)
         assert set(cache.here()) == {made.digest_id, other.digest_id}
         await cache.drop(made.digest_id)
         await cache.drop(made.digest_id)
@@ -222,7 +222,7 @@ async def test_a_full_disk_keeps_no_digest_from_being_used(tmp_path: Path) -> No
 
         async def use(cache: DigestCache) -> None:
             assert (await cache.get(made.digest_id)).to_bytes() == made.to_bytes()
-            kept(cache, other)
+            await kept(cache, other)
             assert await cache.get(other.digest_id) is other
 
         await with_cache(small / "d", coordinator, use)
@@ -244,7 +244,7 @@ async def test_nobody_waits_for_a_disk_that_hangs_or_is_read_only(tmp_path: Path
             try:
                 async with asyncio.timeout(5):
                     assert (await cache.get(made.digest_id)).to_bytes() == made.to_bytes()
-                    kept(cache, other)
+                    await kept(cache, other)
                     assert await cache.get(other.digest_id) is other
             finally:
                 disk.thaw()
@@ -339,9 +339,21 @@ async def test_what_fails_when_nobody_waits_any_more_is_no_error_of_the_loop(tmp
 @on_loop
 async def test_what_was_removed_while_it_was_registered_is_not_kept(tmp_path: Path) -> None:
     async def use(cache: DigestCache) -> None:
-        with cache.registering(made := digest(1)):
+        async with cache.registering(made := digest(1)):
             assert made.digest_id in cache.here()
             await cache.drop(made.digest_id)
         assert not cache.here() and not cache._saves
+
+    await with_cache(tmp_path / "d", Coordinator(), use)
+
+
+@on_loop
+async def test_who_has_registered_a_digest_finds_it_on_the_disk(tmp_path: Path) -> None:
+    """It may be deleted as soon as that is told: a node that was killed meanwhile would not know what is to go."""
+
+    async def use(cache: DigestCache) -> None:
+        made = digest(1)
+        await kept(cache, made)
+        assert [path.name for path in (tmp_path / "d").iterdir()] == [f"{made.digest_id.hex()}.tfqd"]
 
     await with_cache(tmp_path / "d", Coordinator(), use)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any, cast
 
@@ -39,8 +39,8 @@ class Outside:
     async def find_dataset(self, request: object) -> None:
         return None
 
-    @contextlib.contextmanager
-    def registering(self, digest: Digest) -> Iterator[None]:
+    @contextlib.asynccontextmanager
+    async def registering(self, digest: Digest) -> AsyncIterator[None]:
         yield
 
     async def scan(self, *_: object) -> Digest:

@@ -189,7 +189,7 @@ class DatasetScans:
             return found
         async with self._elsewhere.told(key) if alone else contextlib.nullcontext():
             digest = await scanner(name, files, terms, scan.report, store_for)
-            with self._digests.registering(digest):
+            async with self._digests.registering(digest):
                 data = await asyncio.to_thread(digest.to_bytes)
                 return await self._link.register_dataset(name, key, terms, data, scan.task_id)
 

@@ -11,7 +11,7 @@ import contextlib
 import os
 import weakref
 from collections import OrderedDict
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TypeVar
@@ -33,6 +33,7 @@ _PEEKED_AT_ONCE, _PEEKED_BYTES = 64, 16 << 20  # or one digest
 _HEADER_BYTES = 4096  # and padding, at most
 _PATIENCE_S = 10.0  # with the disk, and the time that it takes at the slowest
 _SLOWEST_BYTES_PER_S = 20e6
+_SAVED_S = 2.0  # so long, and as long as it takes at the slowest, who has registered a digest waits for its file
 
 
 class DigestCache:
@@ -118,11 +119,14 @@ class DigestCache:
                 found += await self._on_disk(size_bytes, _readable, paths)
             yield found
 
-    @contextlib.contextmanager
-    def registering(self, digest: Digest) -> Iterator[None]:
+    @contextlib.asynccontextmanager
+    async def registering(self, digest: Digest) -> AsyncIterator[None]:
         """Around the registering of a digest that was made here. Meanwhile it is in memory, afterwards also on the
-        disk, as soon as that can; where it fails it is not here any more, nor where this process is killed: what a
-        digest names that the coordinator does not know would stay here for ever."""
+        disk, unless that does not answer; where it fails it is not here any more, nor where this process is killed:
+        what a digest names that the coordinator does not know would stay here for ever.
+
+        Whoever hears that it is registered may delete it: a node that was killed finds by its digest what goes then.
+        """
         digest_id = digest.digest_id
         was_here = digest_id in self._files or digest_id in self._in_use
         self._used(digest)
@@ -134,7 +138,8 @@ class DigestCache:
                 self._in_use.pop(digest_id, None)
             raise
         if digest_id in self._in_use:  # else it has been removed since
-            self._save(digest)
+            save = self._save(digest)
+            await asyncio.wait([save], timeout=_SAVED_S + digest.memory_bytes / _SLOWEST_BYTES_PER_S)
 
     async def drop(self, digest_id: bytes) -> None:
         """Forgets a digest that nobody needs any more, on the disk too; harmless when it is not here.
@@ -189,10 +194,11 @@ class DigestCache:
 
     # On the disk.
 
-    def _save(self, digest: Digest) -> None:
+    def _save(self, digest: Digest) -> asyncio.Task[None]:
         task = asyncio.get_running_loop().create_task(self._keep(digest))
         self._saves.add(task)
         task.add_done_callback(self._saves.discard)
+        return task
 
     async def _keep(self, digest: Digest) -> None:
         digest_id = digest.digest_id
