@@ -2,6 +2,7 @@
 
 #include <poll.h>
 #include <sys/socket.h>
+#include <unistd.h>
 
 #include <cstdint>
 #include <random>
@@ -31,7 +32,7 @@ Process& Process::Get() {
 
 void Process::SetEndpoint(const std::string& name, const std::string& socket_path, int kept) {
   std::lock_guard<std::mutex> lock(mu_);
-  endpoints_[name] = Endpoint{socket_path, kept};
+  endpoints_[name] = Endpoint{socket_path, kept, ::getpid()};
 }
 
 const Process::Endpoint* Process::Find(const std::string& name) const {
@@ -57,6 +58,7 @@ bool Process::IsTold(const std::string& name, const std::string& path, int socke
   const Endpoint* endpoint = Find(name);
   if (endpoint == nullptr || endpoint->kept < 0) return true;
   if (endpoint->socket_path != path) return false;  // it has moved meanwhile
+  if (endpoint->set_in != ::getpid()) return true;  // its number may be another's by now
   pollfd kept{endpoint->kept, 0, 0};
   if (::poll(&kept, 1, 0) < 0 || (kept.revents & (POLLHUP | POLLERR)) != 0) return false;
   return LeadToOneProcess(endpoint->kept, socket);

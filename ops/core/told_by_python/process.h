@@ -1,6 +1,8 @@
 #ifndef TFQUIVER_OPS_CORE_TOLD_BY_PYTHON_PROCESS_H_
 #define TFQUIVER_OPS_CORE_TOLD_BY_PYTHON_PROCESS_H_
 
+#include <sys/types.h>
+
 #include <cstdint>
 #include <functional>
 #include <map>
@@ -26,7 +28,8 @@ class Process {
   bool IsKept(const std::string& name) const;
   // Whether `socket`, which was connected to `path` just now, leads to the node that Python has
   // told: one that was started again in its place knows nothing. No timing is in this: one node at
-  // a time has a path, so if the kept connection still is one, `socket` leads to its node.
+  // a time has a path, so if the kept connection still is one, `socket` leads to its node. A forked
+  // child has none: it takes the node for told, until Python has set its own.
   bool IsTold(const std::string& name, const std::string& path, int socket) const;
 
   void SetLabel(const std::string& label);
@@ -63,7 +66,8 @@ class Process {
  private:
   struct Endpoint {
     std::string socket_path;
-    int kept = -1;  // Python's
+    int kept = -1;     // Python's
+    pid_t set_in = 0;  // a forked child has not that connection
   };
   // Of the name or the default; null: neither is known.
   const Endpoint* Find(const std::string& name) const;

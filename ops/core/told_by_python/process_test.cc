@@ -99,6 +99,29 @@ TEST(Process, IsToldAsLongAsTheConnectionIsKept) {
   EXPECT_TRUE(process.IsTold("nobody has set it", node.path(), mine.get()));
 }
 
+// A child is not left the connection that its parent keeps: what has taken its number since is
+// another one, by which it would wait for a node that has been told all the while.
+TEST(Process, AChildTakesNothingElseForTheConnectionThatItsParentKeeps) {
+  Process& process = Process::Get();
+  ListenerOfAnother another;
+  TestListener node;
+  UnixSocket kept;
+  process.SetEndpoint("forked", node.path(), Connected(node.path(), &kept));
+  const int number = kept.get();
+  const pid_t child = ::fork();
+  if (child == 0) {
+    UnixSocket mine;
+    UnixSocket to_another;
+    Connected(node.path(), &mine);
+    ::dup2(Connected(another.path(), &to_another), number);
+    ::_exit(process.IsTold("forked", node.path(), mine.get()) ? 0 : 1);
+  }
+  int status = -1;
+  EXPECT_EQ(::waitpid(child, &status, 0), child);
+  EXPECT_EQ(status, 0);
+  process.SetEndpoint("forked", node.path());
+}
+
 TEST(UniqueId, Differs) { EXPECT_NE(UniqueId(), UniqueId()); }
 
 }  // namespace
