@@ -63,7 +63,8 @@ class Cached:
         if self._rotation:
             setting = self.rotating(self._rotation)
             self.caching.apply(log_pb2.CacheSet(digest_id=self.digest_id, setting=setting))
-        self.caching.changed(self.caching.residency.replaced(_NODE, self._prefixes(sorted(self._held))))
+        came, goes = self.caching.residency.replaced(_NODE, self._prefixes(sorted(self._held)))
+        self.caching.changed([*came, *goes])
         opening = self.caching.residency.opening()
         assert self.caching.open(opening, *self.caching.prepare(self.digest, opening))
         self.caching.residency.finish(opening)

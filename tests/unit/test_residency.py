@@ -32,7 +32,7 @@ events: st.SearchStrategy[list[Event]] = st.lists(
         st.tuples(st.sampled_from(["added", "removed", "replaced"]), nodes, hashes),
         st.tuples(st.just("gone"), nodes, st.just([])),
         st.tuples(st.sampled_from(["begin", "open", "close"]), st.integers(0, 1), st.just([])),
-        st.tuples(st.just("find out"), st.integers(1, 9), st.just([])),
+        st.tuples(st.sampled_from(["find out", "go on"]), st.integers(1, 9), st.just([])),
     ),
     max_size=30,
 )
@@ -54,6 +54,7 @@ def test_residency_follows_what_nodes_tell(events: list[Event], most_named: int)
 def follow(events: list[Event]) -> None:
     subject = Residency()
     finding: Iterator[residency.Change] = iter(())
+    going = list[Iterator[residency.Change]]()  # what nodes that told all anew had before
     held: dict[str, set[bytes]] = {"a": set(), "b": set(), "c": set()}
     begun: dict[bytes, tuple[Table, tables.Opening | None]] = {}
     told = {digest.digest_id: bytearray(digest.num_shards) for digest in DIGESTS}
@@ -62,6 +63,9 @@ def follow(events: list[Event]) -> None:
         if kind == "find out" and isinstance(who, int):
             finding = itertools.chain(finding, subject.find_out())
             changes = list(itertools.islice(finding, who))
+        elif kind == "go on" and isinstance(who, int):
+            changes = list(itertools.islice(itertools.chain(*going), who))
+            going = going if len(changes) == who else []
         elif isinstance(who, int):
             digest = DIGESTS[who]
             if kind == "begin" and digest.digest_id not in subject:  # events that follow come before it is open
@@ -80,13 +84,15 @@ def follow(events: list[Event]) -> None:
             changes = subject.removed(who, of_hashes(which))
             held[who].difference_update(which)
         elif kind == "replaced":
-            changes = subject.replaced(who, of_hashes(which))
+            changes, goes = subject.replaced(who, of_hashes(which))
+            going.append(goes)
             held[who] = set(which)
         else:
             changes = list(subject.node_gone(who))
             held[who] = set()
         hear(subject, told, changes)
-        check_all(subject, told, held)
+        check_all(subject, told, held, bool(going))
+    hear(subject, told, list(itertools.chain(*going)))
     hear(subject, told, [*finding, *subject.find_out()])
     assert not subject.has_doubts
     check_all(subject, told, held)
@@ -98,16 +104,19 @@ def hear(subject: Residency, told: dict[bytes, bytearray], changes: Sequence[res
             told[digest_id][shard] = subject.table(digest_id).resident[shard]
 
 
-def check_all(subject: Residency, told: dict[bytes, bytearray], held: dict[str, set[bytes]]) -> None:
+def check_all(
+    subject: Residency, told: dict[bytes, bytearray], held: dict[str, set[bytes]], more: bool = False
+) -> None:
     for digest in DIGESTS:
         if digest.digest_id in subject:
-            check(subject, digest.digest_id, held)
+            check(subject, digest.digest_id, held, more)
             assert told[digest.digest_id] == subject.table(digest.digest_id).resident, "a change was not told"
 
 
-def check(subject: Residency, digest_id: bytes, held: dict[str, set[bytes]]) -> None:
+def check(subject: Residency, digest_id: bytes, held: dict[str, set[bytes]], more: bool = False) -> None:
+    """`more`: what somebody had before is there yet."""
     table = subject.table(digest_id)
-    if subject.has_doubts:
+    if subject.has_doubts or more:
         for shard in range(table.digest.num_shards):
             is_held = any(table.digest.shard(shard).hash in names for names in held.values())
             assert table.resident[shard] or not is_held, "what may be held by others is taken for resident"
@@ -281,3 +290,19 @@ def test_what_many_nodes_hold_is_entered_at_once_as_one_after_the_other(monkeypa
     empty = Table(digest)
     empty.enter(tables.Opening([]))
     assert not any(empty.resident)
+
+
+def test_what_a_node_had_that_tells_all_anew_goes_a_part_at_a_time_but_for_what_it_tells_of_meanwhile() -> None:
+    """All of it went in one turn of the loop, and most came back with the node's next messages."""
+    digest = digest_of([number.to_bytes(4, "little") * 8 for number in range(3000)], "large")
+    subject, values = Residency(), of_rows(digest.hashes)
+    subject.open(Table(digest))
+    subject.added("a", values)
+    table = subject.table(digest.digest_id)
+    came, goes = subject.replaced("a", values[:100])
+    assert (sum(len(shards) for _, shards in came), table.resident_shards) == (0, 3000)
+    subject.added("a", values[100:2000])
+    parts = [len(shards) for _, shards in goes]
+    assert sum(parts) == 1000
+    assert max(parts) <= residency._DROPPED_AT_ONCE
+    assert table.resident_shards == 2000

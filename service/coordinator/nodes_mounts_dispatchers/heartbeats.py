@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections import deque
 from collections.abc import Callable, Collection, Iterable, Iterator
 
@@ -113,11 +114,19 @@ class Heartbeats:
                 self._later(wait_s, self._begin)
             return
         self.settle()
-        apply = self._residency.replaced if inventory.full else self._residency.added
-        # What a node tells when it comes back, in many messages, it held before.
-        self._changed(apply(node_id, added), not inventory.full and not inventory.more)
+        if inventory.full:
+            came, goes = self._residency.replaced(node_id, added)
+            self._changed(came, False)
+            if (first := next(goes, None)) is not None:  # most have just joined
+                self._stepwise(self._going(itertools.chain([first], goes)))
+        else:  # what a node tells when it comes back, in many messages, it held before
+            self._changed(self._residency.added(node_id, added), not inventory.more)
         if len(removed):
             self._changed(self._residency.removed(node_id, removed), False)
+
+    def _going(self, changes: Iterator[Change]) -> Iterator[None]:
+        """What a node that tells everything anew had before."""
+        return (self._changed([change], False) for change in changes)
 
     def _finding_out(self) -> Iterator[None]:
         """Who holds what had more holders than are known by name, and has lost all of these."""

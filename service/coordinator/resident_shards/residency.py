@@ -14,7 +14,7 @@ from tfquiver.service.coordinator.resident_shards.table import Opening, Table
 from tfquiver.service.coordinator.resident_shards.table_index import Joint, TableIndex
 from tfquiver.service.coordinator.resident_shards.unsettled import Unsettled, of_these
 from tfquiver.shard_owners_chunks_hash_prefixes.prefixes import Prefixes
-from tfquiver.shard_owners_chunks_hash_prefixes.sorted_numbers import among, distinct
+from tfquiver.shard_owners_chunks_hash_prefixes.sorted_numbers import distinct
 
 _MERGED_AT_ONCE = 50_000  # hashes: some ms
 _GONE_AT_ONCE = 2048  # hashes of a node that is gone, of which the tables are found together
@@ -134,12 +134,24 @@ class Residency:
         self._inventories[number].remove(values)
         return self._without(number, values)
 
-    def replaced(self, node_id: str, values: Prefixes) -> list[Change]:
-        """Forgets what was known of the node first."""
+    def replaced(self, node_id: str, values: Prefixes) -> tuple[list[Change], Iterator[Change]]:
+        """Forgets what was known of the node. What came; and what goes, which is to be gone through, some shards after
+        the others: a node that is started again may have had a hundred thousand. What it tells of meanwhile stays."""
         number = self._number(node_id)
         before, self._inventories[number] = self._inventories[number].all(), Holdings()
-        kept = among(np.sort(values), before)
-        return self._without(number, before[~kept]) + self.added(node_id, values)
+        self._remember(number, False, before)
+        return self.added(node_id, values), self._no_longer(number, before)
+
+    def _no_longer(self, number: int, before: Prefixes) -> Iterator[Change]:
+        for at in range(0, len(before), _GONE_AT_ONCE):
+            values = before[at : at + _GONE_AT_ONCE]
+            for digest_id, its in list(self._index.having(values)):
+                for part in _parts(its):
+                    if (table := self._tables.get(digest_id)) is None:
+                        break
+                    if (inventory := self._inventories.get(number)) is not None:  # else it is gone since
+                        part = part[~inventory.contains(part)]
+                    yield digest_id, self._drop(table, table.find(part), number)
 
     def told(self, node_id: str, added: Prefixes, removed: Prefixes) -> int:
         """As `added` and `removed`, but tables follow with `settle`, which goes before any of the others here. How many
