@@ -240,6 +240,8 @@ def test_the_usage_of_the_command_is_shown_that_got_too_much(
         ([], "which command? `tfquiver --help` lists them"),
         (["dataset"], "which command? `tfquiver dataset --help` lists them"),
         (["dataset", "lst"], "there is no command 'lst': did you mean `tfquiver dataset list`?"),
+        (["dataset", "warm"], "there is no command 'warm': did you mean `tfquiver warm`?"),
+        (["dataset", "clear"], "there is no command 'clear': did you mean `tfquiver clear`?"),
         (["dataset", "rename"], "there is no command 'rename': of the same source another name is made, for which"),
         (["xyzzy"], "there is no command 'xyzzy': `tfquiver --help` lists them all"),
         (

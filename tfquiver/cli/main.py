@@ -91,8 +91,12 @@ class _Parser(argparse.ArgumentParser):
         if self.prog.endswith(" dataset") and value in _RENAMES:
             raise argparse.ArgumentError(None, f"there is no command {value!r}: {_RENAMED}")
         flag = f"--{value}"  # `help` or `version` as a command
-        meant = [flag] if flag in self._option_string_actions else _near(self, str(value))
-        near = " or ".join(f"`{self.prog} {command}`" for command in meant)
+        if " " in self.prog and value in _COMMANDS:  # `dataset warm`: of all, not of those below this one
+            meant = [f"tfquiver {value}"]
+        else:
+            found = [flag] if flag in self._option_string_actions else _near(self, str(value))
+            meant = [f"{self.prog} {command}" for command in found]
+        near = " or ".join(f"`{command}`" for command in meant)
         hint = f"did you mean {near}?" if near else f"`{self.prog} --help` lists them all"
         raise argparse.ArgumentError(None, f"there is no command {value!r}: {hint}")
 
