@@ -188,7 +188,7 @@ def test_who_names_a_directory_of_files_for_a_cache_is_warned(here: Path) -> Non
     [
         ("dat/train-*", ": there is no directory 'dat' in {here}"),
         ("{here}/no/such/train-*", ": there is no directory 'no' in {here}"),
-        ("data/trian-*", ": in {here}/data there are 'train-"),
+        ("data/trian-*", ": in {here}/data there are 'train-0', 'train-1', 'train-2'"),
         ("data/train-.*", ": it is a glob, as a shell has them, in which * alone stands for any characters"),
         ("empty/train-*", ": {here}/empty is empty"),
         ("d*/train-9", ""),

@@ -41,8 +41,18 @@ def what_is_there(pattern: str) -> str:
         return ": it is a glob, as a shell has them, in which * alone stands for any characters"
     if not names:
         return f": {plain(fixed)} is empty"
-    some = difflib.get_close_matches(last, names, _MOST_NAMED, 0.3) or names[:_MOST_NAMED]
+    some = _nearest(last, names) or names[:_MOST_NAMED]
     return f": in {plain(fixed)} there are {', '.join(map(shortened, some))}{', ...' * (len(some) < len(names))}"
+
+
+def _nearest(meant: str, names: list[str]) -> list[str]:
+    """The most like it first, and those as like in order of their names, which difflib turns around."""
+    like = difflib.SequenceMatcher(b=meant)
+    found = {}
+    for name in difflib.get_close_matches(meant, names, len(names), 0.3):
+        like.set_seq1(name)
+        found[name] = like.ratio()
+    return sorted(found, key=lambda name: (-found[name], name))[:_MOST_NAMED]
 
 
 def _of_web(pattern: str) -> str:
