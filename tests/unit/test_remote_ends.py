@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from tfquiver.grpc_plumbing import addresses
-from tfquiver.server_reachability import remote_ends
-from tfquiver.server_reachability.remote_ends import RemoteEnds
+from tfquiver.tensorflow_dispatcher_and_worker_connections import remote_ends
+from tfquiver.tensorflow_dispatcher_and_worker_connections.remote_ends import RemoteEnds
 
 NAMES = [f"gone{number}.invalid:1" for number in range(300)]
 

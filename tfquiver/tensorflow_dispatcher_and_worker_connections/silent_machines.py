@@ -14,7 +14,7 @@ import sys
 from collections.abc import Container, Iterable, Iterator
 from pathlib import Path
 
-from tfquiver.server_reachability.remote_ends import RemoteEnds
+from tfquiver.tensorflow_dispatcher_and_worker_connections.remote_ends import RemoteEnds
 
 _LIBC = ctypes.CDLL(None, use_errno=True)
 _PROC = Path("/proc/self")
