@@ -81,6 +81,13 @@ def test_what_is_set_is_shown(cluster: Cluster, tool: Tool, setting: str, fixed:
     assert stated["cache"] == told
 
 
+def test_sharing_where_no_tokens_are_asked_for_says_that_everybody_reads_it(tool: Tool) -> None:
+    for arguments, said in ((["--everybody"], "everybody"), (["--with=a,b"], "a, b"), ([], "nobody")):
+        code, out, _ = tool("share", "train", *arguments)
+        assert code == 0 and f"It has no owner, and is shared with {said}.\nWhere no tokens are asked for, every" in out
+        assert "name" in as_json(tool, "share", "train", *arguments)
+
+
 def test_tables_fit_a_terminal(cluster: Cluster, tool: Tool, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "80")
     code, out, _ = tool("set-cache", "train", "cooperative:1MiB", "--rotation=cyclic", "--chunks=100")

@@ -22,6 +22,10 @@ from tfquiver.sizes_durations_amounts.amounts import many, of_bytes
 
 _LEAST_DIGITS = 6
 _UNSET = ("auto", "unset")
+_NO_TOKENS = (
+    "Where no tokens are asked for, everybody may read it; with whom it is shared is kept, and holds once they are "
+    "(`tfquiver token --help`)."
+)
 _AUTO = (
     "The policy decides about it from its next plan on, within seconds. What would evict what others read has to pay "
     "in four plans in a row, 40 s or more, before it is done: `tfquiver explain` says what is waited for."
@@ -175,6 +179,11 @@ def _share(arguments: argparse.Namespace) -> int:
         told = _with_cache(ask, stub, ask(stub.ShareDataset, request))
     given = {"name": arguments.name} if sought != arguments.name else {}
     _print(told | given, arguments.json)
+    if not told.get("owners") and not arguments.json:
+        others = "everybody" if told.get("everybody") else ", ".join(told.get("shared_with", ()))
+        print(f"It has no owner, and is shared with {plain_text.plain(others) or 'nobody'}.")
+        if not calls.token(arguments):
+            print(_NO_TOKENS)
     return 0
 
 
