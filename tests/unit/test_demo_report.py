@@ -24,7 +24,7 @@ def round_of(way: str, wall_s: float, times_the_data: int) -> RoundResult:
     ]
     left = times_the_data * DATA_BYTES
     timeline = [(wall_s * part / 10, left * part // 10) for part in range(10)] + [(wall_s + 1, left)]
-    return RoundResult(way, trials, wall_s, Traffic(requests=50, payload_bytes=left), timeline)
+    return RoundResult(way, trials, wall_s, Traffic(requests=50, header_bytes=200_000, payload_bytes=left), timeline)
 
 
 def result(cached_s: float = 10.0) -> DemoResult:
@@ -45,6 +45,12 @@ def test_bars_are_as_long_as_what_they_stand_for() -> None:
     assert cached.count("█") == 4 + 6 and direct.count("█") == 24 + 24
     assert "3.00 MB" in cached and "18.00 MB" in direct and "10.0 s" in cached
     assert max(map(len, printed(report.table(result())))) <= 80
+
+
+def test_the_bytes_of_the_table_are_those_of_the_bars_and_of_the_shares_beside_them() -> None:
+    """Headers of replies were in one of three: 3.20 MB of data of 3.00 MB were 1.00 x them."""
+    rows = [line.split() for line in printed(report.table(result())) if " all " in line]
+    assert [row[4:6] for row in rows] == [["3.00", "1.00"], ["18.00", "6.00"]]
 
 
 def test_a_terminal_without_blocks_gets_hashes() -> None:

@@ -72,7 +72,7 @@ def table(result: DemoResult) -> Table:
     made = Table(
         title=f"{result.records} digits ({_mb(result.dataset_bytes)} MB), {many(result.epochs, 'epoch')}, "
         "three trials at once",
-        caption=f"the store gives {_mb(result.bytes_per_s)} MB/s in all; x data: bytes read / bytes of data",
+        caption=f"the store gives {_mb(result.bytes_per_s)} MB/s in all; MB: read of files; x data: of their size",
         box=box.SIMPLE_HEAD,
         padding=(0, 0, 0, 1),
         pad_edge=False,
@@ -90,7 +90,7 @@ def table(result: DemoResult) -> Table:
             "all",
             f"{one.wall_s:.1f}",
             "complete" if one.complete(result.records) else "[red]INCOMPLETE",
-            _mb(one.traffic.total_bytes),
+            _mb(one.traffic.payload_bytes),
             f"{one.traffic.payload_bytes / result.dataset_bytes:.2f}",
             str(one.traffic.requests),
             "" if one.hit_ratio is None else f"{one.hit_ratio:.0%}",
