@@ -4,22 +4,16 @@ from __future__ import annotations
 
 import pytest
 
-from tests.unit.named_world import spec
+from tests.unit.named_world import ready, spec
 from tfquiver import errors
 from tfquiver.proto.tfquiver.v1 import named_datasets_pb2 as pb
 from tfquiver.proto.tfquiver.v1 import types_pb2
 from tfquiver.service.coordinator.named_dataset_lifecycle import lifecycle, specs
-from tfquiver.service.coordinator.named_dataset_lifecycle.lifecycle import Life
 from tfquiver.service.coordinator.named_dataset_lifecycle.progress import LONGEST_RETRY_S, MOST_DEFECTS, TaskProgress
-from tfquiver.service.coordinator.named_dataset_lifecycle.room_for_pins_and_when_full.room import ToEvict
 from tfquiver.service.coordinator.named_dataset_lifecycle.steps import Become, Facts, GiveRoomBack, Release, next_step
 from tfquiver.service.coordinator.named_dataset_lifecycle.table import unknown
 from tfquiver.service.coordinator.named_dataset_lifecycle.told import told
 from tfquiver.service.coordinator.named_dataset_lifecycle.told_to_nodes import tasks
-
-
-def ready() -> Life:
-    return lifecycle.scanned(lifecycle.made(spec(), "life", "", False, 1), b"1" * 32, "a")
 
 
 @pytest.mark.parametrize("name", ["", "../x", "a b", "-x", "x" * 64, "gs://b/x", "name\n"])
@@ -277,110 +271,6 @@ def test_nodes_that_come_back_after_a_restart_are_not_said_to_be_missing() -> No
     assert told(life, None, None, [], 6.0).reason == "no node that keeps anything (--quota) is there"
     said = "no node has come back yet since the coordinator was started"
     assert told(life, None, None, [], 6.0, met=False).reason == said
-
-
-def to_evict(when_full: str, wanted_bytes: int, oldest: list[tuple[str, int]]) -> tuple[list[str], int]:
-    """And how many of these were looked at."""
-    room, looked_at = ToEvict(when_full, "x", wanted_bytes, free_bytes=100), 0
-    while not room.is_enough and looked_at < len(oldest):
-        room.show(*oldest[looked_at])
-        looked_at += 1
-    return room.names(len(oldest) - looked_at), looked_at
-
-
-def test_what_does_not_fit_is_refused_or_the_oldest_data_sets_go_whole() -> None:
-    old, new, empty = ("old", 60), ("new", 60), ("empty", 0)
-    assert to_evict("manual", 100, [old]) == ([], 0)
-    assert to_evict("partial", 200, [old]) == ([], 0)
-    assert to_evict("dataset_lru", 150, [empty, old, new]) == (["old"], 2)
-    assert to_evict("dataset_lru", 200, [old, new]) == (["old", "new"], 2)
-    with pytest.raises(errors.ResourceExhaustedError, match=r"x needs 150 B .* some of old \(60 B\), new"):
-        to_evict("manual", 150, [old, new])
-    with pytest.raises(errors.ResourceExhaustedError, match=r"9 \(60 B\); and up to 4990 more$"):
-        to_evict("manual", 150, [(str(number), 60) for number in range(5000)])
-    with pytest.raises(errors.ResourceExhaustedError, match="nothing can be evicted: all else is pinned, or read"):
-        to_evict("dataset_lru", 150, [empty])
-
-
-def test_where_all_that_may_go_is_too_little_that_is_said_and_what_holds_the_rest() -> None:
-    """It was told to evict 5 MB, of 54 that were lacking."""
-    room = ToEvict("manual", "x", 250, 100)
-    room.show("small", 60)
-    assert room.lacks_bytes() == 90
-    assert room.lacks_bytes(1) == 0, "of another one nothing is known yet"
-    said = "evict some of small (60 B); even all of that is 90 B too little: red (80 B) cannot go: pinned"
-    with pytest.raises(errors.ResourceExhaustedError) as refused:
-        room.names(0, [("red", 80)])
-    assert said in str(refused.value)
-    with pytest.raises(errors.ResourceExhaustedError, match=r"small \(60 B\); and up to 1 more$"):
-        room.names(1, [("red", 80)])
-    room.show("old", 90)
-    with pytest.raises(errors.ResourceExhaustedError, match=r"old \(90 B\)$"):
-        room.names(0, [("red", 80)])
-
-
-def test_what_may_not_be_seen_is_counted() -> None:
-    room = ToEvict("manual", "x", 150, 100)
-    for name in ("a", "secret", "b", "hidden"):
-        room.show(name, 60, name in "ab")
-    with pytest.raises(errors.ResourceExhaustedError) as refused:
-        room.names(3)
-    said = "evict some of a (60 B), b (60 B) and 2 that you may not see; and up to 3 more"
-    assert str(refused.value).endswith(said)
-
-
-def test_what_an_evict_leaves_is_said() -> None:
-    def evicted(*reports: pb.ReportTaskRequest, away: str = "") -> str:
-        progress = TaskProgress(reports={one.node_id: one for one in reports}, seen={"a", *away})
-        life = lifecycle.evict(ready())
-        step = next_step(life, Facts({life.digest_id}, ["a"], {}, progress))
-        assert isinstance(step, Become) and step.life.phase == lifecycle.READY
-        return step.life.trouble
-
-    nobody = Facts({ready().digest_id}, [], {}, TaskProgress())
-    assert next_step(lifecycle.evict(ready()), nobody) is None, "they come back with all of it"
-    done = pb.ReportTaskRequest(node_id="a", over=True)
-    assert evicted(done) == ""
-    assert evicted(done, away="b") == "node b is away: what it keeps of it goes when it comes back"
-    refused = pb.ReportTaskRequest(node_id="a", over=True, error_code=8, trouble="its disk does not let go of 3 shards")
-    assert evicted(refused, away="b") == "its disk does not let go of 3 shards"
-
-
-def test_nodes_that_were_away_are_told_of_an_evict_until_it_was_read_or_pinned_since() -> None:
-    def emptied(shared: bool = False) -> Life:
-        return lifecycle.evicted(lifecycle.evict(ready()), "", shared)
-
-    task = lifecycle.task_id(lifecycle.evict(ready()))
-    assert [one.evicted for one in tasks.named(emptied())] == [task]
-    assert [one.evicted for one in tasks.named(emptied(shared=True))] == [""], "nobody has done it"
-    assert not lifecycle.evict(emptied()).evicted, "they are given that task itself"
-    assert not lifecycle.prefetch(emptied()).evicted
-    assert not lifecycle.pin(emptied(), True).evicted
-    scanning = lifecycle.refresh(emptied())
-    assert scanning.evicted == task
-    assert lifecycle.scanned(scanning, scanning.digest_id, "n").evicted == task
-    assert not lifecycle.scanned(scanning, b"another".ljust(32), "n").evicted
-
-
-def test_what_was_emptied_keeps_nothing_until_somebody_uses_it() -> None:
-    def keeps_nothing(life: Life) -> bool:
-        [told] = tasks.named(life)
-        return told.keeps_nothing
-
-    evicting = lifecycle.evict(lifecycle.used(ready(), 120))
-    emptied = lifecycle.evicted(evicting, "")
-    assert not keeps_nothing(evicting), "what goes is told by its task"
-    assert keeps_nothing(emptied) and keeps_nothing(lifecycle.refresh(emptied))
-    assert not keeps_nothing(lifecycle.evicted(evicting, "", shared=True)), "nobody has emptied it"
-    read = lifecycle.used(emptied, 120)
-    assert not keeps_nothing(read) and read.evicted, "a node that was away empties it all the same"
-    assert lifecycle.used(read, 120) is read
-    for wanted in (lifecycle.prefetch(emptied), lifecycle.pin(emptied, True), lifecycle.evict(emptied)):
-        assert not keeps_nothing(wanted)
-    scanning = lifecycle.refresh(emptied)
-    assert keeps_nothing(lifecycle.scanned(scanning, scanning.digest_id, "n"))
-    other = lifecycle.scanned(scanning, b"another".ljust(32), "n")
-    assert not any(one.keeps_nothing for one in tasks.named(other))
 
 
 def test_a_pin_that_waits_is_told_with_newer_figures_after_a_while() -> None:
