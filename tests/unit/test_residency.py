@@ -46,6 +46,7 @@ def test_residency_follows_what_nodes_tell(events: list[Event], most_named: int)
         patch.setattr(holders, "MOST_NAMED", most_named)
         patch.setattr(residency, "_ASKED_AT_ONCE", 1)
         patch.setattr(residency, "_GONE_AT_ONCE", 2)
+        patch.setattr(residency, "_DROPPED_AT_ONCE", 1)
         patch.setattr(residency, "_DOUBTED_AT_ONCE", 3)
         patch.setattr(residency, "_ENOUGH", 1)
         follow(events)
@@ -213,6 +214,33 @@ def test_who_holds_a_shard_is_asked_for_only_where_more_had_it_than_are_named(mo
     assert not any(len(shards) for _, shards in subject.find_out())
     assert asked > 0 and subject.holders(table, [2])[0] == "c"
     assert evicted("c", 2) == [2], "all were asked: there was no other"
+
+
+@pytest.mark.parametrize("event", ["removed", "gone", "replaced"])
+def test_who_loses_what_it_is_just_being_named_for_is_not_named(monkeypatch: pytest.MonkeyPatch, event: str) -> None:
+    """Of a few shards after the others, what it was found to hold before all of them stood in the table for good."""
+    monkeypatch.setattr(holders, "MOST_NAMED", 2)
+    monkeypatch.setattr(residency, "_DROPPED_AT_ONCE", 1)
+    subject = Residency()
+    table = Table(DIGESTS[0])
+    subject.open(table)
+    for name in "abc":
+        subject.added(name, of_hashes(HASHES[:3]))
+    for name in "ab":
+        list(subject.node_gone(name))
+    finding = subject.find_out()
+    goes: Iterator[residency.Change] = iter(())
+    while not (table.holders.count(np.arange(3)) > 1).any():  # c is named for one of them, and a stands in for all
+        next(finding)
+    if event == "gone":
+        list(subject.node_gone("c"))
+    elif event == "removed":
+        subject.removed("c", of_hashes(HASHES[:3]))
+    else:
+        goes = subject.replaced("c", of_hashes(HASHES[5:6]))[1]
+    list(itertools.chain(goes, finding, subject.find_out()))
+    assert not any(table.resident[:3]) and subject.holders(table, range(3)) == [""] * 3
+    assert table.resident_shards == (event == "replaced")
 
 
 def test_what_a_node_of_thousands_had_is_gone_through_a_little_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -234,6 +234,9 @@ class Residency:
                 if len(there):
                     left = np.ones(len(sought), np.bool_)
                     for some in _parts(there):
+                        if self._inventories.get(number) is not inventory:  # since the part before
+                            break
+                        some = some[inventory.contains(values[some])]
                         found = shards[sought[some]]
                         yield digest_id, table.set(found, number)
                         left[some] = holders.count(found) <= _ENOUGH
