@@ -13,6 +13,8 @@ from tfquiver.service.dispatcher.lost_workers_and_leftover_tasks.held_up import 
 from tfquiver.service.dispatcher.lost_workers_and_leftover_tasks.reaper import Reaper, Timeouts
 from tfquiver.service.dispatcher.lost_workers_and_leftover_tasks.seen_file import FILE
 
+BOOT_ID = Path("/proc/sys/kernel/random/boot_id").read_bytes().strip()
+
 
 @pytest.fixture
 def epoch(tmp_path: Path) -> UnfinishedEpoch:
@@ -51,7 +53,8 @@ def test_a_worker_that_is_killed_with_its_dispatcher_was_away_no_longer_than_tha
 
 
 @pytest.mark.parametrize("said", [
-    b"", b"{", b"[]", b"7", b'{"boot_id": "another", "looked_s": 6.0, "outages": {}, "tasks": {}}', None,
+    b"", b"{", b"[]", b"7", b'{"boot_id": "another", "looked_s": 6.0, "outages": {}, "tasks": {}}', b"[" * 100_000,
+    b'{"boot_id": "%s", "looked_s": -1%s, "outages": {}, "tasks": {}}' % (BOOT_ID, b"0" * 400), None,
 ])  # fmt: skip
 def test_what_is_not_understood_or_of_another_start_of_the_machine_says_nothing(
     epoch: UnfinishedEpoch, tmp_path: Path, said: bytes | None

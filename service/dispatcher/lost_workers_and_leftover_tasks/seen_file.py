@@ -59,7 +59,7 @@ class SeenFile:
                     _time(lacking, now), _some_time(away, now), lives is True, _some_time(back, now)
                 ) for task_id, (lacking, away, lives, back) in said["tasks"].items()},
             )  # fmt: skip
-        except (OSError, ValueError, TypeError, KeyError, AttributeError):
+        except (OSError, ValueError, TypeError, KeyError, AttributeError, OverflowError, RecursionError):
             return Seen()
 
     def write(self, seen: Seen) -> None:
