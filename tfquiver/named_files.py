@@ -62,6 +62,8 @@ def check_output(what: str, path: Path, new: bool = False, replaced: bool = True
             raise errors.InvalidArgumentError(f"{what}: there already: give the name of a new file")
         if replaced and mode is not None and not stat.S_ISREG(mode):
             raise errors.InvalidArgumentError(f"{what}: is no file, and another would take its place: {_ELSEWHERE}")
+        if replaced:
+            _check_may_go(path)
         if replaced or not os.path.lexists(path):
             _try_to_make(path.with_name(f".{path.name}.{secrets.token_hex(8)}.tmp") if replaced else path)
         elif mode is not None and stat.S_ISREG(mode):
@@ -145,6 +147,14 @@ def _try_to_make(path: Path) -> None:
     """Raises OSError."""
     os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600))
     path.unlink()
+
+
+def _check_may_go(path: Path) -> None:
+    """Raises OSError: in a directory such as /tmp nobody gives the name of another's file to one of theirs."""
+    place = path.parent.stat()
+    mine = not place.st_mode & stat.S_ISVTX or not os.path.lexists(path)
+    if not mine and os.geteuid() not in (0, place.st_uid, path.lstat().st_uid):
+        raise PermissionError(errno.EPERM, os.strerror(errno.EPERM))
 
 
 def _where_it_ends(path: Path) -> str:

@@ -145,6 +145,24 @@ def test_what_is_no_file_is_never_replaced_by_one(here: Path) -> None:
     named_files.check_output("--json=pipe", Path("pipe"), replaced=False)  # written into, it is
 
 
+@pytest.mark.skipif(os.geteuid() != 0, reason="is another user for a moment: run it as root")
+def test_another_s_file_in_a_directory_such_as_tmp_is_found_before_anything_is_made(here: Path) -> None:
+    """It cannot be replaced there, although files can be made beside it: that came out when all work was done."""
+    here.chmod(0o1777)
+    (here / "file").chmod(0o666)
+
+    def checked() -> None:
+        named_files.check_output("new", Path("new"))
+        with pytest.raises(errors.PermissionError_, match="may not write over it: name a file else"):
+            named_files.check_output("--output=file", Path("file"))
+
+    as_user(54_321, 54_321, [], checked)
+    as_user(54_321, 54_321, [], lambda: Path("new").write_bytes(b""))
+    as_user(54_321, 54_321, [], lambda: named_files.check_output("new", Path("new")))  # its own
+    here.chmod(0o777)
+    as_user(54_321, 54_321, [], lambda: named_files.check_output("file", Path("file")))
+
+
 def test_what_can_be_written_is_left_as_it_was(here: Path) -> None:
     (here / "file").write_bytes(b"as it was")
     (here / "link").symlink_to("no file yet")
