@@ -5,6 +5,9 @@ the flags that they have by default. The rate of a window in which all are resta
 the same command) is compared with that of the window behind it, of the same length.
 
     python -m tests.bench.rolling_restart [--quick]
+
+The window begins at an epoch's end, and the next one cannot begin before the coordinator is back: 1.2 s. With --quick,
+in a window of ten seconds, that is more than the bar allows by itself; there it is 0.85.
 """
 
 from __future__ import annotations
@@ -28,7 +31,7 @@ TOTAL = FILES * RECORDS
 STEP_S = 0.02
 BETWEEN_S, BETWEEN_QUICK_S = 5.0, 1.0  # after a server is ready, before the next one is stopped
 STOP_S = 30.0
-RATE_BAR = 0.95
+RATE_BAR, RATE_BAR_QUICK = 0.95, 0.85
 
 
 class Trainer:
@@ -155,7 +158,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory(prefix="tfquiver-bench-") as base:
         trainers, (began, ended), took = measure(Path(base), BETWEEN_QUICK_S if arguments.quick else BETWEEN_S)
     figures: dict[str, object] = {"restarts": took, "window_s": round(ended - began, 1)}
-    bars = []
+    bars, rate_bar = [], RATE_BAR_QUICK if arguments.quick else RATE_BAR
     for one in trainers:
         during, after = one.between(began, ended), one.between(ended, 2 * ended - began)
         counts = [np.bincount(epoch, minlength=TOTAL) for epoch in one.epochs]
@@ -170,7 +173,7 @@ def main() -> None:
         }
         print(one.name, figures[one.name], file=sys.stderr)
         bars += [
-            Bar(f"{one.name}: records/s while all are restarted / behind", during / after, RATE_BAR),
+            Bar(f"{one.name}: records/s while all are restarted / behind", during / after, rate_bar),
             Bar(f"{one.name}: records lost", lost, 0, at_most=True),
             Bar(f"{one.name}: records twice", twice, 0, at_most=True),
         ]
