@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import random
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.unit.policy_world import POLICIES, one_job_each, settled, with_rates
+from tests.unit.policy_world import GB, POLICIES, one_job_each, settled, with_rates
 from tfquiver.service.coordinator.plan_rounds_and_moves.hysteresis import Patience
 from tfquiver.service.coordinator.plan_rounds_and_moves.moves import HOUR_S, MoveBudget, move
 from tfquiver.service.coordinator.plan_rounds_and_moves.planner import Planner
+from tfquiver.service.coordinator.policies.views_and_plans.interface import Allocation
 
 
 @dataclass(frozen=True)
@@ -53,6 +54,35 @@ def test_usual_noise_moves_nothing(name: str) -> None:
     assert noisy.moved(name, Patience()) == 0
     if name in ("benefit", "silod_greedy"):
         assert noisy.moved(name, Patience(-1.0, 1e18, 1e9, 0)) > 10
+
+
+@pytest.mark.parametrize("left_gb", [0.0, 2.0], ids=["full", "with room left"])
+@pytest.mark.parametrize("name", ["benefit", "silod_greedy"])
+def test_trials_with_small_data_of_their_own_hold_up_no_plan(name: str, left_gb: float) -> None:
+    """One came or went between any two plannings: none of them ever proposed just what the one before had."""
+    two = one_job_each([100, 100], [1e8, 9e7], 100 + left_gb, None)
+    planner = Planner(name)
+    planner.replan(two, 0.0)
+    for at in range(Patience().confirmations + 1):
+        assert planner.plan.allocations["d0"] == Allocation("uniform", 100 * GB)
+        trial = one_job_each([0.01 * (at + 1)], [1e7], 0, None, full=False)
+        view = with_rates(settled(planner, two), 1e8, 9e8)
+        data, job = replace(trial.datasets[0], name=f"t{at}"), replace(trial.jobs[0], name=f"t{at}", dataset=f"t{at}")
+        planner.replan(replace(view, datasets=(*view.datasets, data), jobs=(*view.jobs, job)), HOUR_S + 10.0 * at)
+    assert planner.plan.allocations["d1"].cache_bytes > 99 * GB, "but for what the last one has"
+
+
+def test_newcomers_that_change_much_of_the_plan_begin_it_anew() -> None:
+    """What is confirmed is one change, not that there is always another."""
+    planner = Planner()
+    four = one_job_each([100] * 4, [1e8] * 4, 100, None)
+    planner.replan(four, 0.0)
+    for at in range(12):
+        rates = [1e8, *(9e8 if at % 3 == which else 1e7 for which in range(3))]
+        view = with_rates(settled(planner, four), *rates)
+        newcomer = replace(view.jobs[0], name=f"t{at}", ideal_bytes_per_s=1e3)
+        planner.replan(replace(view, jobs=(*view.jobs, newcomer)), HOUR_S + 10.0 * at)
+        assert planner.plan.allocations.keys() == {"d0"}
 
 
 def test_a_restart_does_not_let_another_cache_move() -> None:

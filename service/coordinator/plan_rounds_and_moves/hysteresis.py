@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Set
 from dataclasses import dataclass
 from typing import Literal
 
@@ -14,6 +14,8 @@ from tfquiver.service.coordinator.policies.views_and_plans.interface import Allo
 from tfquiver.service.coordinator.speed_model_and_weighted_shares.demand import reading_rates
 from tfquiver.sizes_durations_amounts.amounts import many, of_bytes
 
+# Of the cache: two plans that differ by less are one, for what is between them are newcomers' small data sets.
+_ALIKE_PARTS = 64
 _NEWS, _PAYS = "jobs, data sets or room changed", "pays for its moves"  # rules of decisions that the budget has paid
 Why = Literal["", "failed", "gain", "loading", "again", "budget"]
 
@@ -28,6 +30,25 @@ class Patience:
     horizon_s: float = HOUR_S
     moves_per_hour: float = 0.5
     confirmations: int = 3
+
+
+@dataclass(frozen=True, slots=True)
+class _Rival:
+    """What was worth it when it was proposed."""
+
+    plan: Plan
+    facts: object  # for which it was
+    datasets: Set[str]  # that there were
+
+    def is_as(self, proposed: Plan, view: ClusterView) -> bool:
+        """Of what there was then and is now: whoever has come or gone has a data set of its own."""
+        differ_bytes = 0
+        for dataset in view.datasets:
+            if dataset.name in self.datasets:
+                one, other = (of.allocations.get(dataset.name, Allocation()) for of in (self.plan, proposed))
+                common_bytes = min(one.cache_bytes, other.cache_bytes) if one.mode == other.mode else 0
+                differ_bytes += max(one.cache_bytes, other.cache_bytes) - common_bytes
+        return differ_bytes * _ALIKE_PARTS <= view.cache_bytes
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,9 +67,8 @@ class Hysteresis:
         the first time: what moved then counts, or every restart would let a whole cache move."""
         self._patience, self._made = patience, made
         self._budget: MoveBudget | None = None
-        # What was worth it when it was proposed, for which facts, and how often it was again.
-        self._rival: tuple[Plan, object] | None = None
-        self._confirmed = 0
+        self._rival: _Rival | None = None
+        self._confirmed = 0  # so often it was worth it again
 
     def judge(
         self,
@@ -75,7 +95,7 @@ class Hysteresis:
             return Verdict(proposed, "evicts nothing that is read")
         rule = _NEWS
         if not news or isinstance(policy, Valuing):
-            rule, proposed = _PAYS, self._challenge(proposed, facts)
+            rule, proposed = _PAYS, self._challenge(view, proposed, facts)
             moved = move(view, old, proposed.allocations)
             verdict = self._not_worth(policy, view, old, proposed, moved)
             if verdict is not None:
@@ -98,16 +118,17 @@ class Hysteresis:
         self._rival = None
         return Verdict(proposed, rule)
 
-    def _challenge(self, proposed: Plan, facts: object) -> Plan:
+    def _challenge(self, view: ClusterView, proposed: Plan, facts: object) -> Plan:
         """The rival again; else the proposed plan becomes it. Of many noisy ones the best is another each time. One
         that is proposed again as it was goes on, whoever has come or gone: where jobs do so all the time there would
         never be a plan else."""
-        rival, known = self._rival or (None, None)
-        if rival is not None and known == facts:
+        rival = self._rival
+        if rival is not None and rival.facts == facts:
             self._confirmed += 1
-            return rival
-        again = rival is not None and changes.kept(rival.allocations) == changes.kept(proposed.allocations)
-        self._rival, self._confirmed = (proposed, facts), self._confirmed + 1 if again else 0
+            return rival.plan
+        again = rival is not None and rival.is_as(proposed, view)
+        self._rival = _Rival(proposed, facts, {dataset.name for dataset in view.datasets})
+        self._confirmed = self._confirmed + 1 if again else 0
         return proposed
 
     def _not_worth(
