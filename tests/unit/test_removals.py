@@ -203,6 +203,22 @@ async def test_what_somebody_has_fetched_again_meanwhile_goes_too(tmp_path: Path
     assert (node.stands, node.here()) == (set(), set())
 
 
+@on_loop
+async def test_what_is_made_anew_while_something_is_on_its_way_stays(tmp_path: Path) -> None:
+    """It was removed when that was asked; made again and read since, it went, and its pin was told of as whole."""
+    again, goes = digest_of(hashes(1, 2)), digest_of(hashes(2, 3))
+    node = Node(tmp_path, again, goes)
+    node.gone = {again.digest_id, goes.digest_id}
+
+    async def still(digest_ids: Sequence[bytes]) -> None:
+        node.gone = {goes.digest_id}
+        await node.removals.let_go(again.digest_id)  # so it is read now
+
+    node.removals._still = still
+    await node.removals.carry_out()
+    assert ({hash[0] for hash in node.deleted}, node.here()) == ({3}, {again.digest_id})
+
+
 @pytest.mark.parametrize("same", [False, True])
 @on_loop
 async def test_what_has_come_meanwhile_over_the_same_files_keeps_its_shards(tmp_path: Path, same: bool) -> None:

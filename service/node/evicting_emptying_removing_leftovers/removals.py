@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import Awaitable, Callable, Collection, Iterator, Sequence, Set
+from typing import TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -22,6 +23,7 @@ from tfquiver.service.common_to_servers.repeated import OwnTask
 from tfquiver.service.node.digests_kept_here.other_digests import OtherDigests
 from tfquiver.sizes_durations_amounts.amounts import many
 
+Kept = TypeVar("Kept", bound=Collection[bytes])
 _ASKED_AT_ONCE = 16_384
 _TRY_AGAIN_S = 5.0
 _SHARDS_AT_ONCE = 4_000_000  # or those of one data set: about 60 bytes of memory each
@@ -128,7 +130,7 @@ class Removals:
         return sorted(set(self._here()).difference(going, self._emptied, self._nothing))
 
     @contextlib.contextmanager
-    def _sparing(self, kept: list[bytes]) -> Iterator[list[bytes]]:
+    def _sparing(self, kept: Kept) -> Iterator[Kept]:
         going = frozenset(self._here()).difference(kept)
         self._passes.append(going)
         try:
@@ -140,13 +142,20 @@ class Removals:
 
     async def carry_out(self) -> None:
         """What is done twice, or after a kill half-way, does no harm: the digest goes last."""
-        here = self._here()
-        gone: list[bytes] = []
-        for at in range(0, len(here), _ASKED_AT_ONCE):
-            gone += await self._removed(here[at : at + _ASKED_AT_ONCE])
-        if not gone:
+        if not (gone := await self._gone(self._here())):
             return
         await self._still(gone)
+        with self._sparing(set(self._here()).difference(gone)):
+            # One that was made anew meanwhile may have been read since; who reads it from now on waits.
+            await self._all_go(await self._gone(gone))
+
+    async def _gone(self, digest_ids: Sequence[bytes]) -> list[bytes]:
+        gone: list[bytes] = []
+        for at in range(0, len(digest_ids), _ASKED_AT_ONCE):
+            gone += await self._removed(digest_ids[at : at + _ASKED_AT_ONCE])
+        return gone
+
+    async def _all_go(self, gone: Sequence[bytes]) -> None:
         batch: list[bytes] = []
         digests: list[Digest] = []
         for at, digest_id in enumerate(gone, 1):
