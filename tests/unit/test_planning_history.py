@@ -76,3 +76,14 @@ def test_only_the_last_are_kept() -> None:
     assert [one.at_s for one in history] == [2.0, 3.0, 4.0]
     history.extend([Decision(5.0, "plan", "benefit", None, None, refused="no")])
     assert [one.at_s for one in history.of("d", "j0")] == [4.0, 5.0], "what concerns all is told to each"
+
+
+def test_what_was_evicted_is_kept_though_rates_follow_jobs_by_the_thousand() -> None:
+    history = History(100)
+    history.extend(Decision(float(at), "dataset", "d", None, None, evicted_bytes=1) for at in range(3))
+    history.extend(Decision(3.0 + at, "job", f"j{at}", None, None) for at in range(1000))
+    assert [one.at_s for one in history] == [0.0, 1.0, 2.0, *(float(at) for at in range(906, 1003))]
+    history.rename({"d": "e", "j999": "k"})
+    assert len(history.of("e", "k")) == 4
+    history.extend(Decision(2000.0 + at, "dataset", "d", None, None, evicted_bytes=1) for at in range(1000))
+    assert [one.at_s for one in history] == [2900.0 + at for at in range(100)], "it is bounded, whatever comes"

@@ -10,6 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.unit.policy_world import GB, POLICIES, one_job_each, settled, with_rates
+from tfquiver.service.coordinator.plan_rounds_and_moves.decisions_kept_and_explained.decision import Decision
+from tfquiver.service.coordinator.plan_rounds_and_moves.decisions_kept_and_explained.history import MOST_DECISIONS
 from tfquiver.service.coordinator.plan_rounds_and_moves.hysteresis import Patience
 from tfquiver.service.coordinator.plan_rounds_and_moves.moves import HOUR_S, MoveBudget, move
 from tfquiver.service.coordinator.plan_rounds_and_moves.planner import Planner
@@ -102,6 +104,13 @@ def test_a_restart_does_not_let_another_cache_move() -> None:
     again.restore(planner.plan, list(planner.history))
     assert "more than may within an hour" in plan_both_ways(again, 10.0)
     assert again.plan.allocations == planner.plan.allocations
+    busy = Planner(patience=patience)
+    rates = (Decision(2.0, "job", f"j{at}", None, 1e6, "", "pays for its moves") for at in range(2 * MOST_DECISIONS))
+    busy.restore(planner.plan, [*planner.history, *rates])
+    kept = Planner(patience=patience)
+    kept.restore(busy.plan, list(busy.history))
+    plan_both_ways(kept, 10.0)
+    assert kept.plan.allocations == planner.plan.allocations, "nor where jobs have come and gone by the thousand since"
     other, _ = planner.successor(planner.policy_name, planner.policy, 20.0)
     plan_both_ways(other, 20.0)
     assert other.plan.allocations == planner.plan.allocations

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import heapq
 from collections import deque
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import replace
+from operator import itemgetter
 
 from tfquiver.service.coordinator.plan_rounds_and_moves.decisions_kept_and_explained.decision import Decision
 from tfquiver.service.coordinator.policies.views_and_plans.names import digits_of, job_before, of_several
@@ -13,27 +15,44 @@ MOST_DECISIONS = 4096
 
 
 class History:
-    """The last `most` decisions, oldest first."""
+    """The last `most` decisions, oldest first.
+
+    Those that evict what jobs read make way for others last: of what has moved within the hour others are judged, and
+    where jobs come and go by the thousand their rates alone would be the last decisions within minutes.
+    """
 
     def __init__(self, most: int = MOST_DECISIONS) -> None:
-        self._decisions: deque[Decision] = deque(maxlen=most)
+        self._most, self._count = most, 0  # ever
+        self._moves, self._others = deque[tuple[int, Decision]](), deque[tuple[int, Decision]]()  # by that count
 
     def __iter__(self) -> Iterator[Decision]:
-        return iter(self._decisions)
+        # Lists at once: a plan that is made in a thread has decisions meanwhile.
+        numbered = heapq.merge(list(self._moves), list(self._others), key=itemgetter(0))
+        return (decision for _, decision in numbered)
 
     def __len__(self) -> int:
-        return len(self._decisions)
+        return len(self._moves) + len(self._others)
 
     def extend(self, decisions: Iterable[Decision]) -> None:
-        self._decisions.extend(decisions)
+        for one in decisions:
+            self._count += 1
+            (self._moves if one.evicted_bytes else self._others).append((self._count, one))
+            if len(self) > self._most:
+                self._drop()
+
+    def _drop(self) -> None:
+        moves, others = self._moves, self._others
+        if not others or (moves and 2 * len(moves) > self._most and moves[0][0] < others[0][0]):
+            moves.popleft()
+        else:
+            others.popleft()
 
     def rename(self, names: Mapping[str, str]) -> None:
         """Of data sets and jobs that are called otherwise now; `names`: new ones by old ones."""
-        renamed = (
-            replace(one, name=names[one.name]) if one.kind in ("dataset", "job") and one.name in names else one
-            for one in self._decisions
-        )  # fmt: skip
-        self._decisions = deque(renamed, self._decisions.maxlen)
+        for kept in (self._moves, self._others):
+            for at, (number, one) in enumerate(kept):
+                if one.kind in ("dataset", "job") and one.name in names:
+                    kept[at] = number, replace(one, name=names[one.name])
 
     def of(self, dataset: str, name: str) -> list[Decision]:
         """Those about a data set, about `name`, itself or a job that reads it, and about the plan as a whole. A data
@@ -41,7 +60,7 @@ class History:
         started with: its digits are the same."""
         digits, job = digits_of(dataset), job_before(name, dataset)
         found = list[Decision]()
-        for one in self._decisions:
+        for one in self:
             if one.kind in ("plan", "policy") or one.name in (dataset, name):
                 found.append(one)
             elif digits and digits_of(one.name) == digits:
@@ -53,7 +72,7 @@ class History:
 
     def last(self, most: int, datasets: Callable[[Collection[str]], Mapping[str, str]]) -> list[Decision]:
         """The last so many. `datasets`: what those with these digits are called now, by them."""
-        decisions = [*self._decisions][-most:]
+        decisions = [*self][-most:]
         called = datasets({digits for one in decisions if (digits := digits_of(one.name))})
         return [replace(one, name=_now(one, called)) for one in decisions]
 
