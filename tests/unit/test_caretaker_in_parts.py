@@ -6,8 +6,10 @@ import random
 
 import pytest
 
+from tests.support.digests import numbered_digest
 from tests.unit.cached import Cached
 from tfquiver.clock import ManualClock
+from tfquiver.service.coordinator.resident_shards.table import Table
 from tfquiver.service.coordinator.sessions.sessions import Sessions
 
 
@@ -33,3 +35,14 @@ def test_a_data_set_that_stops_to_rotate_between_two_parts_is_passed_over(cached
     cached.caching.set(cached.digest_id, None)
     assert list(ticking) == []
     assert cached.digest_id not in cached.caching.rotations
+
+
+def test_of_many_data_sets_that_nobody_reads_any_more_some_go_each_time(cached: Cached) -> None:
+    for number in range(200):
+        cached.caching.residency.open(Table(numbered_digest(3, f"read {number}")))
+    there = [len(cached.caching.residency.tables())]
+    while there[-1] > 1:
+        cached.caching.tick({cached.digest_id})
+        there.append(len(cached.caching.residency.tables()))
+        assert 0 < there[-2] - there[-1] <= 32
+    assert cached.caching.residency.tables() == [cached.digest_id]
