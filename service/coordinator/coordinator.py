@@ -396,5 +396,4 @@ class Coordinator:
         yield from self.sessions.still()
 
     def _wake_readers_of(self, digest_id: bytes) -> None:
-        waiting = self._waiting.session_ids()
-        self._waiting.wake_soon(one for one in waiting if self.sessions.session(one).digest_id == digest_id)
+        self._waiting.wake_soon(self._waiting.session_ids(digest_id))

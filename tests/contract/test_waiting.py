@@ -7,15 +7,17 @@ import asyncio
 from tests.support.aio import on_loop
 from tfquiver.service.coordinator.long_polls.readers import WOKEN_AT_ONCE, Waiting
 
+DATA, OTHER = b"d" * 32, b"e" * 32
+
 
 @on_loop
 async def test_of_many_who_are_woken_a_few_come_in_each_turn() -> None:
     waiting, woken = Waiting(), list[str]()
 
     async def reader(name: str) -> None:
-        await waiting.event(name).wait()
+        await waiting.event(name, DATA).wait()
         woken.append(name)
-        waiting.wake_soon(waiting.session_ids())  # as a lease does that begins a chunk
+        waiting.wake_soon(waiting.session_ids(DATA))  # as a lease does that begins a chunk
 
     names = [f"{number:03}" for number in range(1000)]
     async with asyncio.timeout(10), asyncio.TaskGroup() as group:
@@ -37,14 +39,14 @@ async def test_a_call_that_passes_through_the_loop_meets_few_of_those_who_are_wo
     waiting, woken = Waiting(), list[str]()
 
     async def reader(name: str) -> None:
-        await waiting.event(name).wait()
+        await waiting.event(name, DATA).wait()
         woken.append(name)
 
     async with asyncio.timeout(10), asyncio.TaskGroup() as group:
         for number in range(100):
             group.create_task(reader(str(number)))
         await asyncio.sleep(0)
-        waiting.wake_soon(waiting.session_ids())
+        waiting.wake_soon(waiting.session_ids(DATA))
         for _ in range(10):
             await asyncio.sleep(0)
         met = len(woken)
@@ -55,9 +57,25 @@ async def test_a_call_that_passes_through_the_loop_meets_few_of_those_who_are_wo
 @on_loop
 async def test_one_session_is_woken_at_once_and_all_when_it_ends() -> None:
     waiting = Waiting()
-    first, second = waiting.event("first"), waiting.event("second")
+    first, second = waiting.event("first", DATA), waiting.event("second", DATA)
     waiting.wake("first")
     assert first.is_set() and not second.is_set()
     waiting.wake_soon(["second"])
     waiting.wake_all()
-    assert second.is_set() and waiting.session_ids() == []
+    assert second.is_set() and waiting.session_ids(DATA) == []
+
+
+@on_loop
+async def test_who_reads_one_data_set_is_found_without_looking_at_all_who_wait() -> None:
+    waiting = Waiting()
+    events = {f"{number}": waiting.event(f"{number}", DATA if number % 100 else OTHER) for number in range(1000)}
+    there = waiting.session_ids(OTHER)
+    assert there == [f"{number}" for number in range(0, 1000, 100)]
+    waiting.wake_soon(there)
+    while waiting.session_ids(OTHER):
+        await asyncio.sleep(0)
+    assert [name for name, event in events.items() if event.is_set()] == there
+    assert waiting.event("0", OTHER) is not events["0"], "of the next wait"
+    assert waiting.session_ids(OTHER) == ["0"]
+    waiting.wake_all()
+    assert waiting.session_ids(OTHER) == waiting.session_ids(DATA) == []

@@ -15,15 +15,25 @@ class Waiting:
 
     def __init__(self) -> None:
         self._events: dict[str, asyncio.Event] = {}
+        self._digest_of: dict[str, bytes] = {}
+        # By data set: nodes tell of a thousand many times a second, and each time all who wait were looked through.
+        self._of_digest: dict[bytes, dict[str, None]] = {}
         self._due: dict[str, None] = {}  # in the order in which they were said to be
 
-    def event(self, session_id: str) -> asyncio.Event:
-        """Set with the next `wake` of the session, and never cleared."""
-        return self._events.setdefault(session_id, asyncio.Event())
+    def event(self, session_id: str, digest_id: bytes) -> asyncio.Event:
+        """Set with the next `wake` of the session, and never cleared. `digest_id`: what it reads."""
+        if (event := self._events.get(session_id)) is None:
+            event = self._events[session_id] = asyncio.Event()
+            self._digest_of[session_id] = digest_id
+            self._of_digest.setdefault(digest_id, {})[session_id] = None
+        return event
 
     def wake(self, session_id: str) -> None:
-        event = self._events.pop(session_id, None)
-        if event:
+        if event := self._events.pop(session_id, None):
+            digest_id = self._digest_of.pop(session_id)
+            del self._of_digest[digest_id][session_id]
+            if not self._of_digest[digest_id]:
+                del self._of_digest[digest_id]
             event.set()
 
     def wake_soon(self, session_ids: Iterable[str]) -> None:
@@ -37,9 +47,9 @@ class Waiting:
         for session_id in list(self._events):
             self.wake(session_id)
 
-    def session_ids(self) -> list[str]:
-        """Of those that somebody waits in."""
-        return list(self._events)
+    def session_ids(self, digest_id: bytes) -> list[str]:
+        """Of those over a data set that somebody waits in."""
+        return list(self._of_digest.get(digest_id, ()))
 
     def _wake_some(self) -> None:
         woken = 0

@@ -164,7 +164,7 @@ class Reading:
             if last or result.state is not LeaseState.WAIT:
                 self._caching.look(digest_id)
                 break
-            event = self._waiting.event(request.session_id)
+            event = self._waiting.event(request.session_id, digest_id)
             self._caching.look(digest_id)  # may set the event
             pause_s = self._budgets.pause_s(job)
             ask_again_at = give_up_at if pause_s is None else min(give_up_at, loop.time() + pause_s)
