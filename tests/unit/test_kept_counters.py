@@ -80,9 +80,9 @@ def test_what_was_saved_is_what_the_store_was_not_asked_for() -> None:
 def test_a_directory_of_another_user_is_not_called_one_where_nothing_runs(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def refused(path: Path) -> bytes:
+    def refused(path: Path, most_bytes: int) -> bytes:
         raise PermissionError(13, "Permission denied", str(path))
 
-    monkeypatch.setattr(Path, "read_bytes", refused)
+    monkeypatch.setattr(durable, "read", refused)
     with pytest.raises(errors.PermissionError_, match="the directory is another user's"):
         read_endpoint(tmp_path)

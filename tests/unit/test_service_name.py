@@ -25,7 +25,7 @@ def test_an_address_is_itself_and_a_directory_says_where_its_coordinator_is(tmp_
     for address in ("head:5040", "[::1]:5040", "unix:/run/coordinator.sock"):
         assert service_name.coordinator_address(address) == address
         assert service_name.directory_of(address) is None
-    fields = {"version": 1, "socket": "s", "control": "c", "coordinator": "localhost:77", "node_id": "n"}
+    fields = {"version": 1, "socket": "/s", "control": "localhost:76", "coordinator": "localhost:77", "node_id": "n"}
     (tmp_path / "node.json").write_text(json.dumps(fields))
     assert service_name.coordinator_address(str(tmp_path)) == "localhost:77"
     assert service_name.directory_of(str(tmp_path)) == tmp_path

@@ -50,7 +50,7 @@ NAMED = [["up"], ["digest", "build"], ["clear"], ["stop"]]
 
 def node(directory: Path, coordinator: str) -> Path:
     directory.mkdir()
-    fields = {"version": 1, "socket": "s", "control": coordinator, "coordinator": coordinator, "node_id": "n"}
+    fields = {"version": 1, "socket": "/s", "control": coordinator, "coordinator": coordinator, "node_id": "n"}
     (directory / "node.json").write_text(json.dumps(fields))
     return directory
 
