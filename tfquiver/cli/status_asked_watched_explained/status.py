@@ -222,7 +222,7 @@ def _asked(
         "coordinator_trouble": listed_nodes.log_trouble,
         "policy_trouble": listed_nodes.policy_trouble,
         "nodes": told,
-        "lost_nodes": [_unasked(one.node) | {"silent_ms": one.silent_ms} for one in listed_nodes.lost],
+        "lost_nodes": [_lost(one) for one in listed_nodes.lost],
         "dispatchers": [plain(one) for one in listed.dispatchers] if listed else [],
         "lost_dispatchers": [plain(one) for one in listed.lost] if listed else [],
         "datasets": cached,
@@ -244,6 +244,12 @@ def _unset(dataset: types_pb2.Dataset) -> dict[str, Any]:
 
 def _unasked(node: types_pb2.NodeInfo) -> dict[str, Any]:
     return {**plain(node), "host": words.host(node.control_address, socket.gethostname())}
+
+
+def _lost(lost: coordinator_pb2.LostNode) -> dict[str, Any]:
+    told = _unasked(lost.node) | {"silent_ms": lost.silent_ms}
+    told.pop("disk_room_bytes", None)  # of a moment ago: what its disk has now nobody knows
+    return told
 
 
 def with_others(node: dict[str, Any]) -> dict[str, Any]:
