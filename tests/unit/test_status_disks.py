@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from tests.unit.test_status_tables import told
+from tfquiver.cli.status_asked_watched_explained import status
 from tfquiver.cli.status_tables_and_warnings import nodes_view, status_view
+from tfquiver.proto.tfquiver.v1 import coordinator_pb2, types_pb2
 
 
 def test_a_disk_that_is_full_before_its_quota_is_named_with_what_to_do() -> None:
@@ -50,3 +52,10 @@ def test_a_disk_that_does_not_answer_is_a_problem() -> None:
     (found,) = status_view.problems(well | {"nodes": [node], "sessions": []})
     assert found.startswith("node 01234567: its disk has not answered for 41 s")
     assert "evicted or deleted wait for it" in found
+
+
+def test_of_a_lost_node_nobody_knows_what_its_disk_has() -> None:
+    """The schema has no such field for one: a heartbeat said so before it was lost."""
+    info = types_pb2.NodeInfo(node_id="n", control_address="h:1", disk_room_bytes=5)
+    lost = status._lost(coordinator_pb2.LostNode(node=info, silent_ms=3))
+    assert "disk_room_bytes" not in lost and (lost["node_id"], lost["silent_ms"]) == ("n", 3)
