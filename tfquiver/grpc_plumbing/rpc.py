@@ -22,6 +22,7 @@ from absl import logging
 
 from tfquiver import closed_streams, errors
 from tfquiver.grpc_plumbing import addresses
+from tfquiver.grpc_plumbing.interruptible import Interruptible
 from tfquiver.grpc_plumbing.unary_call import TOKEN_KEY
 from tfquiver.log_files_and_lines.logs import about
 from tfquiver.log_files_and_lines.rare_lines import every_n_seconds
@@ -96,7 +97,7 @@ def channel(address: str, connect_s: float = 0.0, own_connection: bool = False) 
     longer += [("grpc.use_local_subchannel_pool", 1)] if own_connection else []
     named = {name for name, _ in longer}
     options = [*longer, *(one for one in _options(address) if one[0] not in named)]
-    return grpc.insecure_channel(_target(address), options=options)
+    return Interruptible(grpc.insecure_channel(_target(address), options=options))
 
 
 def _options(address: str) -> list[tuple[str, Any]]:
