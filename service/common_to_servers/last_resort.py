@@ -27,13 +27,13 @@ class LastResort:
     def is_set(self) -> bool:
         return self._timer is not None
 
-    def within(self, seconds: float) -> None:
-        """From now; replaces what was said before."""
+    def within(self, seconds: float, code: int = 0) -> None:
+        """From now, with that exit code; replaces what was said before."""
         self.cancel()
         # gRPC deletes its sockets under the interpreter's lock: then no thread gets on.
         signal.alarm(int(seconds) + _KILLED_S)
         # A thread: closing sockets deletes their files, on the loop too.
-        self._timer = threading.Timer(seconds, self._leave_all_the_same, [seconds])
+        self._timer = threading.Timer(seconds, self._leave_all_the_same, [seconds, code])
         self._timer.daemon = True
         self._timer.start()
 
@@ -41,12 +41,12 @@ class LastResort:
         if self._timer is not None:
             self._timer.cancel()
 
-    def _leave_all_the_same(self, seconds: float) -> None:
+    def _leave_all_the_same(self, seconds: float, code: int) -> None:
         logging.error("not everything ended within %g s: leaving all the same", seconds)
         closing = threading.Thread(target=self.let_go, daemon=True)
         closing.start()
         closing.join(_CLOSE_S)
-        leave(0, _LAST_LINES_S)
+        leave(code, _LAST_LINES_S)
 
 
 def leave(code: int, last_lines_s: float = serving.LAST_LINES_S) -> NoReturn:

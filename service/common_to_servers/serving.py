@@ -157,7 +157,7 @@ def run_server(serve: Callable[[], Coroutine[Any, Any, None]], about: str) -> No
             if what is None:
                 raise
             print(log_lines.last(name, plain(what, _MOST_LOGGED), log_lines.is_json()), file=sys.stderr)
-            raise SystemExit(1) from error
+            leave(1)
 
     if platform.system() != "Linux":
         sys.exit(f"{Path(sys.argv[0]).name}: tfquiver's servers run on Linux only: use a Linux container or machine")

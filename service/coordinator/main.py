@@ -161,9 +161,10 @@ async def _serve() -> None:
             serving.announce("coordinator", port=server.bound_port, work_dir=_WORK_DIR.value, metrics=where)
             server.coordinator.caretaker.on_replaced = stop.set
             await stopped
-        last_resort.within(_STOP_S)
+        replaced = server.coordinator.caretaker.replaced if server.is_started else ""
+        last_resort.within(_STOP_S, 1 if replaced else 0)
         starting.cancel()
-        if server.is_started and (replaced := server.coordinator.caretaker.replaced):
+        if replaced:
             raise errors.AlreadyRunningError(replaced)
         logging.info("stopping")
     serving.leave()

@@ -15,7 +15,8 @@ from tfquiver.grpc_plumbing import rpc
 from tfquiver.grpc_plumbing.kept_channels import KeptChannels
 
 def interrupt(frame, event, argument):
-    if event == "call" and frame.f_code is threading.Condition.__exit__.__code__ and frame.f_back.f_code.co_name == "create":
+    leaves_lock = event == "call" and frame.f_code is threading.Condition.__exit__.__code__
+    if leaves_lock and frame.f_back.f_code.co_name == "create":
         sys.setprofile(None)
         signal.raise_signal(signal.SIGINT)
 

@@ -64,7 +64,7 @@ class Place:
 @asynccontextmanager
 async def place(monkeypatch: pytest.MonkeyPatch, deadline_s: float = 20.0) -> AsyncIterator[Place]:
     # Neighbours that are asked for in one turn of the loop find one another, however slow the machine is.
-    monkeypatch.setattr(range_reads, "RangePlan", functools.partial(RangePlan, gather_s=0.1))
+    monkeypatch.setattr(range_reads, "RangePlan", functools.partial(RangePlan, gather_s=0.5))
     with gcs_emulator() as emulator:
         monkeypatch.setenv("STORAGE_EMULATOR_HOST", emulator.address)
         store = GcsStore()

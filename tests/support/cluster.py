@@ -25,7 +25,7 @@ from tests.support import fixed_ports
 from tfquiver.grpc_plumbing import addresses
 
 READY_S = 60.0
-STOP_S = 5.0
+STOP_S = 30.0  # a node drains for 20 s at most, and closes in 3.5 s; what a busy machine adds
 _IDLE, _MOST_IDLE_S = 6.0, 0.3  # between two looks, of what a look takes
 _PR_SET_PDEATHSIG = 1
 _LIBC = ctypes.CDLL(None)

@@ -18,7 +18,7 @@ from pathlib import Path
 from tests.support import own_mounts
 
 MARK = "TFQUIVER_TEST_RUN"
-_GRACE_S = 5.0
+_GRACE_S = 20.0  # of what is left for ever nothing goes in that time either
 # Threads that libraries start once for the life of the process, by a part of their names.
 _FSSPEC = "fsspecIO"  # its loop looks host names up, in several threads of its executor where the machine is busy
 _LASTING_THREADS = ("_poller", "pydevd", "pytest_timeout", "asyncio_0", _FSSPEC)
