@@ -8,6 +8,9 @@ import time
 from collections.abc import AsyncGenerator, Callable, Sequence
 from pathlib import Path
 
+import numpy as np
+import numpy.typing as npt
+
 from tfquiver.proto.tfquiver.v1 import named_datasets_pb2 as pb
 from tfquiver.proto.tfquiver.v1 import node_pb2
 from tfquiver.service.node.bodies_sent_between_nodes.incoming import Incoming
@@ -35,6 +38,7 @@ from tfquiver.service.node.placing_at_owners_and_writing.placed_here import Plac
 from tfquiver.service.node.reading_the_object_store.named_access import NamedAccess
 from tfquiver.service.node.shards_from_disk_other_nodes_or_store.fetcher import Fetcher
 from tfquiver.service.node.shards_from_disk_other_nodes_or_store.shard_source import ShardSource
+from tfquiver.shard_owners_chunks_hash_prefixes.prefixes import Prefixes
 
 
 def wired(
@@ -130,10 +134,11 @@ async def cleaners(
     others = OtherDigests(digests.here, digests.peek, digests.get)
     removals = Removals(digests.here, digests.get, others, digests.drop, link.removed_datasets, give_up, still)
     removals.start()
-    leftovers = Leftovers(
-        noted, disk.__contains__, lambda parts: others.named(parts, digests.here()), link.unclaimed, give_up,
-        time.monotonic, source.on_disk,
-    )  # fmt: skip
+
+    async def named_here(parts: Prefixes) -> npt.NDArray[np.bool_]:
+        return await others.named(parts, await removals.keeping())
+
+    leftovers = Leftovers(noted, disk.__contains__, named_here, link.unclaimed, give_up, time.monotonic, source.on_disk)
     leftovers.start()
     others.start()
     late = LateEvictions(directory, removals.give_up, source.on_disk)

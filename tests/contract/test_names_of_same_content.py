@@ -18,6 +18,7 @@ from tfquiver.proto.tfquiver.v1 import named_datasets_pb2 as pb
 from tfquiver.roles_and_tokens.identity import EVERYBODY
 from tfquiver.service.coordinator.coordinator import Coordinator
 from tfquiver.service.coordinator.named_dataset_lifecycle import lifecycle, named_keeping
+from tfquiver.shard_owners_chunks_hash_prefixes.prefixes import of_hashes
 
 
 def told_of(coordinator: Coordinator) -> list[pb.NamedDigest]:
@@ -37,6 +38,12 @@ async def nodes_are_done(coordinator: Coordinator) -> None:
 async def made(coordinator: Coordinator, name: str, pin: bool = False) -> None:
     await coordinator.named.create(EVERYBODY, pb.DatasetSpec(name=name, sources=["/x"], pin=pin))
     await scanned(coordinator, name, DIGEST)
+    await nodes_are_done(coordinator)
+
+
+async def emptied(coordinator: Coordinator, name: str) -> None:
+    await coordinator.named.evict(EVERYBODY, name, True)
+    await coordinator.named.look()
     await nodes_are_done(coordinator)
 
 
@@ -147,3 +154,27 @@ async def test_what_was_emptied_keeps_what_it_shares_as_soon_as_somebody_reads_i
         await read_first(coordinator, "reader")
         await coordinator.named.look()
         assert [(one.keeps_nothing, bool(one.evicted)) for one in told_of(coordinator)] == [(False, True)]
+
+
+@on_loop
+async def test_what_only_one_names_that_was_emptied_is_nobodys_until_somebody_uses_it(tmp_path: Path) -> None:
+    """What a scan that came to nothing has left of it stayed for ever: the eviction spares what a scan may want."""
+    names = of_hashes([DIGEST.hashes[0].tobytes()])
+    async with started(tmp_path) as coordinator:
+        await made(coordinator, "train")
+        assert await coordinator.claims.unclaimed(names) == bytes([0])
+        await emptied(coordinator, "train")
+        assert await coordinator.claims.unclaimed(names) == bytes([1])
+        await read_first(coordinator, "reader")
+        await coordinator.named.look()
+        assert await coordinator.claims.unclaimed(names) == bytes([0]), "it is read"
+
+
+@on_loop
+async def test_what_one_name_has_emptied_and_another_keeps_is_claimed(tmp_path: Path) -> None:
+    names = of_hashes([DIGEST.hashes[0].tobytes()])
+    async with started(tmp_path) as coordinator:
+        await made(coordinator, "train")
+        await emptied(coordinator, "train")
+        await made(coordinator, "another")
+        assert await coordinator.claims.unclaimed(names) == bytes([0])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from pathlib import Path
 
 import pytest
@@ -29,6 +29,7 @@ class Node:
         self.stands, self.reads_until_dropped = set[bytes](), list[bytes]()
         self.comes: Digest | None = None  # when another goes, with its shards
         self.fails, self.read, self.waited_for = False, list[bytes](), list[bytes]()
+        self.meanwhile: Callable[[], object] = lambda: None  # while it waits for what is on its way
         self.others = others = OtherDigests(self.here, self.peek, self.digest)
         self.removals = Removals(
             lambda: sorted(self.here()), self.digest, others, self.drop, self.removed, self.give_up, self.still
@@ -64,6 +65,7 @@ class Node:
 
     async def still(self, digest_ids: Sequence[bytes]) -> None:
         self.waited_for += digest_ids
+        self.meanwhile()
 
     def here(self) -> set[bytes]:
         return {bytes.fromhex(path.stem) for path in self.directory.glob("?" * 64 + ".tfqd")}
@@ -85,6 +87,25 @@ async def test_what_is_on_its_way_is_waited_for(tmp_path: Path) -> None:
     node.gone = {second.digest_id}
     await node.removals.carry_out()
     assert node.waited_for == [first.digest_id, second.digest_id]
+
+
+@on_loop
+async def test_what_is_made_anew_while_that_is_waited_for_keeps_what_it_names(tmp_path: Path) -> None:
+    emptied, deleted = digest_of(hashes(1, 2)), digest_of(hashes(2, 3))
+    node = Node(tmp_path, emptied, deleted)
+    node.removals.emptied({deleted.digest_id}, {deleted.digest_id})
+    node.removals.emptied({emptied.digest_id}, set())
+    node.gone, node.meanwhile = {deleted.digest_id}, lambda: node.gone.clear()
+    await node.removals.give_up([emptied.digest_id])
+    assert {hash[0] for hash in node.deleted} == {1}
+
+
+@on_loop
+async def test_what_keeps_nothing_keeps_nothing_that_a_scan_has_left(tmp_path: Path) -> None:
+    emptied, other = digest_of(hashes(1, 2)), digest_of(hashes(2, 3))
+    node = Node(tmp_path, emptied, other)
+    node.removals.wanted([named(emptied), named(other, keeps_nothing=False)])
+    assert await node.removals.keeping() == [other.digest_id]
 
 
 @on_loop

@@ -88,12 +88,14 @@ class Claims:
                     one.answer.cancel()  # those that have no answer
 
     async def _claimed(self, distinct: Prefixes) -> npt.NDArray[np.bool_]:
-        """Those that were registered last are looked at first: what is asked for has mostly come with them."""
+        """Those that were registered last are looked at first: what is asked for has mostly come with them. What was
+        emptied, and nobody has used since, claims nothing."""
         claimed, seen = np.zeros(len(distinct), np.bool_), set[bytes]()
         # What is registered while others are read, by a scan that is over before they are, is looked at, too.
         while unseen := [one.digest_id for one in self._registry.all() if one.digest_id not in seen]:
             seen.update(unseen)
-            for digest_id in unseen:
+            emptied = self._emptied()
+            for digest_id in (one for one in unseen if one not in emptied):
                 if claimed.all():
                     return claimed
                 try:
@@ -105,3 +107,11 @@ class Claims:
                     continue
                 await asyncio.to_thread(strike, claimed, distinct, digest.hashes)
         return claimed
+
+    def _emptied(self) -> set[bytes]:
+        """Of these no name has kept anything since."""
+        emptied, kept = set[bytes](), set[bytes]()
+        for life in self._named:
+            (emptied if life.keeps_nothing else kept).add(life.digest_id)
+            kept.update(life.old_digest_ids)
+        return emptied - kept

@@ -3,7 +3,8 @@
 A scan places shards at their owners before there is a data set that names them. If it never ends, because its data set
 was deleted or everybody was killed, they are nobody's. They go soon after a data set that has a name was deleted; else
 an hour after they came, in which no scan was seen anywhere: until then one that is asked for again finds them. Nothing
-goes while a scan is under way on any node, nor what a registered data set names.
+goes while a scan is under way on any node, nor what a registered data set names, unless that was emptied and nobody
+has used it since.
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ class Leftovers:
 
     Args:
       is_here: whether an entry with that hash stands.
-      named_here: which of these prefixes of hashes, sorted and distinct, a digest of this node names.
+      named_here: which of these prefixes of hashes, sorted and distinct, a digest of this node names that keeps any.
       unclaimed: of 8-byte prefixes of hashes, one after the other: whether a scan is under way anywhere, and if none is
         a byte for each, 1: no registered data set names it. Raises TfquiverError.
       give_up: deletes the shards with these hashes; raises TfquiverError where some of them stay.
@@ -127,7 +128,7 @@ class Leftovers:
             )
 
     async def _unnamed_here(self, hashes: list[bytes]) -> list[bytes]:
-        """Those that no digest of this node names; the others are settled."""
+        """Those that no digest of this node keeps; the others are settled."""
         if not hashes:
             return []
         distinct, shard_of = np.unique(of_hashes(hashes), return_inverse=True)

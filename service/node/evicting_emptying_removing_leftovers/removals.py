@@ -113,15 +113,15 @@ class Removals:
 
     async def give_up(self, digest_ids: Sequence[bytes]) -> None:
         """What is kept of these alone; their data sets stay. Raises TfquiverError."""
-        self._deleted &= set(self._here())
-        gone = await self._removed(list(self._deleted)) if self._deleted else ()
         await self._still(digest_ids)
-        with self._sparing(await self._keeping({*digest_ids, *gone})) as kept:
+        self._deleted &= set(self._here())  # after that wait: it may have been made anew meanwhile
+        gone = await self._removed(list(self._deleted)) if self._deleted else ()
+        with self._sparing(await self.keeping({*digest_ids, *gone})) as kept:
             for digest_id in digest_ids:
                 digests = [await self._digest(digest_id)]
                 await self._give_up(await asyncio.to_thread(_hashes, digests, await self._others.alone(digests, kept)))
 
-    async def _keeping(self, going: Collection[bytes]) -> list[bytes]:
+    async def keeping(self, going: Collection[bytes] = ()) -> list[bytes]:
         """The digests here that keep what they name while these go. One that has been deleted is here until that has
         been carried out."""
         while self._nothing_of is not (named := self._named):
@@ -167,7 +167,7 @@ class Removals:
                     "digest %s of a removed data set: %s", digest_id.hex(), error, extra=about(digest=digest_id)
                 )
             if digest_id == gone[-1] or sum(digest.num_shards for digest in digests) >= _SHARDS_AT_ONCE:
-                with self._sparing(await self._keeping([*batch, *gone[at:]])) as kept:
+                with self._sparing(await self.keeping([*batch, *gone[at:]])) as kept:
                     await self._go(batch, digests, kept, gone[at:])
                 batch, digests = [], []
 
@@ -186,7 +186,7 @@ class Removals:
         for done in batch:
             await self._drop(done)
         if alone:  # who read them by force until their digests went has had some fetched again
-            if new := sorted(set(await self._keeping(later)).difference(kept)):  # of the same content, perhaps
+            if new := sorted(set(await self.keeping(later)).difference(kept)):  # of the same content, perhaps
                 chosen &= await self._others.alone(digests, new)
                 alone = await asyncio.to_thread(_hashes, digests, chosen)
             await self._give_up(alone)
