@@ -12,7 +12,7 @@ import threading
 import time
 import uuid
 from collections.abc import Iterable
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 
 import grpc
 from absl import logging
@@ -44,6 +44,7 @@ class StoreAccess:
         self.client_id, self._pid = uuid.uuid4().hex, os.getpid()
         self._metadata = tuple(rpc.metadata(token))
         self._lock = threading.Lock()
+        self._saying = threading.Lock()  # one after the other: what comes last is all that the node knows
         self._accesses: dict[str, Access] = {}
         self._datasets: dict[bytes, None] = {}  # the last one comes last
         self._control = ""
@@ -56,9 +57,10 @@ class StoreAccess:
             self._accesses |= {access.scheme: access for access in accesses}
             self._control = endpoint.local_control
         self._say()
-        if self._thread is None and self._accesses:
-            self._thread = threading.Thread(target=self._keep, name="tfquiver store access", daemon=True)
-            self._thread.start()
+        with self._lock:
+            if self._thread is None and self._accesses:
+                self._thread = threading.Thread(target=self._keep, name="tfquiver store access", daemon=True)
+                self._thread.start()
 
     def reads(self, digest_id: bytes) -> None:
         """This process reads that data set, for as long as it lives: iterators outlive data sets. Raises as `use`."""
@@ -97,6 +99,11 @@ class StoreAccess:
                 node_pb2_grpc.NodeStub(channel).UseStores(request, metadata=self._metadata, timeout=_GOOD_BYE_S)
 
     def _say(self) -> None:
+        # A child may have been forked while its parent was saying something: nobody would ever release that lock.
+        with self._saying if self._pid == os.getpid() else nullcontext():
+            self._say_now()
+
+    def _say_now(self) -> None:
         with self._lock:
             if not self._accesses:
                 return
