@@ -142,7 +142,8 @@ class Probes:
         for key, (_, end) in list(self._until.items()):
             if key not in reading or end <= now:
                 self._normal(key)
-        self._extra_bytes = {key: extra for key, extra in self._extra_bytes.items() if key in reading}
+        # As long as what it has read is known: who is back after a pause has not paid for another probe.
+        self._extra_bytes = {key: extra for key, extra in self._extra_bytes.items() if self._meters.totals(key)}
         # Of leases that were on their way when their probe ended.
         self._passed = {key: passed for key, passed in self._passed.items() if key in self._until}
         measured_now: dict[Reading, tuple[JobMeter, Measured, int]] = {}
