@@ -30,7 +30,7 @@ def of_others_error(error: BaseException, most_characters: int = 200) -> str:
     """What it is and says, `plain`, where code of others raised it: that may say very much, or not be able to."""
     try:
         said = plain(error, most_characters)
-    except Exception:  # noqa: BLE001  Of theirs.
+    except BaseException:  # noqa: BLE001  Of theirs, whatever it is: as what they raised.
         said = "(no text)"
     return f"{type(error).__name__}: {said}"
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -82,11 +82,18 @@ class Speechless(Exception):
         raise NotImplementedError
 
 
+class LastWord(Exception):
+    def __str__(self) -> str:
+        raise SystemExit("not with me")
+
+
 class NobodysBusiness(BaseException):
     """As other frameworks end their tasks."""
 
 
-@pytest.mark.parametrize("error", [NobodysBusiness(), asyncio.CancelledError(), GeneratorExit(), Speechless()])
+@pytest.mark.parametrize(
+    "error", [NobodysBusiness(), asyncio.CancelledError(), GeneratorExit(), Speechless(), LastWord()]
+)
 def test_whatever_a_policy_raises_is_its_failure(error: BaseException) -> None:
     planner = Planner()
     planner.replan(TWO, 0.0)
@@ -99,6 +106,39 @@ def test_whatever_a_policy_raises_is_its_failure(error: BaseException) -> None:
     assert outcome.plan.allocations == {"d0": WHOLE}
     assert f"policy benefit failed: {type(error).__name__}: " in outcome.refused
     assert not explain(planner, TWO, "d0", 2.0).with_more
+
+
+class Endless(Mapping[str, Any]):
+    """As one that makes a name for whatever is asked."""
+
+    def __init__(self, value: Any) -> None:
+        self.value, self.given = value, 0
+
+    def __iter__(self) -> Iterator[str]:
+        for number in itertools.count():
+            self.given += 1
+            assert self.given < 100_000, "there is no end to it"
+            yield f"d{number}"
+
+    def __getitem__(self, name: str) -> Any:
+        return self.value
+
+    def __len__(self) -> int:
+        return 2
+
+
+@pytest.mark.parametrize(
+    ("field", "value"), [("allocations", Allocation()), ("remote_bytes_per_s", 1.0), ("reasons", "so it is")]
+)
+def test_a_plan_without_an_end_is_refused(field: str, value: Any) -> None:
+    """It was copied until there was no memory left."""
+    planner = Planner()
+    planner.replan(TWO, 0.0)
+    given = Endless(value)
+    scripted(planner, lambda view: Plan(**{field: given}))  # type: ignore[arg-type]
+    outcome = planner.replan(settled(planner, TWO), 1.0)
+    assert outcome.plan.allocations == {"d0": WHOLE}
+    assert outcome.refused.startswith(f"policy benefit failed: {field}: more than 1008 names")
 
 
 def test_a_policy_that_fails_in_other_words_each_time_leaves_the_history_to_others() -> None:

@@ -150,7 +150,7 @@ class Planner:
         check_view(view)
         old, facts = carried(view, self.plan.allocations), _Facts.of(view)
         try:
-            proposed = own_copy(self.policy.plan(view, now))
+            proposed = own_copy(self.policy.plan(view, now), view)
             check_plan(proposed, view)
             verdict = Verdict(proposed, self._force)
             if not self._force:
@@ -187,7 +187,7 @@ class Planner:
     def bandwidth(self, view: ClusterView, now: float) -> Mapping[str, float]:
         """Bytes/s of the store by job, for a view whose data sets are all pinned. Of a policy that fails, as it was."""
         try:
-            plan = own_copy(self.policy.plan(view, now))
+            plan = own_copy(self.policy.plan(view, now), view)
             check_plan(plan, view)
         except self.passes:
             raise

@@ -172,7 +172,7 @@ def _with(
         remote_bytes_per_s=None if there is None else there * remote,
     )
     try:
-        plan = own_copy(planner.policy.plan(larger, now))
+        plan = own_copy(planner.policy.plan(larger, now), larger)
         check_plan(plan, larger)
         return _share(planner, larger, plan.allocations, dataset, names, now)
     except planner.passes:
