@@ -10,6 +10,7 @@ from tfquiver.grpc_plumbing.rpc import handled
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2 as pb2
 from tfquiver.service.coordinator.grpc_calls import checks
 from tfquiver.service.coordinator.grpc_calls.callers import Callers
+from tfquiver.service.coordinator.plan_rounds_and_moves.decisions_kept_and_explained import explain
 
 MOST_JOBS = 20
 MOST_DECISIONS = 200
@@ -26,5 +27,5 @@ class PastCalls(Callers):
         coordinator = self._coordinator
         told = coordinator.keeping_past.told(request.day, list(request.jobs), request.digest_id)
         history = coordinator.replanning.history(MOST_DECISIONS) if coordinator.replanning else []
-        told["decisions"] = [decision.to_record() for decision in history]
+        told["decisions"] = explain.told(history)
         return pb2.GetPastReply(json=await asyncio.to_thread(json.dumps, told))
