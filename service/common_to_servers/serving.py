@@ -24,7 +24,7 @@ from tfquiver.log_files_and_lines import kept_short, log_lines
 from tfquiver.log_files_and_lines.late_lines import LateLines
 from tfquiver.node_daemon_and_notes_in_directories import server_file
 from tfquiver.plain_text import plain
-from tfquiver.service.common_to_servers import server_flags
+from tfquiver.service.common_to_servers import printed, server_flags
 
 PARENT = "TFQUIVER_PARENT_PID"  # in the environment of a process that is to end with the one that starts it
 _PR_SET_PDEATHSIG = 1
@@ -43,10 +43,8 @@ def die_with_parent() -> None:
 
 def announce(server: str, **fields: Any) -> None:
     """The ready line: one JSON object on standard output, for scripts and tests. Whoever waited for it may be gone."""
-    line = json.dumps({"server": server, "pid": os.getpid(), **fields}).encode() + b"\n"
-    sys.stdout.flush()
     try:
-        os.write(sys.stdout.fileno(), line)
+        printed.line(json.dumps({"server": server, "pid": os.getpid(), **fields}))
     except OSError as error:
         logging.warning("nobody reads the ready line (%s)", error.strerror)
 
@@ -146,8 +144,9 @@ def run_server(serve: Callable[[], Coroutine[Any, Any, None]], about: str) -> No
     def main(argv: list[str]) -> None:
         logging.use_absl_handler()
         name = server_flags.program(Path(argv[0]))
-        kept_short.begin()
         sys.stderr = LateLines(sys.stderr)
+        printed.to_log()
+        kept_short.begin()
         atexit.register(flush)
         logging.get_absl_handler().setFormatter(log_lines.formatter(name))
         try:

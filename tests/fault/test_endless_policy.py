@@ -1,5 +1,5 @@
-"""A coordinator whose policy never returns, or is never imported, as others write them, starts and is stopped like any
-other."""
+"""A coordinator whose policy never returns, is never imported, or prints all the time, as others write them, starts,
+plans and is stopped like any other."""
 
 from __future__ import annotations
 
@@ -31,6 +31,21 @@ import time
 while True:
     time.sleep(1)
 """
+_PRINTS = """
+import os
+from pathlib import Path
+from tfquiver.service.coordinator.policies.views_and_plans.interface import Plan
+
+print("their solver 1.0", flush=True)
+
+class Theirs:
+    def plan(self, view, now):
+        print("x" * 100_000, flush=True)
+        os.write(1, b"as libraries do" * 10_000)
+        with Path(__file__).with_name("planned").open("a") as planned:
+            planned.write("1")
+        return Plan()
+"""
 STOPS_S = 10.0
 
 
@@ -40,6 +55,7 @@ def packages(tmp_path: Path) -> Path:
     other_package.install(directory, "their_policy", _MODULE, "[tfquiver.policies]\nendless = their_policy:Theirs\n")
     never = "[tfquiver.policies]\nnever = never_imported:Theirs\n"
     other_package.install(directory, "never_imported", _NEVER_IMPORTED, never)
+    other_package.install(directory, "prints", _PRINTS, "[tfquiver.policies]\nprints = prints:Theirs\n")
     return directory
 
 
@@ -82,3 +98,21 @@ def test_it_starts_though_its_policy_is_never_imported(
     assert any(problem.startswith(f"planning: {said}") for problem in problems)
     assert said in (tmp_path / "log").read_text()
     assert server.stop(STOPS_S) == 0
+
+
+def test_what_its_policy_prints_is_in_its_log_and_holds_nobody_up(packages: Path, tmp_path: Path) -> None:
+    """In front of the ready line it was taken for that; behind it a pipe that nobody reads was full."""
+    arguments = ["--port=0", f"--work_dir={tmp_path / 'work'}", "--policy=prints"]
+    log, planned = tmp_path / "log", packages / "planned"
+    server = Server("tfquiver.service.coordinator.main", arguments, log, {"PYTHONPATH": str(packages)}).start()
+    with rpc.channel(server.address) as channel:
+        stub = coordinator_pb2_grpc.CoordinatorStub(channel)
+        for times in (1, 2, 3):  # other room is planned for at once
+            node = types_pb2.NodeInfo(node_id="node", quota_bytes=times << 20)
+            stub.Heartbeat(pb.HeartbeatRequest(node=node, incarnation="1"), timeout=CALL_S)
+            wait_until(lambda: planned.exists() and len(planned.read_text()) >= times, "it plans")  # noqa: B023
+        assert not stub.SetPolicy(pb.SetPolicyRequest(), timeout=CALL_S).trouble
+    assert server.stop(STOPS_S) == 0
+    said = log.read_text()
+    assert "their solver 1.0" in said
+    assert said.count("x" * 100_000) == said.count("as libraries do" * 10_000) == len(planned.read_text())

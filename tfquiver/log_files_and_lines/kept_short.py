@@ -1,31 +1,30 @@
 """The log of a process that runs for months, kept short by that process: what Python and libraries write to standard
-error goes to a file that is put aside when it is long, and on to the next one."""
+error, and to standard output where that is the same file, goes to a file that is put aside when it is long, and on to
+the next one."""
 
 from __future__ import annotations
 
 import contextlib
 import os
 import threading
-from collections.abc import MutableMapping
+from collections.abc import MutableMapping, Sequence
 from pathlib import Path
 
 from tfquiver.log_files_and_lines import log_file
 
 VARIABLE = "TFQUIVER_LOG"  # in the environment of who is started: the file that its standard error goes to
-_STANDARD_ERROR = 2
+_STANDARD_OUTPUT, _STANDARD_ERROR = 1, 2
 _LOOK_S = 1.0
 
 
 def begin(environment: MutableMapping[str, str] = os.environ) -> None:
     """Where `VARIABLE` says so, and it is true. Takes it away: children of this process have logs of their own."""
     path = Path(environment.pop(VARIABLE, ""))
-    try:
-        if not os.path.samestat(os.fstat(_STANDARD_ERROR), path.lstat()):
-            return
-    except OSError:
+    if not _goes_to(_STANDARD_ERROR, path):
         return
+    descriptors = [one for one in (_STANDARD_ERROR, _STANDARD_OUTPUT) if _goes_to(one, path)]
     # A thread of its own, for the disk may hang.
-    threading.Thread(target=_keep, args=(path,), name="log", daemon=True).start()
+    threading.Thread(target=_keep, args=(path, descriptors), name="log", daemon=True).start()
 
 
 def look(path: Path, descriptor: int = _STANDARD_ERROR) -> None:
@@ -42,8 +41,16 @@ def look(path: Path, descriptor: int = _STANDARD_ERROR) -> None:
         os.dup2(another.fileno(), descriptor)
 
 
-def _keep(path: Path) -> None:
+def _goes_to(descriptor: int, path: Path) -> bool:
+    try:
+        return os.path.samestat(os.fstat(descriptor), path.lstat())
+    except OSError:
+        return False
+
+
+def _keep(path: Path, descriptors: Sequence[int]) -> None:
     never = threading.Event()
     while not never.wait(_LOOK_S):
         with contextlib.suppress(OSError):
-            look(path)
+            for descriptor in descriptors:
+                look(path, descriptor)
