@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import json
+import os
+import subprocess
+import sys
 from importlib.metadata import EntryPoint
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests.support import other_package
 from tfquiver import errors
 from tfquiver.cli.main import main
 from tfquiver.cli.sim_plan_trace_commands import trace
@@ -136,6 +140,35 @@ class Fails:
 
     def plan(self, view: ClusterView, now: float) -> Plan:
         raise ZeroDivisionError("out of ideas")
+
+
+_PRINTS = """
+import os
+from tfquiver.service.coordinator.policies.views_and_plans.interface import Plan
+
+print("their solver 1.0")
+
+class Theirs:
+    def plan(self, view, now):
+        print("thinks")
+        os.write(1, b"as libraries do")
+        return Plan()
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("command", ["sim", "plan"])
+def test_what_a_policy_prints_does_not_stand_in_front_of_what_was_simulated(command: str, tmp_path: Path) -> None:
+    other_package.install(tmp_path, "prints", _PRINTS, "[tfquiver.policies]\nprints = prints:Theirs\n")
+    path = tmp_path / "scenario.json"
+    path.write_text(json.dumps(good()))
+    env = {**os.environ, "PYTHONPATH": os.pathsep.join([str(tmp_path), os.environ.get("PYTHONPATH", "")])}
+    made = subprocess.run(
+        [sys.executable, "-m", "tfquiver", command, str(path), "--policy", "prints", "--json"],
+        env=env, capture_output=True, timeout=60, check=True,
+    )  # fmt: skip
+    assert json.loads(made.stdout)
+    assert all(said in made.stderr for said in (b"their solver 1.0", b"thinks", b"as libraries do"))
 
 
 @pytest.mark.parametrize("command", ["sim", "plan"])

@@ -4,11 +4,12 @@ or of an encoding that has few characters."""
 from __future__ import annotations
 
 import codecs
+import ctypes
 import io
 import os
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, redirect_stdout
 from typing import Any
 
 from tfquiver import closed_streams, errors
@@ -41,6 +42,22 @@ def prepare() -> None:
         at_once, a_line = sys.stdout.write_through, sys.stdout.line_buffering
         output: Any = open(sys.stdout.fileno(), "wb", buffering=0 if at_once else -1, closefd=False)  # noqa: SIM115
         sys.stdout = _Output(output, sys.stdout.encoding, _ESCAPED, line_buffering=a_line, write_through=at_once)
+
+
+@contextmanager
+def for_what_comes_of_it() -> Iterator[None]:
+    """What is printed inside goes to standard error: code of others prints what it likes, and whoever reads what a
+    command makes of that, as JSON, would find it in front."""
+    sys.stdout.flush()
+    kept = os.dup(1)
+    os.dup2(2, 1)
+    try:
+        with redirect_stdout(sys.stderr):
+            yield
+    finally:
+        ctypes.CDLL(None).fflush(None)  # what libraries have printed, and C keeps
+        os.dup2(kept, 1)
+        os.close(kept)
 
 
 @contextmanager

@@ -10,7 +10,7 @@ from math import isfinite
 from typing import Any
 
 from tfquiver import errors, named_files
-from tfquiver.cli import calls
+from tfquiver.cli import calls, standard_streams
 from tfquiver.cli.sim_plan_trace_commands import limits_of_patience, plan_now, plan_view, sim, sim_view
 from tfquiver.cli.sim_plan_trace_commands.plan_view import Point
 from tfquiver.cli.sim_plan_trace_commands.progressing import Progressing
@@ -92,12 +92,13 @@ def _run(arguments: argparse.Namespace) -> int:
     )
     rates = _sizes("--store", arguments.store, 1, MOST_BYTES_PER_S) or [own.remote_bytes_per_s]
     prices = Prices(arguments.cache_price, arguments.store_price, arguments.rate_price)
-    Shipping(policy)  # there is one, before minutes go by
+    with standard_streams.for_what_comes_of_it():
+        Shipping(policy)  # there is one, before minutes go by
     points = []
     check_end(workload, replace(own, remote_bytes_per_s=min(rates)))
     first_s = min(job.submit_s for job in workload.jobs)
     patience = limits_of_patience.Patience(len(rates) * len(caches), arguments.anyway)
-    with Progressing(len(workload.jobs)) as bar:
+    with standard_streams.for_what_comes_of_it(), Progressing(len(workload.jobs)) as bar:
         for rate, cache_bytes in product(rates, caches):
             cluster = replace(own, cache_bytes=int(cache_bytes), remote_bytes_per_s=rate)
             shipping = Shipping(policy)

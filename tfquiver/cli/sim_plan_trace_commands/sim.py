@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from tfquiver import errors, named_files
-from tfquiver.cli import calls, help_layout
+from tfquiver.cli import calls, help_layout, standard_streams
 from tfquiver.cli.sim_plan_trace_commands import limits_of_patience, sim_view
 from tfquiver.cli.sim_plan_trace_commands.progressing import Progressing
 from tfquiver.cli.sim_plan_trace_commands.sim_view import Run
@@ -62,7 +62,8 @@ def _run(arguments: argparse.Namespace) -> int:
         policies=tuple(dict.fromkeys(arguments.policy or scenario.policies)),
         schedulers=tuple(dict.fromkeys(arguments.scheduler or scenario.schedulers)),
     )
-    runs = list(_simulated(scenario, workload, arguments.anyway))
+    with standard_streams.for_what_comes_of_it():
+        runs = list(_simulated(scenario, workload, arguments.anyway))
     least = bound(workload, scenario.cluster)
     if arguments.plot:
         sim_view.draw(runs, arguments.plot)
