@@ -23,6 +23,7 @@ from tfquiver.log_files_and_lines.logs import about
 from tfquiver.proto.tfquiver.v1.commit_log_pb2 import CommitRecord
 from tfquiver.service.coordinator.bandwidth_budgets.budgets import Budgets
 from tfquiver.service.coordinator.caretaker import Caretaker
+from tfquiver.service.coordinator.choosing_the_policy.ends import Ends
 from tfquiver.service.coordinator.choosing_the_policy.making import OFF, in_the_meantime
 from tfquiver.service.coordinator.commit_log.commit_log import CommitLog
 from tfquiver.service.coordinator.commit_log.latest_notes import LatestNotes
@@ -166,9 +167,9 @@ class Coordinator:
         )  # fmt: skip
         self.probes = Probes(clock, self.meters, self.probed, self.step_meters)
         self.keeping_past = KeepingPast(self.sessions, self.caching, self.registry, self.meters, self.store)
-        self.replanning = None if options.policy == OFF else self._replanning(clock, options)
+        self.replanning = None if options.policy == OFF else self._replanning(clock, options, Ends(work_dir))
 
-    def _replanning(self, clock: Clock, options: CoordinatorOptions) -> Replanning:
+    def _replanning(self, clock: Clock, options: CoordinatorOptions, ends: Ends) -> Replanning:
         sessions, caching, budgets = self.sessions, self.caching, self.budgets
         views = ClusterViews(
             clock, self.registry, self.membership, sessions, caching, budgets, self.probes, options.store_bytes_per_s,
@@ -177,7 +178,7 @@ class Coordinator:
         planner = Planner(in_the_meantime(options.policy), passes=())
         return Replanning(
             clock, sessions, caching, self.catalogue, budgets, self.probes, self.store, views, planner, options.policy,
-            self._journal, options.replan_s,
+            self._journal, options.replan_s, ends,
         )  # fmt: skip
 
     async def start(self) -> None:

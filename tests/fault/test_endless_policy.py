@@ -1,5 +1,5 @@
-"""A coordinator whose policy never returns, is never imported, or prints all the time, as others write them, starts,
-plans and is stopped like any other."""
+"""A coordinator whose policy never returns, is never imported, prints all the time, or ends the process, as others
+write them, starts, plans and is stopped like any other."""
 
 from __future__ import annotations
 
@@ -46,6 +46,13 @@ class Theirs:
             planned.write("1")
         return Plan()
 """
+_ENDS = """
+import os
+
+class Theirs:
+    def plan(self, view, now):
+        os._exit(3)
+"""
 STOPS_S = 10.0
 
 
@@ -56,6 +63,7 @@ def packages(tmp_path: Path) -> Path:
     never = "[tfquiver.policies]\nnever = never_imported:Theirs\n"
     other_package.install(directory, "never_imported", _NEVER_IMPORTED, never)
     other_package.install(directory, "prints", _PRINTS, "[tfquiver.policies]\nprints = prints:Theirs\n")
+    other_package.install(directory, "ends", _ENDS, "[tfquiver.policies]\nends = ends:Theirs\n")
     return directory
 
 
@@ -116,3 +124,41 @@ def test_what_its_policy_prints_is_in_its_log_and_holds_nobody_up(packages: Path
     said = log.read_text()
     assert "their solver 1.0" in said
     assert said.count("x" * 100_000) == said.count("as libraries do" * 10_000) == len(planned.read_text())
+
+
+def test_one_that_ends_the_process_time_and_again_is_asked_no_more(
+    packages: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Else whatever starts the coordinator again does so for ever."""
+    arguments = ["--port=0", f"--work_dir={tmp_path / 'work'}", "--policy=ends"]
+    log = tmp_path / "log"
+    server = Server("tfquiver.service.coordinator.main", arguments, log, {"PYTHONPATH": str(packages)})
+
+    def starts(quota_bytes: int) -> None:
+        server.start()
+        with rpc.channel(server.address) as channel:
+            node = types_pb2.NodeInfo(node_id="node", quota_bytes=quota_bytes)
+            stub = coordinator_pb2_grpc.CoordinatorStub(channel)
+            stub.Heartbeat(pb.HeartbeatRequest(node=node, incarnation="1"), timeout=CALL_S)
+
+    for _ in range(3):
+        starts(1 << 20)
+        assert server.process.wait(20) == 3
+        server.kill()  # what is left of it here
+    starts(1 << 20)
+    said = "policy 'ends' is asked no more: 3 times in a row the coordinator ended while it was: benefit decides"
+    assert main(["policy", "--service", server.address]) == 0
+    assert capsys.readouterr().out.startswith(f"benefit ({said}")
+    assert said in log.read_text()
+    wait_until(lambda: _plans(server) > 0, "the default plans")
+    assert server.stop(STOPS_S) == 0
+    server.start()
+    assert main(["policy", "--service", server.address]) == 0
+    assert capsys.readouterr().out.startswith(f"benefit ({said}"), "until somebody says otherwise"
+    assert server.stop(STOPS_S) == 0
+
+
+def _plans(server: Server) -> int:
+    with rpc.channel(server.address) as channel:
+        stub = coordinator_pb2_grpc.CoordinatorStub(channel)
+        return int(stub.SetPolicy(pb.SetPolicyRequest(), timeout=CALL_S).times.plans)

@@ -9,12 +9,14 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable
 from concurrent.futures import Future
+from functools import partial
 
 from absl import logging
 
 from tfquiver import errors
 from tfquiver.service.common_to_servers import begun_apart
 from tfquiver.service.coordinator.choosing_the_policy import asking
+from tfquiver.service.coordinator.choosing_the_policy.ends import Ends
 from tfquiver.service.coordinator.choosing_the_policy.making import Made, begun
 from tfquiver.service.coordinator.plan_rounds_and_moves.planner import Outcome
 from tfquiver.service.coordinator.policies import registry
@@ -42,10 +44,12 @@ class Choosing:
         takes_over: Callable[[str, Policy], Awaitable[None]],
         decides: Callable[[], str],
         refused: Callable[[str, str], None],
+        ends: Ends,
     ) -> None:
         """`first_plan`: of a policy, for what there is now, to be made in a thread; None: nobody decides now.
         `decides`: who does. `refused`: is given a policy and why."""
         self._first_plan, self._takes_over, self._decides, self._refused = first_plan, takes_over, decides, refused
+        self._ends = ends
         self._coming: dict[str, _Coming] = {}
         self._policy, self._since_s = "", 0.0
         self._task: asyncio.Task[None] | None = None
@@ -60,6 +64,7 @@ class Choosing:
     async def choose(self, policy: str) -> None:
         """Until it decides. Who is chosen later counts. Raises InvalidArgumentError: it is not there, cannot be made or
         fails with its first plan; DeadlineError: it is waited for no longer, and decides once it has made one."""
+        self._ends.forgive(policy)
         task = self.begin(policy)
         await asyncio.wait([task], timeout=asking.MOST_ASKED_S + _MORE_S)
         if task.cancelled():
@@ -95,10 +100,12 @@ class Choosing:
         )
 
     async def _comes(self, policy: str) -> None:
-        coming = self._coming.get(policy)
-        if coming is None or (coming.making.done() and coming.making.exception()):
-            coming = self._coming[policy] = _Coming(begun(policy))
         try:
+            if why := self._ends.why_not(policy):
+                raise errors.InvalidArgumentError(why)
+            coming = self._coming.get(policy)
+            if coming is None or (coming.making.done() and coming.making.exception()):
+                coming = self._coming[policy] = _Coming(begun(policy, self._ends))
             made = await _ended(coming.making)
             if not registry.is_ours(policy):
                 await self._tried(policy, made, coming)
@@ -117,7 +124,8 @@ class Choosing:
         if coming.planning and coming.planning.done():
             coming.planning = None  # that was of another time
         if coming.planning is None and (first := await self._first_plan(policy, made)):
-            coming.planning = begun_apart.begun(f"first plan of policy {policy}", first)
+            asks = partial(self._ends.asks, policy, first)
+            coming.planning = begun_apart.begun(f"first plan of policy {policy}", asks)
         if coming.planning and (outcome := await _ended(coming.planning)).why == "failed":
             raise errors.InvalidArgumentError(f"{outcome.refused}; {self._decides()} decides on")
 

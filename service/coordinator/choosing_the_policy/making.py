@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 from concurrent import futures
 from concurrent.futures import Future
+from functools import partial
 from typing import TypeVar
 
 from absl import logging
@@ -17,6 +18,7 @@ from absl import logging
 from tfquiver import errors
 from tfquiver.service.common_to_servers import begun_apart
 from tfquiver.service.coordinator.choosing_the_policy.chosen import ChosenPolicy
+from tfquiver.service.coordinator.choosing_the_policy.ends import Ends
 from tfquiver.service.coordinator.plan_rounds_and_moves.decisions_kept_and_explained.decision import Decision
 from tfquiver.service.coordinator.plan_rounds_and_moves.planner import Planner
 from tfquiver.service.coordinator.policies import registry
@@ -40,7 +42,8 @@ def in_the_meantime(policy: str) -> str:
 class AtStart:
     """Lives on the coordinator's loop."""
 
-    def __init__(self) -> None:
+    def __init__(self, ends: Ends) -> None:
+        self._ends = ends
         self._late: list[tuple[str, Future[Policy]]] = []  # whose word counts more first
         self._until_s = 0.0  # of the loop: nobody decides in their place before
         self._failed = ""  # why the one that was chosen cannot decide
@@ -55,7 +58,10 @@ class AtStart:
         for policy in dict.fromkeys((chosen.name, chosen.flag)):
             if policy == planner.policy_name:
                 break
-            making = begun(policy)
+            if why := self._ends.why_not(policy):
+                self._failed = self._failed or why
+                continue
+            making = begun(policy, self._ends)
             await asyncio.to_thread(futures.wait, [making], max(0.0, began_s + MOST_WAITED_S - _time_s()))
             if not making.done():
                 self._late.append((policy, making))
@@ -129,10 +135,10 @@ def _time_s() -> float:
     return asyncio.get_running_loop().time()
 
 
-def begun(policy: str) -> Future[Policy]:
+def begun(policy: str, ends: Ends) -> Future[Policy]:
     def make() -> Policy:
         try:
-            return registry.make(policy)
+            return ends.asks(policy, partial(registry.make, policy), is_plan=False)
         except errors.TfquiverError:
             raise
         except BaseException as error:

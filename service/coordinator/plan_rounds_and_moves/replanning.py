@@ -11,7 +11,7 @@ import itertools
 import json
 import math
 import time
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -23,12 +23,12 @@ from tfquiver import errors
 from tfquiver.clock import Clock
 from tfquiver.log_files_and_lines.logs import about
 from tfquiver.log_files_and_lines.rare_lines import every_n_seconds
-from tfquiver.proto.tfquiver.v1 import types_pb2
 from tfquiver.proto.tfquiver.v1.commit_log_pb2 import CommitRecord, PlanDecided
 from tfquiver.service.coordinator.bandwidth_budgets.budgets import Budgets
 from tfquiver.service.coordinator.choosing_the_policy.asking import Asked, Asking, answers
 from tfquiver.service.coordinator.choosing_the_policy.choosing import Choosing, FirstPlan
 from tfquiver.service.coordinator.choosing_the_policy.chosen import ChosenPolicy
+from tfquiver.service.coordinator.choosing_the_policy.ends import Ends
 from tfquiver.service.coordinator.choosing_the_policy.making import AtStart
 from tfquiver.service.coordinator.dataset_caching.caching import Caching
 from tfquiver.service.coordinator.long_work.in_parts import InParts
@@ -37,6 +37,7 @@ from tfquiver.service.coordinator.plan_rounds_and_moves.cluster_view import Clus
 from tfquiver.service.coordinator.plan_rounds_and_moves.decisions_kept_and_explained.decision import Decision
 from tfquiver.service.coordinator.plan_rounds_and_moves.decisions_kept_and_explained.explain import Explanation
 from tfquiver.service.coordinator.plan_rounds_and_moves.decisions_kept_and_explained.explaining import Explaining
+from tfquiver.service.coordinator.plan_rounds_and_moves.differing import differing
 from tfquiver.service.coordinator.plan_rounds_and_moves.plan_times import PlanTimes
 from tfquiver.service.coordinator.plan_rounds_and_moves.planner import Outcome, Planner
 from tfquiver.service.coordinator.policies import registry
@@ -69,9 +70,10 @@ class Replanning:
         flag: str,
         journal: Callable[[CommitRecord], None],
         interval_s: float,
+        ends: Ends,
     ) -> None:
         """`flag`: what --policy says. `journal`: is given each decision; they need not be durable at once."""
-        self.planner, self.chosen, self._journal, self._at_start = planner, ChosenPolicy(flag), journal, AtStart()
+        self.planner, self.chosen, self._journal, self._at_start = planner, ChosenPolicy(flag), journal, AtStart(ends)
         self._clock, self._sessions, self._caching, self._catalogue = clock, sessions, caching, catalogue
         self._budgets, self._probes, self._views, self._interval_s = budgets, probes, views, interval_s
         self._store, self.times = store, PlanTimes()
@@ -83,7 +85,10 @@ class Replanning:
         self._due = 0.0
         self._asking = Asking()
         self._failure = ""  # of the last plan
-        self._choosing = Choosing(self._first_plan, self._takes_over, lambda: self.planner.policy_name, self._refused)
+        self._ends = ends
+        self._choosing = Choosing(
+            self._first_plan, self._takes_over, lambda: self.planner.policy_name, self._refused, ends
+        )
 
     @property
     def trouble(self) -> str:
@@ -193,6 +198,7 @@ class Replanning:
 
     def stop(self) -> None:
         self._choosing.stop()
+        self._ends.stop()
 
     async def explain(
         self,
@@ -306,7 +312,8 @@ class Replanning:
     async def _asked(self, view: ClusterView, now: float) -> Outcome | None:
         """What the planner makes of it, in a thread, however long that takes. None: it was given up."""
         asked = self._asking.asks(self.planner.policy_name)
-        answer = asyncio.ensure_future(asyncio.to_thread(self.planner.replan, view, now))
+        replan = partial(self.planner.replan, view, now)
+        answer = asyncio.ensure_future(asyncio.to_thread(self._ends.asks, asked.policy, replan))
         answer.add_done_callback(lambda _: self._planned(asked, answer))
         while not await answers(answer, asked):
             every_n_seconds(logging.WARNING, "%s", 60, asked.silent())
@@ -361,29 +368,10 @@ class Replanning:
             digest_id: setting_of(plan.allocations.get(names.datasets[digest_id], Allocation()))
             for _, digest_id in names.jobs
         }
-        await self._catalogue.carry_out(self._differing(wanted), self.planner.policy_name)
+        await self._catalogue.carry_out(differing(wanted, self._caching.placement.settings), self.planner.policy_name)
         self.times.changed(time.perf_counter() - planned_s)
         if self.chosen.pending and self._decides and not self.planner.switched:
             self._journal(self.chosen.choose(self.chosen.name))
-
-    def _differing(self, wanted: Mapping[bytes, types_pb2.CacheSetting]) -> dict[bytes, types_pb2.CacheSetting]:
-        """What is to be set, room given back first. What the policy had set for data sets that nobody reads is taken
-        away: it stays where it is until others want the room."""
-        settings = self._caching.placement.settings
-        decided = {digest_id: setting for digest_id, setting in settings.items() if setting.decided_by}
-        gone = {digest_id: types_pb2.CacheSetting() for digest_id in decided.keys() - wanted.keys()}
-        pinned = settings.keys() - decided.keys()
-        changed = {
-            digest_id: setting
-            for digest_id, setting in wanted.items()
-            if digest_id not in pinned and _differs(setting, decided.get(digest_id))
-        }
-
-        def growth_bytes(digest_id: bytes) -> int:
-            before = decided.get(digest_id)
-            return changed[digest_id].allocation_bytes - (before.allocation_bytes if before else 0)
-
-        return gone | {digest_id: changed[digest_id] for digest_id in sorted(changed, key=growth_bytes)}
 
 
 def _about(decision: Decision) -> dict[str, Any]:
@@ -394,7 +382,3 @@ def _about(decision: Decision) -> dict[str, Any]:
 
 def _record(decision: Decision) -> CommitRecord:
     return CommitRecord(plan_decided=PlanDecided(json=json.dumps(decision.to_record())))
-
-
-def _differs(setting: types_pb2.CacheSetting, before: types_pb2.CacheSetting | None) -> bool:
-    return before is None or (setting.mode, setting.allocation_bytes) != (before.mode, before.allocation_bytes)
