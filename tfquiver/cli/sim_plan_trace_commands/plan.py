@@ -26,7 +26,8 @@ from tfquiver.sizes_durations_amounts.amounts import of_bytes
 
 _ABOUT = """Simulates the jobs of a scenario (`tfquiver sim --help`) with its first policy and scheduler, for each size
 of the cache and each rate of the store. Without a file: the jobs that read now in a running cluster, as if each began
-with --epochs and the cache was empty. What they still read, and what the store gives, no cluster knows."""
+with --epochs and the cache was empty. What they still read no cluster knows, nor what its store could give: the store's
+rate is what it gives now, if a job waits for data half of its time or more, else without limit."""
 _TIMES = (0.25, 0.5, 1.0, 2.0, 4.0)  # the scenario's cache
 _TB, _MONTH_S = 1e12, 30 * 24 * 3600.0
 
@@ -55,10 +56,11 @@ def add_parser(subparsers: Any) -> None:
     parser.add_argument("--epochs", type=plan_now.epochs, metavar="N", help="that each job of a cluster still reads; "
                         f"default: {plan_now.EPOCHS:g}")  # fmt: skip
     parser.add_argument("--policy", metavar="NAME", help="in place of the scenario's first, or the cluster's")
-    parser.add_argument(
-        "--cache", action="append", metavar="SIZE", help="may be repeated; default: a quarter to four times as much"
-    )
-    parser.add_argument("--store", action="append", metavar="RATE", help="a second; may be repeated; default: as it is")
+    for name, metavar, what in (
+        ("cache", "SIZE", "for example 2TiB; may be repeated; default: from a quarter to four times what there is"),
+        ("store", "RATE", "a second, for example 200MB; may be repeated; default: the scenario's, or as said above"),
+    ):
+        parser.add_argument(f"--{name}", action="append", metavar=metavar, help=what)
     for name, what in (
         ("cache", "a TB of cache, a month"),
         ("store", "a TB that leaves the store"),
