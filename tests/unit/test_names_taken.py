@@ -69,10 +69,16 @@ def test_of_a_name_that_nobody_has_those_are_listed_that_failed_too() -> None:
             dataset=types_pb2.Dataset(name="pics"),
         ),
     ]
-    said = str(names.none_called("pcis", ["used first as this", "train"], every))
+    said = str(names.none_called("pcis", ["used first as this", "train"], every, False))
     there = "broken (Failed), pics, train, used first as this"
     assert said == f"no data set 'pcis' is registered: did you mean pics? There are {there}"
-    assert "'zzz' is registered; there are broken" in str(names.none_called("zzz", ["train"], every))
-    said = str(names.none_called("broken", ["pics"], every))
+    assert "'zzz' is registered; there are broken" in str(names.none_called("zzz", ["train"], every, False))
+    said = str(names.none_called("broken", ["pics"], every, False))
     assert said == "data set broken has no version yet: it is Failed: no files"
-    assert "tfquiver dataset share" in str(names.none_called("x", [], []))
+
+
+def test_where_there_is_no_data_set_nobody_is_told_of_some_that_may_not_be_read() -> None:
+    said = "no data set 'x' is registered, nor any other"
+    assert str(names.none_called("x", [], [], has_token=False)) == said, "no token: all of them are told"
+    shared = f"{said} that you may read (its owner shares one: tfquiver dataset share)"
+    assert str(names.none_called("x", [], [], has_token=True)) == shared

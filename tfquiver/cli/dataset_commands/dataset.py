@@ -299,7 +299,8 @@ def _named(arguments: argparse.Namespace, datasets: list[types_pb2.Dataset], nam
         )
     if not found:
         with named.service(arguments) as (ask, stub, _):
-            raise names.none_called(name, [dataset.name for dataset in datasets], names.all_named(ask, stub))
+            every, has_token = names.all_named(ask, stub), bool(calls.token(arguments))
+            raise names.none_called(name, [dataset.name for dataset in datasets], every, has_token)
     return found[0]
 
 

@@ -65,9 +65,12 @@ def called(ask: Ask, stub: Any, name: str) -> str:
     return meant[0] if meant else name
 
 
-def none_called(name: str, registered: Sequence[str], every: Sequence[pb2.NamedDataset]) -> errors.NotFoundError:
+def none_called(
+    name: str, registered: Sequence[str], every: Sequence[pb2.NamedDataset], has_token: bool
+) -> errors.NotFoundError:
     """Why no data set is registered that is called so, and which there are: also those that have a name and, as their
-    scan has failed or goes on, nothing else. `every`: that has a name."""
+    scan has failed or goes on, nothing else. `every`: that has a name. `has_token`: there may be some that whoever
+    asks may not read."""
     for one in every:
         if one.spec.name == name:
             why = f": {one.reason}" if one.reason else ""
@@ -79,7 +82,7 @@ def none_called(name: str, registered: Sequence[str], every: Sequence[pb2.NamedD
     more = f" and {len(known) - _SAID} more" if len(known) > _SAID else ""
     near = difflib.get_close_matches(name, known, n=1)
     meant = f": did you mean {near[0]}? There" if near else "; there"
-    none = "; none that you may read is (its owner shares one: tfquiver dataset share)"
+    none = ", nor any other" + " that you may read (its owner shares one: tfquiver dataset share)" * has_token
     return errors.NotFoundError(f"no data set {name!r} is registered{f'{meant} are {there}{more}' if there else none}")
 
 
