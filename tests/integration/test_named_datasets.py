@@ -17,6 +17,7 @@ from tests.support import node_calls, numbered
 from tests.support.cluster import wait_until
 from tests.support.named_place import Place, name
 from tfquiver.cli.main import main
+from tfquiver.cli.status_tables_and_warnings import words
 from tfquiver.grpc_plumbing import rpc
 from tfquiver.node_daemon_and_notes_in_directories import endpoints
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2, coordinator_pb2_grpc
@@ -153,6 +154,8 @@ class TestOnOneMachine:
         assert (listed["name"], listed["state"], listed["size_bytes"]) == ("train", "ready", SIZE_BYTES)
         code, said = command("delete", "train")
         assert code == 1 and "may be between two epochs of train: --force" in said
+        [job] = {words.job(one) for one in tfquiver.status()["sessions"]}
+        assert f"job {job} (read it" in said, "called what tables call it: nobody has given it a name"
         assert command("delete", "train", "--force") == (0, {"name": "train", "removed": True})
         assert command("list")[1] == {"datasets": []}
         assert command("show", "train")[0] == 1

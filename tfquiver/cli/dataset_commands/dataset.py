@@ -14,6 +14,7 @@ from tfquiver import errors, plain_text
 from tfquiver.cli import calls
 from tfquiver.cli.dataset_commands import cache_setting, names, placing, states
 from tfquiver.cli.dataset_commands import commands as named
+from tfquiver.cli.status_asked_watched_explained import explained_names
 from tfquiver.cli.status_asked_watched_explained.unfollowed import Unfollowed
 from tfquiver.cli.status_tables_and_warnings import words
 from tfquiver.cluster_address.service_name import coordinator_address
@@ -194,7 +195,8 @@ def _delete(arguments: argparse.Namespace) -> int:
     with _service(arguments) as (ask, stub):
         dataset = _named_or_gone(arguments, _all(ask, stub), arguments.name)
         request = coordinator_pb2.DeleteDatasetRequest(digest_id=dataset.digest_id, force=arguments.force)
-        owners = list(ask(stub.DeleteDataset, request).owners)
+        with explained_names.in_refusals(arguments):
+            owners = list(ask(stub.DeleteDataset, request).owners)
     if arguments.json:
         print(json.dumps({"digest_id": dataset.digest_id.hex(), "removed": not owners, "owners": owners}))
     elif owners:
@@ -209,7 +211,8 @@ def _delete_named(arguments: argparse.Namespace, ask: Ask, stub: Any, others: li
     request = named_datasets_pb2.NamedDatasetRequest(name=arguments.name, force=arguments.force)
     with_it = plain_text.plain(", ".join(others))
     try:
-        ask(stub.Delete, request)
+        with explained_names.in_refusals(arguments):
+            ask(stub.Delete, request)
     except errors.TfquiverError as error:
         if not others or error.code is not errors.InUseError.code:
             raise

@@ -1,13 +1,15 @@
-"""The names that `tfquiver explain` takes."""
+"""The names that `tfquiver explain` takes, and by which people know jobs without one."""
 
 from __future__ import annotations
 
+import argparse
 import json
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from typing import Any
 
-from tfquiver import plain_text
+from tfquiver import errors, plain_text
 from tfquiver.cli import calls
 from tfquiver.cli.dataset_commands import names as named_datasets
 from tfquiver.cli.status_tables_and_warnings import words
@@ -57,6 +59,20 @@ def as_shown(text: str, sessions: Iterable[Mapping[str, Any]], is_json: bool = F
     if is_json:  # programs are called whatever somebody likes
         names = {job: json.dumps(name)[1:-1] for job, name in names.items()}
     return _UNNAMED.sub(lambda found: names.get(found[0], found[0]), text)
+
+
+@contextmanager
+def in_refusals(arguments: argparse.Namespace) -> Iterator[None]:
+    """A refusal inside names jobs as `tfquiver status` does."""
+    try:
+        yield
+    except errors.TfquiverError as error:
+        if error.code is not errors.InUseError.code:
+            raise
+        said = str(error)
+        with suppress(errors.TfquiverError), calls.coordinator(arguments) as (stub, token, whom):
+            said = shown(said, stub, token, whom)
+        raise errors.InUseError(said) from error
 
 
 def unread(stub: Any, name: str, token: str, whom: str) -> dict[str, Any] | None:
