@@ -5,6 +5,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
 #include "ops/core/element_messages_handshake_sockets/handshake.h"
+#include "ops/core/element_messages_handshake_sockets/own_port.h"
 #include "ops/core/element_messages_handshake_sockets/server_info.h"
 #include "ops/tf/status_conversion.h"
 #include "ops/tf_data_transfer_plugin/get_element_request.h"
@@ -40,14 +41,11 @@ absl::Status TransferServer::Start(const tensorflow::data::experimental::WorkerC
 }
 
 Status TransferServer::StartSomewhere(int port, const ServerInfo& info) {
-  // Of any port one that follows from the worker's id, where it can be had, so that a worker that
-  // comes back is found where dispatchers go on saying that it is: of the range that is for such
-  // ports (RFC 6335), which nobody is told to listen in.
-  constexpr int kFirst = 49152;
-  if (port == 0 && !info.grpc_address.empty()) {
-    const auto byte = [&info](size_t i) { return static_cast<unsigned char>(info.worker_id[i]); };
-    const int own = kFirst + (byte(0) << 8 | byte(1)) % ((1 << 16) - kFirst);
-    if (server_->Start(own, info.worker_id).ok()) return Status();
+  // Of any port its own, where it can be had, so that a worker that comes back is found where
+  // dispatchers go on saying that it is.
+  if (port == 0 && !info.grpc_address.empty() &&
+      server_->Start(OwnPort(info.worker_id, GivenAway()), info.worker_id).ok()) {
+    return Status();
   }
   return server_->Start(port, info.worker_id);
 }

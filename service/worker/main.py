@@ -58,7 +58,7 @@ def define_flags() -> None:
         "transport_port",
         0,
         "Port at which trainers of other machines get elements (see docs/protocol.md, Element transport); 0: one from "
-        "49152 on, made of its address, or any free one.",
+        "49152 on, none of net.ipv4.ip_local_port_range, made of its address; where somebody has it, any free one.",
         0,
         65535,
     )

@@ -103,6 +103,18 @@ def open_files(pid: int) -> list[str]:
     return found
 
 
+def listening(pid: int) -> set[int]:
+    """The TCP ports of a process."""
+    rows = [line.split() for name in ("tcp", "tcp6") for line in Path(f"/proc/net/{name}").read_text().splitlines()[1:]]
+    mine = {target.removeprefix("socket:[").removesuffix("]") for target in open_files(pid)}
+    return {int(row[1].rpartition(":")[2], 16) for row in rows if row[3] == "0A" and row[9] in mine}
+
+
+def given_to_who_connects(ports: set[int]) -> set[int]:
+    first, last = map(int, Path("/proc/sys/net/ipv4/ip_local_port_range").read_text().split())
+    return {port for port in ports if first <= port <= last}
+
+
 def test_a_worker_that_does_not_return(cluster: Cluster, paths: list[Path]) -> None:
     shared = of(cluster, paths)
     reader = numbered.EpochReader(shared, step_s=0.004)
@@ -142,6 +154,7 @@ def test_a_worker_that_returns_to_both_its_ports(cluster: Cluster, paths: list[P
     worker.kill()
     worker.restart()
     assert_nothing_lost(reader.result(), UNACKED_RECORDS)
+    assert not given_to_who_connects(listening(worker.process.pid) - {worker.port}), "it may be gone another time"
     assert counts().fallbacks <= before + 1
     assert_an_epoch_comes_by_the_transport(shared)
 
