@@ -67,6 +67,22 @@ async def test_what_entries_take_and_what_is_left_are_of_the_same_moment(
     assert room.now() == 50, "others have had 40 of what entries leave to them: those come first"
 
 
+@on_loop
+async def test_what_goes_while_the_disk_is_asked_is_not_counted_twice(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As used before and as free after: a node of 96 MiB told of a room of 109."""
+    used_bytes, free_bytes = 700, 300
+
+    def goes(directory: Path) -> tuple[int, int]:
+        nonlocal used_bytes, free_bytes
+        used_bytes, free_bytes = used_bytes - 500, free_bytes + 500
+        return free_bytes, 0
+
+    monkeypatch.setattr(free_room, "look", goes)
+    assert await free_room.Room(tmp_path, lambda: used_bytes).bytes() == 800
+
+
 def test_what_readers_hold_open_of_entries_that_are_gone_makes_no_node_smaller() -> None:
     """It was as much smaller, until they closed it: each eviction made another plan."""
     held = free_room.HeldOpen()

@@ -90,4 +90,6 @@ class Room:
             free_bytes, kept_bytes = look(self._directory)
         except OSError:
             return None
+        # What has gone in between is counted as free alone: with both, a node told of more than its disk has.
+        used_bytes = min(used_bytes, self._used_bytes())
         return self._held.found(time.monotonic(), used_bytes + free_bytes - kept_bytes, self._gone_bytes())
