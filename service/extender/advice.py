@@ -15,11 +15,18 @@ from tfquiver.log_files_and_lines.rare_lines import every_n_seconds
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2 as pb
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2_grpc, named_datasets_pb2, named_datasets_pb2_grpc
 from tfquiver.service.extender.scheduler_json import MAX_MACHINES, Question
+from tfquiver.shard_owners_chunks_hash_prefixes import labels
 
 _QUIET_S = 5.0  # after a call that failed nobody is kept waiting for another
 _KNOWN_S = 10.0  # for so long a data set is what it was
 _MOST_KNOWN = 4096
 _AT_ONCE = 64
+# What the coordinator says of what one pod asked for: it would say something else to the next one.
+_OF_THIS_POD = (
+    grpc.StatusCode.NOT_FOUND,
+    grpc.StatusCode.PERMISSION_DENIED,
+    grpc.StatusCode.INVALID_ARGUMENT,
+)
 
 
 class Advice:
@@ -52,7 +59,7 @@ class Advice:
         except TimeoutError:
             self._failed(f"no answer within {self._within_s:g} s")
         except grpc.RpcError as error:
-            if error.code() in (grpc.StatusCode.NOT_FOUND, grpc.StatusCode.PERMISSION_DENIED):
+            if error.code() in _OF_THIS_POD:
                 every_n_seconds(
                     logging.INFO,
                     "data set %s: %s",
@@ -78,7 +85,8 @@ class Advice:
         if not digest_id:
             return {}
         candidates = [
-            pb.Candidate(name=name, labels=labels) for name, labels in list(asked.machines.items())[:MAX_MACHINES]
+            pb.Candidate(name=name, labels=labels.of_machine(its))
+            for name, its in list(asked.machines.items())[:MAX_MACHINES]
         ]
         request = pb.SuggestPlacementRequest(job=asked.job, digest_id=digest_id, candidates=candidates)
         reply = await self._coordinator.SuggestPlacement(request, metadata=self._metadata)

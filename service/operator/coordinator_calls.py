@@ -14,7 +14,8 @@ from tfquiver.proto.tfquiver.v1 import coordinator_pb2_grpc, named_datasets_pb2,
 from tfquiver.proto.tfquiver.v1.types_pb2 import DatasetFormat, PlacementRule
 from tfquiver.service.operator.checked_specs.dataset_wish import DatasetWish, Rule
 from tfquiver.service.operator.dataset_plan import Action, Observed
-from tfquiver.service.operator.job_manifest import NodeScore
+from tfquiver.service.operator.job_manifest import HOSTNAME, NodeScore
+from tfquiver.shard_owners_chunks_hash_prefixes import labels
 
 _CALL_S = 30.0  # after its restart a coordinator waits for the nodes that come back, as long as twelve
 _FORMAT = "DATASET_FORMAT_"
@@ -83,7 +84,7 @@ class CoordinatorCalls:
           digest: hexadecimal.
           machines: name -> labels.
         """
-        candidates = [pb.Candidate(name=name, labels=labels) for name, labels in machines.items()]
+        candidates = [pb.Candidate(name=name, labels=labels.of_machine(its)) for name, its in machines.items()]
         request = pb.SuggestPlacementRequest(job=job, digest_id=bytes.fromhex(digest), candidates=candidates)
         try:
             reply = await self._coordinator.SuggestPlacement(request, timeout=_CALL_S, metadata=self._metadata)
@@ -91,7 +92,9 @@ class CoordinatorCalls:
             if error.code() in (grpc.StatusCode.UNIMPLEMENTED, grpc.StatusCode.NOT_FOUND):
                 return []
             raise rpc.from_rpc_error(error, self._what) from error
-        return [NodeScore(one.name, one.score) for one in reply.scores]
+        # Affinity asks for a label, which clouds do not always make of the machine's name.
+        names = {name: its.get(HOSTNAME) or name for name, its in machines.items()}
+        return [NodeScore(names.get(one.name, one.name), one.score) for one in reply.scores]
 
 
 def _spec(wish: DatasetWish) -> named_datasets_pb2.DatasetSpec:

@@ -14,7 +14,7 @@ VERSION = "v1alpha1"
 JOB_LABEL = f"{GROUP}/training-job"
 CLIENT_LABEL = f"{GROUP}/client"
 TOKEN_DIRECTORY = "/etc/tfquiver/token"
-_HOST = "kubernetes.io/hostname"
+HOSTNAME = "kubernetes.io/hostname"
 _CACHE, _TOKEN = "tfquiver-cache", "tfquiver-token"
 _MOST_NODES = 20  # in an affinity: what is far down the list helps nobody
 _HIGHEST_WEIGHT = 100
@@ -128,7 +128,7 @@ def _near_its_data(pod: dict[str, Any], placement: str, scores: Sequence[NodeSco
         name = "preferredDuringSchedulingIgnoredDuringExecution"
         affinity[name] = [*(affinity.get(name) or []), *map(_preference, near)]
         return
-    here = {"key": _HOST, "operator": "In", "values": sorted(one.node for one in near)}
+    here = {"key": HOSTNAME, "operator": "In", "values": sorted(one.node for one in near)}
     required = affinity.setdefault("requiredDuringSchedulingIgnoredDuringExecution", {})
     # Terms are alternatives: each must name the machines.
     terms = required.get("nodeSelectorTerms") or [{}]
@@ -139,5 +139,5 @@ def _near_its_data(pod: dict[str, Any], placement: str, scores: Sequence[NodeSco
 
 def _preference(one: NodeScore) -> dict[str, Any]:
     weight = max(1, min(_HIGHEST_WEIGHT, round(_HIGHEST_WEIGHT * one.score)))
-    here = {"key": _HOST, "operator": "In", "values": [one.node]}
+    here = {"key": HOSTNAME, "operator": "In", "values": [one.node]}
     return {"weight": weight, "preference": {"matchExpressions": [here]}}

@@ -76,11 +76,18 @@ class Place:
         return [server.stop() for server in (self.extender, *self.nodes, self.coordinator)]
 
 
-def args(dataset: str = "team.train", require: bool = False) -> bytes:
+def labels_of_a_machine(rack: str) -> dict[str, str]:
+    """Some forty, as clouds and discovery of features give them; one has a key of the longest kind."""
+    found = {f"feature.node.kubernetes.io/cpu-cpuid.{number}": "true" for number in range(40)}
+    return {**found, f"{'longest.' * 20}example.com/{'a' * 63}": "", "rack": rack}
+
+
+def args(dataset: str = "team.train", require: bool = False, job: str = "") -> bytes:
     annotations = {"tfquiver.dev/dataset": dataset} | ({"tfquiver.dev/placement": "Require"} if require else {})
     racks = {"machine-a": "r1", "machine-b": "r2", "machine-c": "r1"}
-    items = [{"metadata": {"name": name, "labels": {"rack": rack}}} for name, rack in racks.items()]
-    pod = {"metadata": {"name": "p", "annotations": annotations}, "spec": {"containers": [{"name": "main"}]}}
+    items = [{"metadata": {"name": name, "labels": labels_of_a_machine(rack)}} for name, rack in racks.items()]
+    meta = {"name": "p", "annotations": annotations, "labels": {"tfquiver.dev/training-job": job}}
+    pod = {"metadata": meta, "spec": {"containers": [{"name": "main"}]}}
     return json.dumps({"Pod": pod, "Nodes": {"items": items}, "NodeNames": None}).encode()
 
 
@@ -108,6 +115,8 @@ def test_the_machine_that_has_it_then_its_rack_then_the_others(place: Place) -> 
 def test_what_is_not_known_changes_nothing(place: Place) -> None:
     assert set(place.scores("no.such").values()) == {0}
     assert set(place.scores("").values()) == {0}
+    refused = place.ask("prioritize", args(job="\N{GRINNING FACE}" * 250))
+    assert {one["Score"] for one in refused} == {0}, "its name is longer than one can be"
     assert place.scores()["machine-a"] == 10, "one that is not known does not silence the others"
 
 

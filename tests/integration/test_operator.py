@@ -42,7 +42,9 @@ class Place:
         self.node = Server("tfquiver.service.node.main", flags, root / "node.log").start()
         flags = [there, f"--kubernetes_api={api.url}", "--every_s=0.3", "--port=0"]
         self.operator = Server(OPERATOR, flags, root / "operator.log").start()
-        api.create("nodes", {"metadata": {"name": "machine", "labels": {"tfquiver.dev/cache": "true"}}})
+        labels = {f"feature.node.kubernetes.io/cpu-cpuid.{number}": "true" for number in range(40)}
+        labels |= {"tfquiver.dev/cache": "true", "kubernetes.io/hostname": "ip-10-0-0-1"}
+        api.create("nodes", {"metadata": {"name": "machine", "labels": labels}})
 
     def stop(self) -> list[int]:
         return [server.stop(20.0) for server in (self.operator, self.node, self.coordinator)]
@@ -134,7 +136,7 @@ def test_from_a_data_set_to_a_job_that_is_over(place: Place) -> None:
     assert other is not None
     affinity = other["spec"]["template"]["spec"]["affinity"]["nodeAffinity"]
     (near,) = affinity["preferredDuringSchedulingIgnoredDuringExecution"]
-    assert (near["weight"], near["preference"]["matchExpressions"][0]["values"]) == (100, ["machine"])
+    assert (near["weight"], near["preference"]["matchExpressions"][0]["values"]) == (100, ["ip-10-0-0-1"])
     with rpc.channel(place.coordinator.address) as channel:
         asked = pb.GetPlacementRequest(digest_id=bytes.fromhex(whole["digest"]))
         rule = coordinator_pb2_grpc.CoordinatorStub(channel).GetPlacement(asked, timeout=20).rule

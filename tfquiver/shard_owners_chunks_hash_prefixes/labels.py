@@ -35,6 +35,12 @@ def is_spot(labels: Mapping[str, str]) -> bool:
     return labels.get(LIFECYCLE) == SPOT
 
 
+def of_machine(labels: Mapping[str, str]) -> dict[str, str]:
+    """What placement heeds of them. Machines of Kubernetes have dozens, of which some would be none of a node."""
+    rack = labels.get(RACK, "")
+    return {RACK: rack} if rack and VALUE.fullmatch(rack) else {}
+
+
 def check(labels: Mapping[str, str]) -> None:
     """Raises InvalidArgumentError naming the label."""
     if len(labels) > MAX_LABELS:
