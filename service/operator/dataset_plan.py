@@ -47,6 +47,12 @@ class Trouble:
     is_final: bool = True
 
 
+_TAKEN = Trouble(
+    "NameTaken", "a data set of that name is there, made by somebody else of other sources, format or credentials: "
+    "delete it, or give this object another name",
+)  # fmt: skip
+
+
 def actions(wish: DatasetWish, observed: Observed | None, prefetched_version: int) -> list[Action]:
     """`prefetched_version`: that the status says was asked for already: of what did not fit nothing is asked again."""
     if observed is None:
@@ -69,6 +75,18 @@ def is_another(wish: DatasetWish, observed: Observed) -> bool:
     return asked != (observed.sources, observed.format, observed.credentials)
 
 
+def is_own(wish: DatasetWish, observed: Observed | None, before: Any) -> bool:
+    """Whether the data set of that name is this object's, and goes with it. `before`: the status, which says so of one
+    whose spec has become another since; one that somebody made by hand of something else is theirs (decision 0038)."""
+    return own_name(before) == wish.name or (observed is not None and not is_another(wish, observed))
+
+
+def own_name(before: Any) -> str:
+    """That of the object's data set, as its status has it; empty: it has none yet."""
+    name = before.get("dataset") if isinstance(before, dict) else None
+    return name if isinstance(name, str) else ""
+
+
 def status(
     wish: DatasetWish | None,
     observed: Observed | None,
@@ -86,8 +104,13 @@ def status(
       at: the time, RFC 3339.
     """
     if observed is not None and wish is not None and is_another(wish, observed) and trouble is None:
-        trouble = Trouble(
-            "SpecChanged", "sources, format and credentials of a data set stay: delete this object, and make another"
+        trouble = (
+            _TAKEN
+            if own_name(before) != wish.name
+            else Trouble(
+                "SpecChanged",
+                "sources, format and credentials of a data set stay: delete this object, and make another",
+            )
         )
     were = before.get("conditions") if isinstance(before, dict) else None
     made = {
@@ -97,9 +120,10 @@ def status(
         "conditions": merged(were, [_ready(observed, trouble), _resident(observed)], generation, at),
         "prefetchedVersion": prefetched_version or None,
     }
-    for name in ("dataset", "digest", "version", "sizeBytes", "residentBytes", "progress"):
+    for name in ("digest", "version", "sizeBytes", "residentBytes", "progress"):
         made[name] = None
-    if wish is not None:
+    made["dataset"] = own_name(before) or None
+    if wish is not None and is_own(wish, observed, before):
         made["dataset"] = wish.name
     if observed is not None:
         made["progress"] = _progress(observed)

@@ -18,6 +18,14 @@ _AGAIN_S = 10.0
 _ROUND_ENDS_S = 1.0
 
 
+class NothingHandled(kopf.AnnotationsDiffBaseStorage):
+    """No handler asks what has changed; kopf would keep the whole spec for it once more, in annotations, which have 256
+    KiB in all: sources may have as much."""
+
+    def build(self, **_: Any) -> kopf.BodyEssence:
+        return kopf.BodyEssence({})
+
+
 def registry(rounds: Rounds, kubernetes: KubernetesCalls, api: str, every_s: float) -> kopf.OperatorRegistry:
     """Args:
     api: Kubernetes' address, which asks nobody who calls (kubectl proxy, a test); "": as in a pod, or by kubeconfig.
@@ -37,7 +45,7 @@ def registry(rounds: Rounds, kubernetes: KubernetesCalls, api: str, every_s: flo
     async def start(settings: kopf.OperatorSettings, **_: Any) -> None:
         settings.persistence.finalizer = FINALIZER
         settings.persistence.progress_storage = kopf.AnnotationsProgressStorage(prefix=GROUP)
-        settings.persistence.diffbase_storage = kopf.AnnotationsDiffBaseStorage(prefix=GROUP)
+        settings.persistence.diffbase_storage = NothingHandled(prefix=GROUP)
         logging.getLogger("kopf.objects").setLevel(logging.WARNING)  # each look at each object is a line of it
         settings.posting.enabled = False  # the status says it
         settings.watching.server_timeout = 240
@@ -51,9 +59,9 @@ def registry(rounds: Rounds, kubernetes: KubernetesCalls, api: str, every_s: flo
         _put(patch, await rounds.dataset(meta, dict(spec), dict(status)), status)
 
     @kopf.on.delete(GROUP, VERSION, "datasets", registry=made)
-    async def dataset_goes(meta: kopf.Meta, spec: Any, patch: kopf.Patch, **_: Any) -> None:
+    async def dataset_goes(meta: kopf.Meta, spec: Any, status: Any, patch: kopf.Patch, **_: Any) -> None:
         try:
-            await rounds.dataset_goes(meta, dict(spec))
+            await rounds.dataset_goes(meta, dict(spec), dict(status))
         except errors.TfquiverError as error:
             logging.warning(
                 "dataset %s/%s cannot go yet: %s",

@@ -44,6 +44,8 @@ class Rounds:
         trouble: Trouble | None = None  # type: ignore[no-redef]
         try:
             observed = await self._coordinator.dataset(wish.name, resident=True)
+            if observed is None or observed.version < prefetched:
+                prefetched = 0  # of one that is no more
             for action in dataset_plan.actions(wish, observed, prefetched):
                 asked = observed.version if action is Action.PREFETCH and observed is not None else prefetched
                 try:
@@ -58,13 +60,19 @@ class Rounds:
             trouble = _trouble(error)
         return dataset_plan.status(wish, observed, trouble, before, generation, at, prefetched)
 
-    async def dataset_goes(self, meta: Mapping[str, Any], spec: Any) -> None:
+    async def dataset_goes(self, meta: Mapping[str, Any], spec: Any, before: Any) -> None:
         """A Dataset is being deleted. Raises the typed error when its data set cannot go (yet)."""
+        if dataset_wish.is_kept(spec):
+            return
         try:
             wish = dataset_wish.parse(meta["namespace"], meta["name"], spec)
-        except errors.InvalidArgumentError:
-            return  # it never made one
-        if not wish.is_kept:
+        except errors.InvalidArgumentError:  # it may have been valid before; of a longer name than one has it never was
+            if (name := f"{meta['namespace']}.{meta['name']}") == dataset_plan.own_name(before):
+                await self._coordinator.delete(name)
+            return
+        # It may have been made a moment ago, and no status say so.
+        observed = await self._coordinator.dataset(wish.name, resident=False)
+        if dataset_plan.is_own(wish, observed, before):
             await self._coordinator.delete(wish.name)
 
     async def job(self, meta: Mapping[str, Any], spec: Any, before: Any) -> Status | None:

@@ -71,6 +71,11 @@ class Place:
         """Of the data sets that the coordinator has."""
         return [one.spec.name for one in self._listed()]
 
+    def asked(self, method: str, request: Any) -> None:
+        """Of the coordinator, by a person."""
+        with rpc.channel(self.coordinator.address) as channel:
+            getattr(named_datasets_pb2_grpc.NamedDatasetsStub(channel), method)(request, timeout=20)
+
     def _listed(self) -> Sequence[named_datasets_pb2.NamedDataset]:
         with rpc.channel(self.coordinator.address) as channel:
             stub = named_datasets_pb2_grpc.NamedDatasetsStub(channel)
@@ -252,3 +257,53 @@ def test_a_job_of_that_name_that_is_somebodys_is_left_alone(place: Place) -> Non
     place.api.delete("datasets", "train")
     wait_until(lambda: place.api.get("datasets", "train") is None, "the object is gone", SOON_S)
     assert place.names() == ["default.train"], "it was to stay"
+
+
+def test_a_data_set_of_that_name_that_somebody_made_by_hand_is_left_alone(place: Place) -> None:
+    """Decision 0038; it went with the object, which had never had it."""
+    theirs = named_datasets_pb2.DatasetSpec(name="default.train", sources=[f"{place.root}/train-0"])
+    place.asked("Create", theirs)
+    place.dataset("train", prefetch=True, pin=True)
+    taken = place.until("datasets", "train", lambda status: said(status, "Ready")[1] == "NameTaken")
+    assert "give this object another name" in taken["message"] and not taken.get("dataset")
+    place.api.delete("datasets", "train")
+    wait_until(lambda: place.api.get("datasets", "train") is None, "the object is gone", SOON_S)
+    assert place.names() == ["default.train"]
+
+
+@pytest.mark.parametrize("place", [False], indirect=True)
+def test_a_data_set_goes_with_its_object_whatever_became_of_the_spec(place: Place) -> None:
+    for name in ("invalid", "changed"):
+        place.dataset(name)
+        place.until("datasets", name, is_ready)
+    place.api.patch("datasets", "invalid", {"spec": {"format": "csv"}})
+    place.api.patch("datasets", "changed", {"spec": {"format": "bytes"}})
+    place.until("datasets", "invalid", lambda status: status.get("state") == "Invalid")
+    place.until("datasets", "changed", lambda status: said(status, "Ready")[1] == "SpecChanged")
+    for name in ("invalid", "changed"):
+        place.api.delete("datasets", name)
+        wait_until(lambda name=name: place.api.get("datasets", name) is None, f"{name} is gone", SOON_S)
+    wait_until(lambda: not place.names(), "their data sets go", SOON_S)
+
+
+def test_what_was_deleted_by_hand_is_made_and_prefetched_anew(place: Place) -> None:
+    """It was made, and never prefetched: the one before it had been."""
+
+    def whole(status: dict[str, Any]) -> bool:
+        return said(status, "Resident")[0] == "True"
+
+    place.dataset("train", prefetch=True)
+    place.until("datasets", "train", whole)
+    place.asked("Delete", named_datasets_pb2.NamedDatasetRequest(name="default.train"))
+    place.until("datasets", "train", lambda status: not whole(status))
+    place.until("datasets", "train", whole)
+
+
+def test_as_many_sources_as_a_data_set_can_have(place: Place) -> None:
+    """kopf kept them once more, in annotations, where there is no room for them: nothing was told of the object."""
+    sources = [f"{place.root}/{'é' * 200}-{number}" for number in range(500)]
+    place.dataset("train", sources=[*sources, f"{place.root}/train-0"])
+    place.until("datasets", "train", lambda status: bool(status.get("dataset")))
+    place.api.delete("datasets", "train")
+    wait_until(lambda: place.api.get("datasets", "train") is None, "the object is gone", SOON_S)
+    wait_until(lambda: not place.names(), "its data set goes", SOON_S)

@@ -151,8 +151,19 @@ class TestDatasets:
         assert conditions(scanning)["Ready"] == ("False", "Scanning")
         away = dataset_plan.status(wish(), None, Trouble("Unavailable", "away", False), status, 3, AT)
         assert conditions(away)["Ready"] == ("Unknown", "Unavailable")
-        another = dataset_plan.status(wish(), observed(sources=("x",)), None, {}, 3, AT)
-        assert conditions(another)["Ready"] == ("False", "SpecChanged")
+        another = dataset_plan.status(wish(), observed(sources=("x",)), None, status, 3, AT)
+        assert conditions(another)["Ready"] == ("False", "SpecChanged") and another["dataset"] == "team.train"
+        theirs = dataset_plan.status(wish(), observed(sources=("x",)), None, {}, 3, AT)
+        assert conditions(theirs)["Ready"] == ("False", "NameTaken") and theirs["dataset"] is None
+
+    def test_whose_a_data_set_is(self) -> None:
+        """One that was made a moment ago, of which no status says anything, is its object's by what it is made of."""
+        other = observed(sources=("x",))
+        assert dataset_plan.is_own(wish(), observed(), None)
+        assert dataset_plan.is_own(wish(), other, {"dataset": "team.train"})
+        assert not dataset_plan.is_own(wish(), other, {"dataset": "team.other"})
+        assert not dataset_plan.is_own(wish(), other, {"dataset": ["team.train"]})
+        assert not dataset_plan.is_own(wish(), None, {})
 
     @given(JSON)
     @example({"type": []})

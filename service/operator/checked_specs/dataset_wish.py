@@ -86,6 +86,11 @@ def parse(namespace: str, name: str, spec: Any) -> DatasetWish:
     )
 
 
+def is_kept(spec: Any) -> bool:
+    """Whether it asks for its data set to outlive it, whatever else is in it."""
+    return isinstance(spec, Mapping) and spec.get("deletionPolicy") == "Retain"
+
+
 def _selector(labels: Mapping[str, Any]) -> str:
     for key, value in labels.items():
         if not all(isinstance(one, str) and _LABEL.fullmatch(one) for one in (key, value)):

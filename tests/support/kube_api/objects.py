@@ -14,6 +14,7 @@ from tests.support.kube_api.resources import Resource
 
 Object = dict[str, Any]
 Key = tuple[str, str]  # namespace, name
+_MOST_ANNOTATIONS_BYTES = 256 << 10  # of one object; apimachinery's TotalAnnotationSizeLimitB
 
 
 class ApiError(Exception):
@@ -116,6 +117,10 @@ class Objects:
         self._changed()
 
     def _check(self, made: Object) -> None:
+        annotations = made["metadata"].get("annotations") or {}
+        if sum(len(key.encode()) + len(value.encode()) for key, value in annotations.items()) > _MOST_ANNOTATIONS_BYTES:
+            said = f"metadata.annotations: Too long: may not be more than {_MOST_ANNOTATIONS_BYTES} bytes"
+            raise ApiError(422, "Invalid", said)
         if not self.resource.schema:
             return
         try:
