@@ -53,8 +53,11 @@ async def test_of_very_many_data_sets_of_one_name_some_are_named(tmp_path: Path)
         with pytest.raises(errors.InvalidArgumentError, match=r"40 data sets have that name: .*and 20 more$") as told:
             await planned.explain(name)
         assert len(str(told.value)) < 1000
-        said = next(word for word in str(told.value).split() if word.startswith("("))
-        assert (await planned.explain(f"{name} {said.rstrip(',')}")).kind == "dataset"
+        said = str(told.value).partition("one of ")[2].split(",")[0]
+        assert (await planned.explain(said)).name == f"{name} ({said})", "as it is said, and a shell takes it"
+        assert (await planned.explain(said[:8].upper())).name == f"{name} ({said})"
+        with pytest.raises(errors.NotFoundError):
+            await planned.explain(said[:5])
 
 
 @on_loop

@@ -139,8 +139,10 @@ def test_limits_as_a_person_writes_them(tmp_path: Path, capsys: pytest.CaptureFi
         assert "bert" in (shown := tool("status")[1]) and "50.0 MB/s" in shown and "a person" in shown
         assert tool("limit", "bert", "none") == (
             0,
-            "job bert reads as much as it can from the object store\n" + nobody.replace("this is", "nothing is"),
+            "job bert reads as much as it can from the object store; it was limited to 50.0 MB/s\n"
+            + nobody.replace("this is", "nothing is"),
         )
+        assert "object store; it had no limit\n" in tool("limit", "bert", "none")[1]
         assert "bert" not in tool("status")[1]
         asyncio.run(begin(coordinator.address, {"bert": "k", "job-0123456789ab": "0123456789ab" + "0" * 20 + "-train"}))
         assert tool("limit", "bert", "50MB") == (0, limited), "it reads"

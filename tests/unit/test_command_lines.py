@@ -114,7 +114,11 @@ def test_a_name_longer_than_a_path_can_be(
         (["digest", "build", "x", "-o", "."], "--output=.: give the name of a file"),
         (["digest", "build", "x", "-o", "o", "--min_shard", "9" * 400], "not a size: '9999"),
         (["dataset", "set-cache", "x", "999999999PiB", "--service", "h:1"], "'999999999PiB' is not a cache setting"),
-        (["dataset", "set-cache", "x", "cooperative:" + "9" * 400, "--service", "h:1"], "is not a cache setting"),
+        (["dataset", "set-cache", "x", "cooperative:" + "9" * 400, "--service", "h:1"], "': not a size: '9999"),
+        (
+            ["dataset", "set-cache", "x", "cooperative:5mb", "--service", "h:1"],
+            "'cooperative:5mb': not a size: '5mb'; write 5MB",
+        ),
         (["status", "x" * 5000], "neither host:port nor a directory"),
         (["status", "localhost:99999"], "neither host:port nor a directory"),
         (["status", "\0"], "neither host:port nor a directory"),

@@ -25,6 +25,12 @@ def test_those_of_which_something_is_decided_are_listed() -> None:
         "data sets: read, set",
         "`tfquiver explain NAME` says why one has what it has",
     ]
+    twice = [one | {"name": "read", "digest_id": f"{at}{'0' * 63}"} for at, one in enumerate(settings)]
+    told = explained_names.names([], twice)
+    assert told["datasets"] == ["read (100000000000)"], "it was listed by a name that several have"
+    assert explained_names.lines(told)[-1].startswith(
+        "`tfquiver explain NAME` (of those with digits in brackets: these)"
+    )
     [nothing] = explained_names.lines(explained_names.names([], settings[2:]))
     assert "nothing is decided" in nothing
 

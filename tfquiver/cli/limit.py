@@ -37,17 +37,24 @@ def _run(arguments: argparse.Namespace) -> int:
     with calls.coordinator(arguments) as (stub, token, whom):
         known = _known(stub, token, whom)
         name = named(arguments.job, known)
+        rates = calls.ask(stub.ListRemoteIO, coordinator_pb2.ListRemoteIORequest(), token, whom).jobs
         if name not in known:  # it may have ended, and its rate be there still
-            rates = calls.ask(stub.ListRemoteIO, coordinator_pb2.ListRemoteIORequest(), token, whom).jobs
             name = named(arguments.job, {one.job: one.job for one in rates})
         request = coordinator_pb2.AllocateRemoteIORequest(job=name, bytes_per_s=bytes_per_s)
         calls.ask(stub.AllocateRemoteIO, request, token, whom)
     rate = f"at most {of_bytes(bytes_per_s)}/s" if bytes_per_s else "as much as it can"
+    was = "" if bytes_per_s else _was(one for one in rates if one.job == name and one.pinned)
     called = arguments.job if known.get(name) == arguments.job else name
-    print(f"job {plain_text.plain(called)} reads {rate} from the object store")
+    print(f"job {plain_text.plain(called)} reads {rate} from the object store{was}")
     if name not in known:
         print(f"tfquiver: {plain_text.plain(_unknown(known.values(), bytes_per_s))}", file=sys.stderr)
     return 0
+
+
+def _was(pinned: Iterable[coordinator_pb2.RemoteIO]) -> str:
+    """Who takes a rate back wants to know that there was one, and that it was this job's."""
+    rate = next((one.allocated_bytes_per_s for one in pinned), 0.0)
+    return f"; it was limited to {of_bytes(round(rate))}/s" if rate else "; it had no limit"
 
 
 def _known(stub: Any, token: str, whom: str) -> dict[str, str]:

@@ -178,5 +178,5 @@ def check_room(sizes_bytes: Sequence[int], allocation_bytes: int) -> None:
         allocation, two = apart(allocation_bytes, two_bytes)
         raise errors.InvalidArgumentError(
             f"allocation: {allocation} have no room for two chunks of {two} together: "
-            "make it larger, or the chunks smaller by making more of them"
+            "make it larger, or the chunks smaller by making more of them (set-cache's --chunks)"
         )

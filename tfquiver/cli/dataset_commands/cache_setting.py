@@ -12,6 +12,7 @@ from tfquiver.sizes_durations_amounts.amounts import of_bytes
 SYNTAX = "cooperative[:BYTES] | uniform[:BYTES] | lru[:BYTES] | none"
 _WITH_BYTES = {
     "cooperative": types_pb2.CACHE_MODE_COOPERATIVE,
+    "coop": types_pb2.CACHE_MODE_COOPERATIVE,  # as tables call it
     "uniform": types_pb2.CACHE_MODE_UNIFORM,
     "lru": types_pb2.CACHE_MODE_LRU,
 }
@@ -61,6 +62,8 @@ def _some_bytes(whole: str, size: str) -> int:
     try:
         number = sizes.parse_bytes(size)
     except errors.InvalidArgumentError as error:
+        if size and whole != size:  # the mode is one
+            raise errors.InvalidArgumentError(f"{whole!r}: {error}") from error
         raise errors.InvalidArgumentError(f"{whole!r} is not a cache setting: write {SYNTAX} | auto") from error
     if not number:
         raise errors.InvalidArgumentError(f"{whole!r}: 0 bytes keep nothing; write none")

@@ -23,7 +23,7 @@ from tfquiver.proto.tfquiver.v1 import coordinator_pb2, coordinator_pb2_grpc, ty
 from tfquiver.proto.tfquiver.v1 import named_datasets_pb2 as pb2
 from tfquiver.sizes_durations_amounts.amounts import many
 
-_DIGITS = re.compile(r"[0-9a-fA-F]{6,64}")  # of a digest id: no fewer, that are more likely a name
+DIGITS = re.compile(r"[0-9a-fA-F]{6,64}")  # of a digest id: no fewer, that are more likely a name
 _GONE_S = 30.0
 _WAIT_MS = 1000
 _SAID = 10
@@ -56,7 +56,7 @@ def all_named(ask: Ask, stub: Any) -> list[pb2.NamedDataset]:
 def called(ask: Ask, stub: Any, name: str) -> str:
     """The name of the data set that `name` gives the first digits of the digest id of; else `name` itself. Raises
     InvalidArgumentError: several have such a digest id, or that one."""
-    if not _DIGITS.fullmatch(name) or find(ask, stub, name, resident=False):
+    if not DIGITS.fullmatch(name) or find(ask, stub, name, resident=False):
         return name
     every = (one for one in all_named(ask, stub) if one.HasField("dataset"))
     meant = sorted({one.spec.name for one in every if one.dataset.digest_id.hex().startswith(name.lower())})
@@ -96,7 +96,7 @@ def without_name(arguments: argparse.Namespace) -> Iterator[None]:
         there: list[types_pb2.Dataset] = []
         with suppress(errors.TfquiverError):
             there = registered(arguments)
-        digits = arguments.name.lower() if _DIGITS.fullmatch(arguments.name) else None
+        digits = arguments.name.lower() if DIGITS.fullmatch(arguments.name) else None
         if not any(arguments.name == one.name or (digits and one.digest_id.hex().startswith(digits)) for one in there):
             raise
         raise errors.NotFoundError(

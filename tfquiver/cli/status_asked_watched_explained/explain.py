@@ -49,8 +49,9 @@ _FROM_0 = " (epochs count from 0)"
 def add_parser(subparsers: Any) -> None:
     parser = subparsers.add_parser("explain", description=_ABOUT)
     what = (
-        "a name that `tfquiver status` and `dataset list` show; none, or WHERE alone (a coordinator's host:port, a "
-        "cache directory): lists those of which there is something to say. Beside a name WHERE is given as --service"
+        "a name that `tfquiver status` and `dataset list` show, or the first digits of a data set's digest; none, or "
+        "WHERE alone (a coordinator's host:port, a cache directory): lists those of which there is something to say. "
+        "Beside a name WHERE is given as --service"
     )
     parser.add_argument("name", nargs="?", default="", metavar="JOB|DATASET", help=what)
     calls.add_where(parser)

@@ -12,6 +12,7 @@ from typing import Any
 from tfquiver import errors, plain_text
 from tfquiver.cli import calls
 from tfquiver.cli.dataset_commands import names as named_datasets
+from tfquiver.cli.status_tables_and_warnings import names as dataset_names
 from tfquiver.cli.status_tables_and_warnings import words
 from tfquiver.grpc_plumbing import pages
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2, coordinator_pb2_grpc, named_datasets_pb2_grpc
@@ -29,7 +30,10 @@ def known(stub: Any, token: str, whom: str) -> dict[str, list[str]]:
 def names(sessions: Sequence[Mapping[str, Any]], datasets: Sequence[Mapping[str, Any]]) -> dict[str, list[str]]:
     """`datasets` as `calls.settings` gives them: nothing is decided of those that nobody has read lately or set."""
     read = {one["digest_id"] for one in sessions}
-    decided = [one["name"] for one in datasets if one["digest_id"] in read or one["cache"]["mode"] != "unset"]
+    called = dataset_names.called(datasets)
+    decided = [
+        called[one["digest_id"]] for one in datasets if one["digest_id"] in read or one["cache"]["mode"] != "unset"
+    ]
     return {"jobs": list(dict.fromkeys(map(words.job, sessions))), "datasets": list(dict.fromkeys(decided))}
 
 
@@ -78,8 +82,11 @@ def in_refusals(arguments: argparse.Namespace) -> Iterator[None]:
 def unread(stub: Any, name: str, token: str, whom: str) -> dict[str, Any] | None:
     """What is told of a data set that the coordinator has, and of which nothing is decided. None: it has none."""
     datasets = calls.ask(stub.ListDatasets, coordinator_pb2.ListDatasetsRequest(), token, whom).datasets
-    there = any(name == one.name for one in datasets)
-    return {"kind": "dataset", "name": name, "decided": False} if there else None
+    digits = name.lower() if named_datasets.DIGITS.fullmatch(name) else None
+    there = [one for one in datasets if name == one.name] or [
+        one for one in datasets if digits and one.digest_id.hex().startswith(digits)
+    ]
+    return {"kind": "dataset", "name": there[0].name or name, "decided": False} if there else None
 
 
 def first_used_as(channel: Any, name: str, token: str, whom: str) -> str:
@@ -112,4 +119,5 @@ def lines(told: Mapping[str, Sequence[str]]) -> list[str]:
         for key, what in (("jobs", "jobs"), ("datasets", "data sets"))
         if told[key]
     ]
-    return [*said, "`tfquiver explain NAME` says why one has what it has"]
+    several = " (of those with digits in brackets: these)" * any(map(dataset_names.has_digits, told["datasets"]))
+    return [*said, f"`tfquiver explain NAME`{several} says why one has what it has"]

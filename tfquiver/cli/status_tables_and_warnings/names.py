@@ -29,6 +29,11 @@ def called(datasets: Iterable[Mapping[str, Any]]) -> dict[str, str]:
     }
 
 
+def has_digits(name: str) -> bool:
+    """As one of several of a name is called."""
+    return _DIGITS.fullmatch(name) is not None
+
+
 def of_session(info: Mapping[str, Any], called: Mapping[str, str]) -> str:
     """Its data set, of `called`; of one that is no longer there as far as it is known."""
     return called.get(info["digest_id"], "") or info["dataset"] or str(info["digest_id"][:8])

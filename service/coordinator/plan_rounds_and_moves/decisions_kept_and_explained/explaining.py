@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+import re
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import asdict, replace
@@ -30,7 +31,7 @@ from tfquiver.service.coordinator.plan_rounds_and_moves.decisions_kept_and_expla
 from tfquiver.service.coordinator.plan_rounds_and_moves.decisions_kept_and_explained.others_hidden import without_others
 from tfquiver.service.coordinator.plan_rounds_and_moves.planner import Planner
 from tfquiver.service.coordinator.policies.views_and_plans.interface import ClusterView
-from tfquiver.service.coordinator.policies.views_and_plans.names import Reads
+from tfquiver.service.coordinator.policies.views_and_plans.names import Reads, digits_of
 from tfquiver.service.coordinator.probing.probes import Probes
 from tfquiver.service.coordinator.sessions.session import Session
 from tfquiver.service.coordinator.sessions.sessions import Sessions
@@ -38,6 +39,7 @@ from tfquiver.sizes_durations_amounts.amounts import many, of_rate
 
 # In an error: gRPC writes bytes that are not ASCII as three each, and gives up at 8 KiB.
 _MOST_NAMED, _MOST_NAMED_BYTES = 20, 1500
+_DIGITS = re.compile(r"[0-9a-fA-F]{6,64}")  # of a digest id: no fewer, that are more likely a name
 MOST_JOBS = 100  # of a data set that are told of one by one: of ten thousand the reply would be more than a message
 
 
@@ -77,7 +79,8 @@ class Explaining:
         may_read: Callable[[bytes], bool],
         owns: Callable[[str], bool],
     ) -> Explanation:
-        """Of a data set or a job, by the names that plans have; no plan may be made meanwhile.
+        """Of a data set or a job, by the names that plans have, or the first digits of a data set's digest id; no plan
+        may be made meanwhile.
 
         Args:
           view: what a policy would be shown now.
@@ -94,11 +97,12 @@ class Explaining:
         full = [one for one in datasets if name in (one, one.rpartition(" (")[0])] or [
             one for one in jobs if one == name
         ]
+        if not full and _DIGITS.fullmatch(name):
+            full = [one for one in datasets if digits_of(one).startswith(name.lower())]
         if len(full) > 1:
-            digits = [one.rpartition(" ")[2] for one in full]  # all else of them is the same
             raise errors.InvalidArgumentError(
-                f"name: {many(len(full), 'data set has', 'data sets have')} that name: add a space and one of "
-                f"{_some(digits)}"
+                f"name: {many(len(full), 'data set has', 'data sets have')} that name: say the digits of its digest "
+                f"instead, one of {_some(list(map(digits_of, full)))}"
             )
         several = sorted(one for (job, _), one in names.jobs.items() if job == name and owns(job))
         if not full and several:
