@@ -114,3 +114,14 @@ def test_two_chunks_have_room_in_every_run(which: str) -> None:
         if not point.in_step:
             began = max(point.crowd.offsets) * point.crowd.epoch_s
             assert began <= point.warm_up * point.crowd.fastest_epoch_s, point.label
+
+
+def test_the_time_between_epochs_is_not_read_in() -> None:
+    """But for the last step; and where the next one begins at once, only that."""
+    arrived = [1.0, 2.0, 3.0, 5.5, 6.5, 7.75, 8.75]
+    made = JobRun(JobSpec("job", 1.0), arrived_s=arrived)
+    made.epochs = [Epoch(0.0), Epoch(5.0, first=3), Epoch(7.5, first=5)]
+    assert made.read_s(0, 2) == 2.0
+    assert made.read_s(0, 3) == 3.5, "1 s waited for the end, half a second for the first of the next"
+    assert made.read_s(3, 6) == 3.25
+    assert made.read_s(0, 6) == 6.75

@@ -54,6 +54,7 @@ class Epoch:
     lost: int = 0
     duplicates: int = 0
     complete: bool = False
+    first: int = 0  # mini-batches of the job before it
 
     @property
     def wall_s(self) -> float:
@@ -83,6 +84,17 @@ class JobRun:
         asked, arrived = np.array(self.asked_s[: len(self.arrived_s)]), np.array(self.arrived_s)
         inside = (arrived >= began_s) & (arrived < ended_s)
         return float(np.maximum(0.0, arrived - asked)[inside].sum())
+
+    def read_s(self, first: int, last: int) -> float:
+        """Seconds from the `first` mini-batch's arrival to the `last` one's, of which an epoch's end counts for as long
+        as its last step takes: who reads through tf.data service is told of it up to a second later, with a heartbeat
+        of its client."""
+        between_s = sum(
+            max(0.0, epoch.began_s - self.arrived_s[epoch.first - 1] - self.spec.step_s)
+            for epoch in self.epochs
+            if first < epoch.first <= last
+        )
+        return self.arrived_s[last] - self.arrived_s[first] - between_s
 
     def epoch_s(self, skip: int) -> float:
         """Mean seconds of the complete epochs but the first `skip`."""
@@ -164,7 +176,7 @@ class Jobs:
             self._end()
 
     def _epoch(self, run: JobRun) -> None:
-        epoch = Epoch(self.now_s)
+        epoch = Epoch(self.now_s, first=len(run.arrived_s))
         run.epochs.append(epoch)
         seen: list[numbered.Numbers] = []
         iterator = iter(self._datasets[run.spec.name].as_numpy_iterator())
