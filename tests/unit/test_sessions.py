@@ -372,5 +372,5 @@ def test_what_befalls_readers_costs_the_same_with_a_thousand_sessions_that_nobod
         assert bench.sessions.read() == [] == list(bench.session("s3").readers)
         bench.open("s3", "b")
         assert bench.sessions.read() == [bench.session("s3")]
-        assert bench.sessions.jobs_of() == {bench.digest_id: frozenset({""})}
+        assert bench.sessions.jobs_of() == {bench.digest_id: frozenset({"k3"})}, "its key, where it has no name"
     assert costs[0] == costs[1]

@@ -180,10 +180,10 @@ class Readers:
         bypass, budgets = session.reads in self._probed, self._budgets
         if not budgets.in_use:
             return session.lease(reader, max_shards, max_bytes, view, wanted, bypass=bypass)
-        left = budgets.left_bytes(session.job)
+        left = budgets.left_bytes(session.pays)
         shards = session.lease(reader, max_shards, max_bytes, view, wanted, left, bypass)
         if not shards and left is not None and left <= 0 and session.sampler.pending:
-            budgets.held_back(session.job)
+            budgets.held_back(session.pays)
         read = session.shards_of(shards, len(view.lengths))
         self._charge(session, view, [shard for shard in read if bypass or not view.resident[shard]], bypass)
         return shards
@@ -191,9 +191,9 @@ class Readers:
     def _charge(self, session: Session, view: DatasetView, missing: list[int], bypass: bool) -> None:
         shared = [] if bypass else [shard for shard in missing if view.shared(shard)]
         alone_bytes = sum(int(view.lengths[shard]) for shard in set(missing).difference(shared))
-        self._budgets.leased(session.job, alone_bytes)
+        self._budgets.leased(session.pays, alone_bytes)
         lengths = [int(view.lengths[shard]) for shard in shared]
-        self._budgets.leased_for_all(session.job, session.digest_id, shared, lengths)
+        self._budgets.leased_for_all(session.pays, session.digest_id, shared, lengths)
 
     def _ack(self, session: Session, shards: Iterable[int], presumed: bool) -> None:
         fresh = session.not_acked(shards, presumed)

@@ -137,7 +137,7 @@ class Reading:
         opened = self._sessions.readers.open(session_id, who, request.held, live)
         session = opened[0]
         if self._budgets.in_use and session.gives_out and session.digest_id in self._caching.loaded_ahead:
-            self._budgets.opened(session.digest_id, session.job)
+            self._budgets.opened(session.digest_id, session.pays)
         self._caching.look(request.digest_id)
         await self._log.synced()
         return opened
@@ -147,7 +147,7 @@ class Reading:
         give_up_at = loop.time() + request.wait_ms / 1000
         reader = self._sessions.readers.find(request.session_id, request.reader_id)
         session = self._sessions.session(request.session_id)
-        digest_id, job = session.digest_id, session.job
+        digest_id, pays = session.digest_id, session.pays
         if session.sampled and not session.draws_known and session.settled_acked is None:
             await self._samplings.draws_of(session)
         if request.acked:
@@ -166,7 +166,7 @@ class Reading:
                 break
             event = self._waiting.event(request.session_id, digest_id)
             self._caching.look(digest_id)  # may set the event
-            pause_s = self._budgets.pause_s(job)
+            pause_s = self._budgets.pause_s(pays)
             ask_again_at = give_up_at if pause_s is None else min(give_up_at, loop.time() + pause_s)
             try:
                 async with asyncio.timeout_at(ask_again_at):

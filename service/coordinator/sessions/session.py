@@ -136,8 +136,13 @@ class Session:
         return self._holders.keys()
 
     @property
+    def pays(self) -> str:
+        """Its job, or its key where it has none: plans give that what it may read from the store, and it is charged."""
+        return self.job or self.session_key
+
+    @property
     def reads(self) -> tuple[str, bytes]:
-        """Its job, or its key where it has none, and its data set: by that it is measured and planned for."""
+        """Who `pays`, and its data set: by that it is measured and planned for."""
         return self.job or self.session_key, self.digest_id
 
     @property

@@ -87,7 +87,7 @@ class Sessions:
         jobs: dict[bytes, set[str]] = {}
         for session in self._book.read():
             if session.gives_out:
-                jobs.setdefault(session.digest_id, set()).add(session.job)
+                jobs.setdefault(session.digest_id, set()).add(session.pays)
         return {digest_id: frozenset(its) for digest_id, its in jobs.items()}
 
     def samplers_anew(self, digest_id: bytes) -> None:
