@@ -20,6 +20,7 @@ from absl import logging
 from tfquiver import errors
 from tfquiver.clock import Clock, SystemClock
 from tfquiver.log_files_and_lines.logs import about
+from tfquiver.log_files_and_lines.rare_lines import SAID_AT_ONCE, SAID_S, every_n_seconds
 from tfquiver.proto.tfquiver.v1.commit_log_pb2 import CommitRecord
 from tfquiver.service.coordinator.bandwidth_budgets.budgets import Budgets
 from tfquiver.service.coordinator.caretaker import Caretaker
@@ -309,12 +310,13 @@ class Coordinator:
 
     async def allocate_remote_io(self, job: str, bytes_per_s: float) -> None:
         await self._log.writable()
-        self.budgets.pins.allocate(job, bytes_per_s)
-        await self._log.synced()
-        logging.info(
-            "job %s may read %.0f bytes/s from the store%s", job, bytes_per_s, "" if bytes_per_s else ": any",
-            extra=about(job=job),
-        )  # fmt: skip
+        is_other = self.budgets.pins.allocate(job, bytes_per_s)
+        await self._log.synced()  # also where an earlier call, of the same, has not been answered
+        if is_other:
+            every_n_seconds(
+                logging.INFO, "job %s may read %.0f bytes/s from the store%s", SAID_S, job, bytes_per_s,
+                "" if bytes_per_s else ": any", extra=about(job=job), at_once=SAID_AT_ONCE,
+            )  # fmt: skip
 
     @property
     def log_trouble(self) -> str:

@@ -42,6 +42,15 @@ def test_pins_are_journaled_and_policies_leave_them_alone(monkeypatch: pytest.Mo
     assert budgets.left_bytes("c") is None
 
 
+def test_a_pin_that_is_there_already_is_no_decision() -> None:
+    """A scheduler that says those of a thousand jobs every second filled the log."""
+    world = World(a=1000.0)
+    before = len(world.log)
+    assert not world.budgets.pins.allocate("a", 1000.0) and not world.budgets.pins.allocate("b", 0)
+    assert len(world.log) == before
+    assert world.budgets.pins.allocate("a", 0) and len(world.log) == before + 1
+
+
 def test_what_jobs_used_that_have_no_limit_any_more_is_forgotten() -> None:
     """Who has the first limit after an hour without any does not seem to have used it for that hour."""
     world = World()

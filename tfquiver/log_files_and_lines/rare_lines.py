@@ -12,23 +12,29 @@ from absl import logging
 
 from tfquiver.log_files_and_lines.logs import KEY
 
+# Of what people ask for, and programs may by the thousand: somebody's few lines are all written.
+SAID_S, SAID_AT_ONCE = 10.0, 20
+
 
 class _Rarely:
-    """By place in the code, and what is told apart there: when it may speak again, how often it was silent since.
+    """By place in the code, and what is told apart there: until when how many lines count, and how many were left out.
 
     Threads may share it.
     """
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._places: dict[tuple[str, int], tuple[float, int]] = {}
+        self._places: dict[tuple[str, int], tuple[float, int, int]] = {}
 
-    def asked(self, place: tuple[str, int], n_seconds: float, now_s: float) -> int | None:
+    def asked(self, place: tuple[str, int], n_seconds: float, now_s: float, at_once: int = 1) -> int | None:
         """How many lines were left out since the last one; None: this one is, too."""
         with self._lock:
-            next_s, silent = self._places.get(place, (now_s, 0))
-            self._places[place] = (next_s, silent + 1) if now_s < next_s else (now_s + n_seconds, 0)
-            return None if now_s < next_s else silent
+            until_s, said, silent = self._places.get(place, (now_s, 0, 0))
+            if now_s < until_s and said >= at_once:
+                self._places[place] = until_s, said, silent + 1
+                return None
+            self._places[place] = (until_s, said + 1, 0) if now_s < until_s else (now_s + n_seconds, 1, 0)
+            return silent
 
 
 _rarely = _Rarely()
@@ -43,8 +49,9 @@ def every_n_seconds(
     extra: Mapping[str, Any] | None = None,
     exc_info: bool = False,
     apart: str = "",
+    at_once: int = 1,
 ) -> None:
-    """As absl's `log_every_n_seconds`: a line from one place in the code at most every `n_seconds`.
+    """As absl's `log_every_n_seconds`: `at_once` lines from one place in the code at most every `n_seconds`.
 
     One that comes says how many were left out: in its words, and as the field `suppressed`.
 
@@ -53,7 +60,9 @@ def every_n_seconds(
       apart: lines of which this differs are told apart; one of a few.
     """
     caller = sys._getframe(1)
-    silent = _rarely.asked((f"{caller.f_code.co_filename} {apart}", caller.f_lineno), n_seconds, time.monotonic())
+    silent = _rarely.asked(
+        (f"{caller.f_code.co_filename} {apart}", caller.f_lineno), n_seconds, time.monotonic(), at_once
+    )
     if silent is None:
         return
     fields = dict(extra[KEY]) if extra else {}

@@ -17,8 +17,10 @@ class Pins:
         self._journal, self._changed = journal, changed
         self.bytes_per_s: dict[str, float] = {}  # by job
 
-    def allocate(self, job: str, bytes_per_s: float) -> None:
-        """0: it has no pin any more. Raises ResourceExhaustedError."""
+    def allocate(self, job: str, bytes_per_s: float) -> bool:
+        """Whether that is another pin than before; 0: it has none any more. Raises ResourceExhaustedError."""
+        if self.bytes_per_s.get(job, 0.0) == bytes_per_s:
+            return False  # a scheduler says it of all jobs every second
         if bytes_per_s and job not in self.bytes_per_s and len(self.bytes_per_s) >= MAX_PINS:
             raise errors.ResourceExhaustedError(
                 f"job: {MAX_PINS} jobs have an allocation already: take some back (bytes_per_s 0)"
@@ -27,6 +29,7 @@ class Pins:
         self._journal(record)
         self.apply(record.remote_io_allocated)
         self._changed(job, bytes_per_s)
+        return True
 
     def apply(self, record: log_pb2.RemoteIoAllocated) -> None:
         """From the log, of which there may be as many as pins: whoever reads it says when that is over."""

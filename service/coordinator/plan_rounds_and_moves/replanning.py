@@ -22,7 +22,7 @@ from absl import logging
 from tfquiver import errors
 from tfquiver.clock import Clock
 from tfquiver.log_files_and_lines.logs import about
-from tfquiver.log_files_and_lines.rare_lines import every_n_seconds
+from tfquiver.log_files_and_lines.rare_lines import SAID_AT_ONCE, SAID_S, every_n_seconds
 from tfquiver.proto.tfquiver.v1.commit_log_pb2 import CommitRecord, PlanDecided
 from tfquiver.service.coordinator.bandwidth_budgets.budgets import Budgets
 from tfquiver.service.coordinator.choosing_the_policy.asking import Asked, Asking, answers
@@ -350,11 +350,13 @@ class Replanning:
         for decision in outcome.decisions:  # where bandwidth is shared out there is one of each of a thousand jobs
             await parts.rest()
             failed = decision.kind == "plan" and outcome.why == "failed"  # somebody has to look
-            level = logging.WARNING if failed else logging.INFO
-            logging.log(
-                level, "%s %s: %s", decision.kind, decision.name, decision.refused or decision.measurement,
-                extra=_about(decision),
-            )  # fmt: skip
+            said = decision.kind, decision.name, decision.refused or decision.measurement
+            if decision.kind == "job":  # of ten thousand a plan is told in `explain`
+                every_n_seconds(
+                    logging.INFO, "%s %s: %s", SAID_S, *said, extra=_about(decision), at_once=SAID_AT_ONCE
+                )  # fmt: skip
+            else:
+                logging.log(logging.WARNING if failed else logging.INFO, "%s %s: %s", *said, extra=_about(decision))
             self._journal(_record(decision))
         plan = outcome.plan
         names, rates = self._views.names, dict[str, float]()

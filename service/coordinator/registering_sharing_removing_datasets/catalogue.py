@@ -13,7 +13,7 @@ from tfquiver.disk_space_of_shards.entry_size import most_disk_bytes
 from tfquiver.disk_space_of_shards.node_room import most_bytes
 from tfquiver.listing.listing_terms import ListingTerms
 from tfquiver.log_files_and_lines.logs import about
-from tfquiver.log_files_and_lines.rare_lines import every_n_seconds
+from tfquiver.log_files_and_lines.rare_lines import SAID_AT_ONCE, SAID_S, every_n_seconds
 from tfquiver.proto.tfquiver.v1 import types_pb2
 from tfquiver.proto.tfquiver.v1.commit_log_pb2 import CacheSet, CommitRecord, DatasetRemoved, PlacementSet
 from tfquiver.roles_and_tokens.identity import EVERYBODY, Identity, Role
@@ -36,6 +36,12 @@ Check = Callable[[], None]  # made when nothing is waited for any more; raises w
 
 def _may() -> None:
     """Nothing is against it."""
+
+
+def _say(what: str, called: str, digest_id: bytes, said: str) -> None:
+    """What somebody has asked for; of a program that asks all the time, not all."""
+    extra = about(dataset=called, digest=digest_id)
+    every_n_seconds(logging.INFO, what, SAID_S, called, said, extra=extra, apart=what, at_once=SAID_AT_ONCE)
 
 
 class Catalogue:
@@ -175,6 +181,10 @@ class Catalogue:
             if rule is not None:
                 rules.check(rule, digest_id, self._membership.labelled)
                 self._caching.placed.check_room(digest_id, rule)
+            rules_now = self._caching.placed.rules
+            if rule == rules_now.find(digest_id) and digest_id not in rules_now.ending:
+                await self._log.synced()
+                return
             record = CommitRecord(placement_set=PlacementSet(digest_id=digest_id, rule=rule))
             before = self._caching.placed.copies(digest_id)
             self._log.append(record)
@@ -183,7 +193,7 @@ class Catalogue:
                 self.on_copies(digest_id)
             await self._log.synced()
         said = str(rule).replace("\n", " ") if rule else "on any node"
-        logging.info("data set %s is kept so: %s", called, said, extra=about(dataset=called, digest=digest_id))
+        _say("data set %s is kept so: %s", called, digest_id, said)
 
     async def unset_gone(self, digest_id: bytes) -> None:
         """Of a data set that is registered no more: it may have lost its digest, and has a setting still."""
@@ -250,14 +260,19 @@ class Catalogue:
             resized = self._caching.resized(digest_id, fixed, "") if keep_chunks else None
             fixed = resized or fixed
             check()
+            is_as_before = fixed == self._caching.placement.settings.get(digest_id)
+            if (
+                keep_chunks and is_as_before and (resized or digest_id not in self._caching)
+            ):  # said every second, perhaps
+                await self._log.synced()
+                return fixed
             record = CommitRecord(cache_set=CacheSet(digest_id=digest_id, setting=fixed))
             self._log.append(record)
             self._caching.apply(record.cache_set)
             self._caching.resize(digest_id) if resized else self._caching.set(digest_id, plan)
             await self._log.synced()
         called = self._registry.called(digest_id)
-        said = str(fixed).replace("\n", " ")
-        logging.info("data set %s is cached so: %s", called, said, extra=about(dataset=called, digest=digest_id))
+        _say("data set %s is cached so: %s", called, digest_id, str(fixed).replace("\n", " "))
         return fixed
 
     async def carry_out(self, decided: Mapping[bytes, types_pb2.CacheSetting], policy: str) -> None:
