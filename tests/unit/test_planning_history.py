@@ -70,6 +70,35 @@ def test_a_damaged_record_is_told_by_its_field(field: str, wrong: dict[str, Any]
         Decision.from_record(record | wrong)
 
 
+def _told_bytes(history: History) -> int:
+    return sum(len(json.dumps(one.to_record())) for one in history)
+
+
+@pytest.mark.parametrize("letter", ["a", "ß", "\0", "\U0001f600"])
+def test_reasons_as_long_as_they_may_be_take_no_more_than_their_room(letter: str) -> None:
+    """Of all that are kept they made a quarter of a gigabyte of each snapshot of the log."""
+    history, long = History(100, 400_000), letter * 10_000
+    for at in range(300):
+        history.extend([Decision(float(at), "job", f"j{at}", None, 1.0, long, "rule", evicted_bytes=at % 2)])
+        assert _told_bytes(history) < 400_000 + 100 * 200
+    kept = list(history)
+    assert [one.at_s for one in kept] == list(range(200, 300)), "as many as ever"
+    assert kept[0].measurement == f"{letter * 100}..." and kept[-1].rule == "rule"
+    history.extend([Decision(300.0, "job", "last", None, 1.0, letter * 3000)])
+    assert [*history][-1].measurement == letter * 3000, "the newest are whole"
+    kept = list(history)
+    history.rename({"last": "renamed"})
+    again = History(100, 400_000)
+    again.extend(Decision.from_record(one.to_record()) for one in history)
+    assert len(again) == 100 and _told_bytes(again) < 420_000
+
+
+def test_names_as_long_as_they_may_be_take_no_more_than_that_room_either() -> None:
+    history = History(100, 10_000)
+    history.extend(Decision(float(at), "job", "ß" * 256, None, 1.0) for at in range(100))
+    assert 1 < len(history) < 10 and [*history][-1].at_s == 99.0
+
+
 def test_only_the_last_are_kept() -> None:
     history = History(3)
     history.extend(Decision(float(at), "job", f"j{at % 2}", None, None) for at in range(5))

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import inf
 from typing import Any, Literal, get_args
 
@@ -46,6 +47,15 @@ class Decision:
             **goes,
         }
 
+    @property
+    def text_bytes(self) -> int:
+        """Of its texts, as JSON in a record."""
+        return sum(_json_bytes(text) for text in (self.name, self.measurement, self.rule, self.refused))
+
+    def cut(self, most: int) -> Decision:
+        """With so many characters of each text that a policy has written."""
+        return replace(self, measurement=_cut(self.measurement, most), refused=_cut(self.refused, most))
+
     @staticmethod
     def from_record(record: Mapping[str, Any]) -> Decision:
         """Raises DataLossError naming the field that cannot be right. What a later version added is passed over."""
@@ -67,6 +77,14 @@ class Decision:
         return Decision(
             float(at_s), kind, name, values["was"], values["becomes"], **texts, evicted_bytes=evicted_bytes
         )  # fmt: skip
+
+
+def _json_bytes(text: str) -> int:
+    return len(text) if text.isascii() and text.isprintable() else len(json.dumps(text))
+
+
+def _cut(text: str, most: int) -> str:
+    return text if len(text) <= most else f"{text[:most]}..."
 
 
 def _is_size(value: object) -> bool:

@@ -26,7 +26,8 @@ from tfquiver.service.coordinator.speed_model_and_weighted_shares.closed_form im
 from tfquiver.service.coordinator.speed_model_and_weighted_shares.demand import demands, rates_of, reading_rates
 
 MORE = (1.5, 2.0)
-_MOST_HISTORY_BYTES = 2 << 20  # a message has 8 MiB
+_MOST_HISTORY_BYTES = _MOST_REASONS_BYTES = 2 << 20  # a message has 8 MiB
+_MOST_LETTER_BYTES = 12  # as JSON
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,6 +140,14 @@ def told(decisions: Sequence[Decision]) -> tuple[dict[str, Any], ...]:
             break
         records.append(record)
     return tuple(reversed(records))
+
+
+def fitting(reasons: Mapping[str, str]) -> dict[str, str]:
+    """As much of each as a message has room for."""
+    if not reasons or len(json.dumps(dict(reasons))) <= _MOST_REASONS_BYTES:
+        return dict(reasons)
+    most = _MOST_REASONS_BYTES // _MOST_LETTER_BYTES // len(reasons)
+    return {name: why if len(why) <= most else f"{why[:most]}..." for name, why in reasons.items()}
 
 
 def at_last(measured: Measured) -> Now:

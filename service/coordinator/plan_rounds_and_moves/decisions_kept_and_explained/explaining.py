@@ -25,6 +25,7 @@ from tfquiver.service.coordinator.plan_rounds_and_moves.decisions_kept_and_expla
     Explanation,
     at_last,
     explain,
+    fitting,
     told,
 )
 from tfquiver.service.coordinator.plan_rounds_and_moves.decisions_kept_and_explained.of_finished import explain_finished
@@ -126,7 +127,7 @@ class Explaining:
         shown = {one: of_it[one] for one in sorted(of_it)[:MOST_JOBS]}
         untold = of_it.keys() - shown.keys()
         limits = self._limits(shown)
-        reasons = {key: why for key, why in made.reasons.items() if key in theirs and key not in untold}
+        reasons = fitting({key: why for key, why in made.reasons.items() if key in theirs and key not in untold})
         made = replace(
             made,
             reasons=reasons | {one: _with_limit(reasons.get(one, ""), its) for one, its in limits.items()},

@@ -12,17 +12,22 @@ from tfquiver.service.coordinator.plan_rounds_and_moves.decisions_kept_and_expla
 from tfquiver.service.coordinator.policies.views_and_plans.names import digits_of, job_before, of_several
 
 MOST_DECISIONS = 4096
+# Of their texts: with all as long as a policy may write them a snapshot of the log would be a quarter of a GB.
+MOST_TEXT_BYTES = 16 << 20
+_CUT = 100  # characters
 
 
 class History:
-    """The last `most` decisions, oldest first.
+    """The last `most` decisions, oldest first. Where their reasons are longer than there is room for, the older half of
+    that room has the beginnings of theirs.
 
     Those that evict what jobs read make way for others last: of what has moved within the hour others are judged, and
     where jobs come and go by the thousand their rates alone would be the last decisions within minutes.
     """
 
-    def __init__(self, most: int = MOST_DECISIONS) -> None:
+    def __init__(self, most: int = MOST_DECISIONS, most_text_bytes: int = MOST_TEXT_BYTES) -> None:
         self._most, self._count = most, 0  # ever
+        self._most_text_bytes, self._text_bytes = most_text_bytes, 0
         self._moves, self._others = deque[tuple[int, Decision]](), deque[tuple[int, Decision]]()  # by that count
 
     def __iter__(self) -> Iterator[Decision]:
@@ -37,15 +42,33 @@ class History:
         for one in decisions:
             self._count += 1
             (self._moves if one.evicted_bytes else self._others).append((self._count, one))
+            self._text_bytes += one.text_bytes
             if len(self) > self._most:
                 self._drop()
+            if self._text_bytes > self._most_text_bytes:
+                self._cut_old()
 
     def _drop(self) -> None:
         moves, others = self._moves, self._others
         if not others or (moves and 2 * len(moves) > self._most and moves[0][0] < others[0][0]):
-            moves.popleft()
+            _, dropped = moves.popleft()
         else:
-            others.popleft()
+            _, dropped = others.popleft()
+        self._text_bytes -= dropped.text_bytes
+
+    def _cut_old(self) -> None:
+        """Of all but the newest that fill half of the room."""
+        left_bytes, cut = self._most_text_bytes // 2, dict[int, Decision]()
+        for number, one in sorted([*self._moves, *self._others], key=itemgetter(0), reverse=True):
+            left_bytes -= one.text_bytes
+            if left_bytes < 0:
+                cut[number] = one.cut(_CUT)
+        for kept in (self._moves, self._others):
+            for at, (number, one) in enumerate(kept):
+                kept[at] = number, cut.get(number, one)
+        self._text_bytes = sum(one.text_bytes for one in self)
+        while len(self) > 1 and self._text_bytes > self._most_text_bytes * 3 // 4:  # by names as long as they may be
+            self._drop()
 
     def rename(self, names: Mapping[str, str]) -> None:
         """Of data sets and jobs that are called otherwise now; `names`: new ones by old ones."""
@@ -53,6 +76,7 @@ class History:
             for at, (number, one) in enumerate(kept):
                 if one.kind in ("dataset", "job") and one.name in names:
                     kept[at] = number, replace(one, name=names[one.name])
+        self._text_bytes = sum(one.text_bytes for one in self)
 
     def of(self, dataset: str, name: str) -> list[Decision]:
         """Those about a data set, about `name`, itself or a job that reads it, and about the plan as a whole. A data
