@@ -125,6 +125,28 @@ async def test_a_job_between_two_epochs_keeps_its_data_set_from_being_deleted(tm
 
 
 @on_loop
+async def test_an_epoch_that_is_over_between_two_looks_has_been_read(tmp_path: Path) -> None:
+    """`dataset_lru` evicts what was read longest ago."""
+    clock = ManualClock()
+    async with started(tmp_path, clock=clock) as coordinator:
+        for name, digest in (("train", DIGEST), ("other", OTHER)):
+            await coordinator.catalogue.register("", b"", None, parts(digest))
+            await coordinator.named.create(EVERYBODY, of(name, digest))
+            clock.advance(60.0)
+            beat(coordinator)
+            assert (await until_done(coordinator, name)).used_s == 0
+        assert await read_first(coordinator, "reader", job="run") == LeaseState.LEASED
+        coordinator.sessions.node_lost("n")
+        assert (await until_done(coordinator, "train")).used_s > 0
+        assert coordinator.named.find(EVERYBODY, "other").used_s == 0
+    async with started(tmp_path, clock=clock) as coordinator:
+        clock.advance(LONGEST_MEETING_S)
+        beat(coordinator)
+        await coordinator.named.create(EVERYBODY, of("later"))
+        assert (await until_done(coordinator, "later")).used_s == 0, "what the log says of it is no reading"
+
+
+@on_loop
 async def test_when_a_job_has_read_before_a_restart_nobody_pretends_to_know(tmp_path: Path) -> None:
     clock = ManualClock()
     async with started(tmp_path, clock=clock) as coordinator:

@@ -106,6 +106,8 @@ class NamedKeeping:
         self._troubles = TroublesOver(clock, table, membership, caching)
         self._reading = Counter[bytes]()  # readers by digest id, at the last look; 0: only sessions that may go on
         self._used = Counter[bytes]()  # and what mounts show
+        self._read_since = set[bytes]()  # what somebody has read since the look before, and has perhaps left again
+        self._looked_at = sessions.now()
         self._stopping = False
 
     # Nodes.
@@ -205,11 +207,16 @@ class NamedKeeping:
         self._pins.look_begins()
         self._room.looks_anew()
         self.to_nodes.look()  # nodes have the digest of a new version before they hear that the old one is removed
-        reading, parts = Counter[bytes](), InParts()
+        reading, read_since, parts = Counter[bytes](), set[bytes](), InParts()
+        looked_at, self._looked_at = self._looked_at, self._sessions.now()
         for session in list(self._sessions):
             await parts.rest()
             reading[session.digest_id] += len(session.readers)
+            began = session.restored_at
+            if session.last_used >= looked_at and (began is None or session.last_used > began):
+                read_since.add(session.digest_id)
         self._reading, self._used = reading, reading + Counter(self._membership.mounts.shown())
+        self._read_since = read_since
         if self._caching.met:
             for digest_id in await self._room.outgrown():
                 self._copies_are_others(digest_id)
@@ -246,7 +253,7 @@ class NamedKeeping:
 
     def _is_used(self, life: Life) -> bool:
         is_read = self._membership.mounts.is_read
-        return any(self._reading[one] or is_read(one) for one in tasks.versions(life))
+        return any(self._reading[one] or one in self._read_since or is_read(one) for one in tasks.versions(life))
 
     def _facts(self, life: Life) -> Facts:
         progress = self._overview.progress(life)
