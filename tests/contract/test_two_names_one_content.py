@@ -7,14 +7,16 @@ from pathlib import Path
 import pytest
 
 from tests.support.aio import on_loop
-from tests.support.coordinator_here import DIGEST, parts, started
+from tests.support.coordinator_here import DIGEST, beat, parts, read_first, started
 from tests.support.named_here import OTHER, of, until_done
 from tfquiver import errors
 from tfquiver.cli.dataset_commands import names
 from tfquiver.proto.tfquiver.v1 import named_datasets_pb2 as pb
+from tfquiver.proto.tfquiver.v1.coordinator_pb2 import MountReport
 from tfquiver.roles_and_tokens.identity import EVERYBODY
 from tfquiver.service.coordinator.coordinator import Coordinator
 from tfquiver.service.coordinator.dataset_caching.placement import Placement
+from tfquiver.service.coordinator.sessions.lease import LeaseState
 
 
 async def nodes_are_done(coordinator: Coordinator, name: str) -> pb.NamedDataset | None:
@@ -57,6 +59,25 @@ async def test_what_two_names_of_one_digest_share(tmp_path: Path) -> None:
         assert await nodes_are_done(coordinator, "one") is None
         assert DIGEST.digest_id in coordinator.registry and placement.is_pinned(DIGEST.digest_id)
         assert [one.spec.name for one in await named.listed(EVERYBODY)] == ["two"]
+
+
+@on_loop
+async def test_a_name_goes_whoever_reads_what_stays_for_another_one(tmp_path: Path) -> None:
+    async with started(tmp_path) as coordinator:
+        named = coordinator.named
+        for name in ("one", "two", "three"):
+            await named.create(EVERYBODY, of(name))
+            await until_done(coordinator, name)
+        assert await read_first(coordinator, "reader", job="run") == LeaseState.LEASED
+        beat(coordinator, mounts=[MountReport(digest_id=DIGEST.digest_id, mounts=1)])
+        for name in ("one", "two"):
+            assert (await named.delete(EVERYBODY, name, force=False)).state == pb.NamedDataset.STATE_DELETING
+        with pytest.raises(errors.InUseError, match="1 reader reads three: --force to delete it all the same"):
+            await named.delete(EVERYBODY, "three", force=False)  # the others are about to go
+        assert await nodes_are_done(coordinator, "one") is None
+        assert [one.spec.name for one in await named.listed(EVERYBODY)] == ["three"]
+        assert DIGEST.digest_id in coordinator.registry
+        assert [len(session.readers) for session in coordinator.sessions] == [1]
 
 
 @on_loop

@@ -104,6 +104,8 @@ class TestOnOneMachine:
             assert capsys.readouterr().out == said
         read = tfquiver.dataset("made", cache_dir=tmp_path / "cache").as_numpy_iterator()
         next(read)
+        assert command("create", "second", "--source", files, "--wait")[0] == 0
+        assert command("delete", "second") == (0, {"name": "second", "removed": True}), "it is read on as made"
         code, refused = command("delete", "made")
         assert code == 1 and "--force to delete it all the same; with it goes used, of the same content" in refused
         del read

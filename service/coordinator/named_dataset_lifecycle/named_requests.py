@@ -183,8 +183,9 @@ class NamedRequests(NamedKeeping):
         after = lifecycle.delete(life)
         if not force and life.phase != DELETING:
             # Of what is emptied a job's next epoch reads the source; of what is gone it finds nothing.
-            users = Users.of(self._sessions.of_data_sets(tasks.versions(after)))
-            shown = self._membership.mounts.said(tasks.versions(after), name)
+            going = [one for one in tasks.versions(after) if not self._stays_for_others(one, name)]
+            users = Users.of(self._sessions.of_data_sets(going))
+            shown = self._membership.mounts.said(going, name)
             if said := users.said(name, self._sessions.now()) or shown:
                 raise errors.InUseError(f"name: {said}: --force to delete it all the same")
         return await self._put(after)
@@ -252,6 +253,11 @@ class NamedRequests(NamedKeeping):
         life = self._visible(who, name)
         self._check_owner(who, life)
         return life
+
+    def _stays_for_others(self, digest_id: bytes, name: str) -> bool:
+        """Whether it stays when `name` is deleted: who reads it loses nothing."""
+        others = (self._table.get(other) for other in self._table.holding(digest_id, name))
+        return any(other.phase != DELETING for other in others if other is not None)
 
     def _check_owner(self, who: Identity, life: Life) -> None:
         if not self._owns(who, life):

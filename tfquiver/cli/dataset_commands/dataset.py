@@ -191,7 +191,7 @@ def _share(arguments: argparse.Namespace) -> int:
 def _delete(arguments: argparse.Namespace) -> int:
     with named.service(arguments) as (ask, stub, _):
         if one := names.find(ask, stub, arguments.name):
-            return _delete_named(arguments, ask, stub, names.of_same_content(arguments, one))
+            return _delete_named(arguments, ask, stub, names.of_same_content(arguments, ask, stub, one))
     with _service(arguments) as (ask, stub):
         dataset = _named_or_gone(arguments, _all(ask, stub), arguments.name)
         request = coordinator_pb2.DeleteDatasetRequest(digest_id=dataset.digest_id, force=arguments.force)

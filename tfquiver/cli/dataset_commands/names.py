@@ -113,14 +113,16 @@ def registered(arguments: argparse.Namespace) -> list[types_pb2.Dataset]:
         return list(calls.ask(stub.ListDatasets, request, calls.token(arguments), f"coordinator {address}").datasets)
 
 
-def of_same_content(arguments: argparse.Namespace, named: pb2.NamedDataset) -> list[str]:
-    """What else the registry calls that content, as it was first used: it is one data set, and goes with its name."""
+def of_same_content(arguments: argparse.Namespace, ask: Ask, stub: Any, named: pb2.NamedDataset) -> list[str]:
+    """What else the registry calls that content, as it was first used: it is one data set, and goes with its name,
+    unless the content has a second one."""
     if not named.HasField("dataset"):
         return []
-    its = named.dataset.digest_id
-    return sorted(
-        one.name for one in registered(arguments) if one.digest_id == its and one.name not in ("", named.spec.name)
-    )
+    its, name = named.dataset.digest_id, named.spec.name
+    first_used = {one.name for one in registered(arguments) if one.digest_id == its} - {"", name}
+    if not first_used or any(one.spec.name != name and one.dataset.digest_id == its for one in all_named(ask, stub)):
+        return []
+    return sorted(first_used)
 
 
 def joined(named: Sequence[pb2.NamedDataset], told: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
