@@ -135,10 +135,18 @@ async def cleaners(
     removals = Removals(digests.here, digests.get, others, digests.drop, link.removed_datasets, give_up, still)
     removals.start()
 
-    async def named_here(parts: Prefixes) -> npt.NDArray[np.bool_]:
-        return await others.named(parts, await removals.keeping())
+    async def named_here(parts: Prefixes) -> tuple[npt.NDArray[np.bool_], npt.NDArray[np.bool_]]:
+        keeping = await removals.keeping()
+        named, on_disk = await others.named(parts, keeping), digests.on_disk(keeping)
+        return named, named if len(on_disk) == len(keeping) else await others.named(parts, on_disk)
 
-    leftovers = Leftovers(noted, disk.__contains__, named_here, link.unclaimed, give_up, time.monotonic, source.on_disk)
+    async def got(digest_id: bytes) -> None:
+        await digests.get(digest_id)
+        removals.look_again()  # it may have been removed while it came
+
+    leftovers = Leftovers(
+        noted, disk.__contains__, named_here, link.unclaimed, got, give_up, time.monotonic, source.on_disk
+    )  # fmt: skip
     leftovers.start()
     others.start()
     late = LateEvictions(directory, removals.give_up, source.on_disk)

@@ -12,7 +12,7 @@ import pytest
 from tests.support.aio import on_loop
 from tests.support.coordinator_here import DIGEST, beat, parts, read_first, started
 from tests.support.digests import numbered_digest
-from tests.support.named_here import OTHER, of, scanning, until_done
+from tests.support.named_here import OTHER, of, scanning, unclaimed, until_done
 from tests.support.steps import steps
 from tfquiver import errors
 from tfquiver.clock import ManualClock
@@ -151,19 +151,22 @@ async def test_what_no_data_set_names_is_told_when_nothing_is_scanned(tmp_path: 
         await coordinator.named.create(EVERYBODY, of("other", OTHER))
         await until_done(coordinator, "other")
         names = [DIGEST.hashes[0].tobytes(), OTHER.hashes[3].tobytes(), b"n" * 32, OTHER.hashes[0].tobytes()]
-        assert await coordinator.claims.unclaimed(of_hashes(names)) == bytes([0, 0, 1, 0])
-        assert await coordinator.claims.unclaimed(of_hashes([])) == b""
-        many = await asyncio.gather(*(coordinator.claims.unclaimed(of_hashes(names[:n])) for n in range(5)))
+        assert await unclaimed(coordinator, of_hashes(names)) == bytes([0, 0, 1, 0])
+        by = [await coordinator.claims.claimed(of_hashes(some)) for some in (names, names[1:2], names[2:3])]
+        told = [set(one.digest_ids) for one in by if one]
+        assert told == [{OTHER.digest_id}, {OTHER.digest_id}, set()], "by which: one has all, it was the last to come"
+        assert await unclaimed(coordinator, of_hashes([])) == b""
+        many = await asyncio.gather(*(unclaimed(coordinator, of_hashes(names[:n])) for n in range(5)))
         assert many == [bytes([0, 0, 1, 0])[:n] for n in range(5)], "they are answered together, each its own"
-        gone = asyncio.create_task(coordinator.claims.unclaimed(of_hashes(names)))
+        gone = asyncio.create_task(unclaimed(coordinator, of_hashes(names)))
         await asyncio.sleep(0)
         gone.cancel()
-        assert await coordinator.claims.unclaimed(of_hashes(names[2:])) == bytes([1, 0]), "who has gone ends nothing"
+        assert await unclaimed(coordinator, of_hashes(names[2:])) == bytes([1, 0]), "who has gone ends nothing"
         beat(coordinator, scans=1)
-        assert await coordinator.claims.unclaimed(of_hashes(names)) is None, "a node scans"
+        assert await unclaimed(coordinator, of_hashes(names)) is None, "a node scans"
         beat(coordinator)
         await coordinator.named.create(EVERYBODY, pb.DatasetSpec(name="train", sources=["/x"]))
-        assert await coordinator.claims.unclaimed(of_hashes(names)) is None, "one that has a name is scanned"
+        assert await unclaimed(coordinator, of_hashes(names)) is None, "one that has a name is scanned"
 
 
 @on_loop
@@ -180,7 +183,7 @@ async def test_what_a_scan_has_brought_while_digests_were_looked_at_is_not_nobod
             return found
 
         monkeypatch.setattr(coordinator.registry, "digest", slowly)
-        assert await coordinator.claims.unclaimed(of_hashes([new.hashes[3].tobytes(), b"n" * 32])) == bytes([0, 1])
+        assert await unclaimed(coordinator, of_hashes([new.hashes[3].tobytes(), b"n" * 32])) == bytes([0, 1])
 
 
 @on_loop
@@ -195,13 +198,13 @@ async def test_what_no_data_set_names_cannot_be_told_while_digests_cannot_be_rea
         asked = of_hashes([b"n" * 32])
         with monkeypatch.context() as patch:
             patch.setattr(coordinator.registry, "digest", fails)
-            first = asyncio.create_task(coordinator.claims.unclaimed(asked))
+            first = asyncio.create_task(unclaimed(coordinator, asked))
             await asyncio.sleep(0.001)
-            second = asyncio.create_task(coordinator.claims.unclaimed(asked))
+            second = asyncio.create_task(unclaimed(coordinator, asked))
             for one in (first, second):
                 with pytest.raises(errors.UnavailableError, match="Input/output error"):
                     await asyncio.wait_for(one, 10)
-        assert await coordinator.claims.unclaimed(asked) == bytes([1])
+        assert await unclaimed(coordinator, asked) == bytes([1])
 
 
 @pytest.mark.slow

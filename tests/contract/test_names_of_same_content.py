@@ -11,7 +11,7 @@ import pytest
 from tests.contract.test_pins_and_settings import until_waiting
 from tests.support.aio import on_loop
 from tests.support.coordinator_here import DIGEST, beat, parts, read_first, started
-from tests.support.named_here import OTHER, of, scanned, until_done
+from tests.support.named_here import OTHER, of, scanned, unclaimed, until_done
 from tests.unit.test_late_evictions import Node
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2
 from tfquiver.proto.tfquiver.v1 import named_datasets_pb2 as pb
@@ -162,12 +162,12 @@ async def test_what_only_one_names_that_was_emptied_is_nobodys_until_somebody_us
     names = of_hashes([DIGEST.hashes[0].tobytes()])
     async with started(tmp_path) as coordinator:
         await made(coordinator, "train")
-        assert await coordinator.claims.unclaimed(names) == bytes([0])
+        assert await unclaimed(coordinator, names) == bytes([0])
         await emptied(coordinator, "train")
-        assert await coordinator.claims.unclaimed(names) == bytes([1])
+        assert await unclaimed(coordinator, names) == bytes([1])
         await read_first(coordinator, "reader")
         await coordinator.named.look()
-        assert await coordinator.claims.unclaimed(names) == bytes([0]), "it is read"
+        assert await unclaimed(coordinator, names) == bytes([0]), "it is read"
 
 
 @on_loop
@@ -177,4 +177,4 @@ async def test_what_one_name_has_emptied_and_another_keeps_is_claimed(tmp_path: 
         await made(coordinator, "train")
         await emptied(coordinator, "train")
         await made(coordinator, "another")
-        assert await coordinator.claims.unclaimed(names) == bytes([0])
+        assert await unclaimed(coordinator, names) == bytes([0])

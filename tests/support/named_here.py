@@ -11,6 +11,7 @@ from tfquiver.proto.tfquiver.v1 import coordinator_pb2
 from tfquiver.proto.tfquiver.v1 import named_datasets_pb2 as pb
 from tfquiver.roles_and_tokens.identity import EVERYBODY
 from tfquiver.service.coordinator.coordinator import Coordinator
+from tfquiver.shard_owners_chunks_hash_prefixes.prefixes import Prefixes
 
 OTHER = numbered_digest(100)
 
@@ -42,3 +43,9 @@ async def scanned(coordinator: Coordinator, name: str, digest: Digest) -> pb.Nam
     over = pb.ReportTaskRequest(node_id="n", task_id=task.task_id, over=True, digest_id=digest.digest_id)
     assert await coordinator.named.report(over)
     return await until_done(coordinator, name)
+
+
+async def unclaimed(coordinator: Coordinator, prefixes: Prefixes) -> bytes | None:
+    """A byte for each: 1, no data set names it. None: a scan is under way."""
+    claimed = await coordinator.claims.claimed(prefixes)
+    return claimed and claimed.unclaimed

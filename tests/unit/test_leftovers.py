@@ -17,6 +17,8 @@ from hypothesis import given
 
 from tests.support.aio import on_loop
 from tests.support.digests import digest_of
+from tfquiver import errors
+from tfquiver.proto.tfquiver.v1 import coordinator_pb2 as pb
 from tfquiver.service.node.disk.disk_cache import DiskCache
 from tfquiver.service.node.evicting_emptying_removing_leftovers.leftovers import KEPT_S, Leftovers
 from tfquiver.service.node.evicting_emptying_removing_leftovers.placed_log import PlacedLog
@@ -25,6 +27,7 @@ from tfquiver.shard_owners_chunks_hash_prefixes.prefixes import Prefixes, of_has
 
 HASHES = [hashlib.sha256(bytes([number])).digest() for number in range(12)]
 MINE, OTHERS, NOBODYS = HASHES[:4], HASHES[4:8], HASHES[8:]
+DIGESTS = {b"mine": MINE, b"others": OTHERS}
 
 
 class Node:
@@ -33,22 +36,38 @@ class Node:
     def __init__(self, root: Path) -> None:
         self.now_s, self.ahead_s, self.scanning = 1_000_000.0, 0.0, False  # the steady clock, and what was set
         self.disk = set(HASHES)
+        self.here, self.on_disk, self.registered = {b"mine"}, {b"mine"}, [b"others", b"mine"]
+        self.tells, self.keeps, self.asked_for = True, True, list[bytes]()
+        self.trouble: errors.TfquiverError | None = None
         self.log = PlacedLog(root / "placed.log", lambda: self.now_s + self.ahead_s, lambda: self.now_s)
         for hash in HASHES:
             self.log.note(hash)
         self.left = Leftovers(
-            self.log, self.disk.__contains__, self.named_here, self.unclaimed, self.give_up, lambda: self.now_s
-
+            self.log, self.disk.__contains__, self.named_here, self.unclaimed, self.get, self.give_up,
+            lambda: self.now_s,
         )  # fmt: skip
 
-    async def named_here(self, parts: Prefixes) -> npt.NDArray[np.bool_]:
-        return np.isin(parts, of_hashes(MINE))
+    async def named_here(self, parts: Prefixes) -> tuple[npt.NDArray[np.bool_], npt.NDArray[np.bool_]]:
+        here, on_disk = ([hash for one in ids for hash in DIGESTS[one]] for ids in (self.here, self.on_disk))
+        return np.isin(parts, of_hashes(here)), np.isin(parts, of_hashes(on_disk))
 
-    async def unclaimed(self, prefixes: bytes) -> tuple[bool, bytes]:
+    async def unclaimed(self, prefixes: bytes) -> pb.UnclaimedReply:
         if self.scanning:
-            return True, b""
+            return pb.UnclaimedReply(scanning=True)
         asked = [prefixes[at : at + 8] for at in range(0, len(prefixes), 8)]
-        return False, bytes(all(hash[:8] != one for hash in (*MINE, *OTHERS)) for one in asked)
+        by = [
+            next((one for one in self.registered if any(hash[:8] == it for hash in DIGESTS[one])), None) for it in asked
+        ]
+        ids = sorted({one for one in by if one}) if self.tells else ()
+        return pb.UnclaimedReply(unclaimed=bytes(one is None for one in by), digest_ids=ids)
+
+    async def get(self, digest_id: bytes) -> None:
+        self.asked_for.append(digest_id)
+        if self.trouble:
+            raise self.trouble
+        self.here.add(digest_id)
+        if self.keeps:
+            self.on_disk.add(digest_id)
 
     async def give_up(self, hashes: Sequence[bytes]) -> None:
         self.disk -= set(hashes)
@@ -70,14 +89,69 @@ def noted(path: Path) -> Mapping[bytes, float]:
 
 @on_loop
 async def test_what_nobody_names_goes_an_hour_later(node: Node) -> None:
-    assert await node.left.look()
-    assert (node.disk, set(node.log.noted())) == (set(HASHES), set(NOBODYS)), "the others have an owner now"
+    for noted_still in ({*OTHERS, *NOBODYS}, set(NOBODYS)):
+        assert await node.left.look()
+        assert (node.disk, set(node.log.noted())) == (set(HASHES), noted_still), "the others have an owner here"
     node.now_s += KEPT_S - 1
     await node.left.look()
     assert node.disk == set(HASHES)
     node.now_s += 1
     await node.left.look()
     assert (node.disk, node.log.noted()) == ({*MINE, *OTHERS}, {})
+
+
+@on_loop
+async def test_what_another_nodes_scan_left_here_goes_with_its_data_set(node: Node) -> None:
+    """Of that it has no digest, by which it would go. It stayed for good."""
+    await node.left.look()
+    assert node.here == {b"mine", b"others"}, "it has it from now on"
+    await node.left.look()
+    assert set(node.log.noted()) == set(NOBODYS) and node.asked_for == [b"others"]
+
+
+@on_loop
+async def test_what_a_digest_names_that_the_disk_has_not_taken_is_noted_still(node: Node) -> None:
+    """After a kill it is here no more, and its data set may have been removed."""
+    node.on_disk = set()
+    await node.left.look()
+    assert set(node.log.noted()) == set(HASHES)
+    node.registered, node.here = [b"others"], {b"others"}  # it was killed
+    node.left.abandoned()
+    await node.left.look()
+    assert node.disk == set(OTHERS)
+
+
+@pytest.mark.parametrize("trouble", [errors.NotFoundError("removed meanwhile"), errors.UnavailableError("away")])
+@on_loop
+async def test_what_is_anothers_whose_digest_cannot_be_had_is_noted_still(
+    node: Node, trouble: errors.TfquiverError
+) -> None:
+    node.trouble = trouble
+    for _ in range(2):
+        await node.left.look()
+        assert set(node.log.noted()) == {*OTHERS, *NOBODYS}
+    node.trouble = None
+    await node.left.look()
+    await node.left.look()
+    assert set(node.log.noted()) == set(NOBODYS)
+
+
+@on_loop
+async def test_no_digest_is_got_again_and_again_that_the_disk_does_not_keep(node: Node) -> None:
+    node.keeps = False
+    await node.left.look()
+    node.here.discard(b"others")  # others were used since
+    for _ in range(3):
+        await node.left.look()
+    assert node.asked_for == [b"others"] and set(node.log.noted()) == set(NOBODYS)
+
+
+@on_loop
+async def test_a_coordinator_that_tells_no_digests_is_believed(node: Node) -> None:
+    """An older one."""
+    node.tells = False
+    await node.left.look()
+    assert set(node.log.noted()) == set(NOBODYS)
 
 
 async def another_scan_keeps_what_it_finds(node: Node) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -19,11 +19,21 @@ from tfquiver.service.coordinator.nodes_mounts_dispatchers.membership import Mem
 from tfquiver.service.coordinator.registering_sharing_removing_datasets.registry import Registry
 from tfquiver.shard_owners_chunks_hash_prefixes.prefixes import Prefixes, strike
 
+_NOBODY = -1
+
+
+@dataclass(frozen=True, slots=True)
+class Claimed:
+    """`unclaimed`: a byte for each: 1, none names it. `digest_ids`: of data sets that name the others."""
+
+    unclaimed: bytes
+    digest_ids: Sequence[bytes]
+
 
 @dataclass(frozen=True, slots=True)
 class _Question:
     prefixes: Prefixes
-    answer: asyncio.Future[bytes | None]
+    answer: asyncio.Future[Claimed | None]
 
 
 class Claims:
@@ -50,8 +60,8 @@ class Claims:
             return True
         return self._is_deriving() or any(life.phase == SCANNING for life in self._named)
 
-    async def unclaimed(self, prefixes: Prefixes) -> bytes | None:
-        """A byte for each: 1, none names it. None: a scan is under way. Raises UnavailableError: a disk that fails."""
+    async def claimed(self, prefixes: Prefixes) -> Claimed | None:
+        """None: a scan is under way. Raises UnavailableError: a disk that fails."""
         if self.scanning:
             return None
         question = _Question(prefixes, asyncio.get_running_loop().create_future())
@@ -73,12 +83,11 @@ class Claims:
             asked, self._waiting = self._waiting, []
             try:
                 distinct, shard_of = np.unique(np.concatenate([one.prefixes for one in asked]), return_inverse=True)
-                claimed = await self._claimed(distinct)
-                unclaimed = (~claimed)[shard_of].astype(np.uint8)
+                by, digest_ids = await self._claimants(distinct)
                 ends = np.cumsum([len(one.prefixes) for one in asked])
-                for one, its in zip(asked, np.split(unclaimed, ends[:-1]), strict=True):
+                for one, its in zip(asked, np.split(by[shard_of], ends[:-1]), strict=True):
                     if not one.answer.done():  # who asked may have gone
-                        one.answer.set_result(None if self.scanning else its.tobytes())
+                        one.answer.set_result(None if self.scanning else _told(its, digest_ids))
             except errors.TfquiverError as error:  # a disk that fails; who has asked since may have more luck
                 for one in asked:
                     if not one.answer.done():
@@ -87,9 +96,10 @@ class Claims:
                 for one in asked:
                     one.answer.cancel()  # those that have no answer
 
-    async def _claimed(self, distinct: Prefixes) -> npt.NDArray[np.bool_]:
-        """Those that were registered last are looked at first: what is asked for has mostly come with them. What was
-        emptied, and nobody has used since, claims nothing."""
+    async def _claimants(self, distinct: Prefixes) -> tuple[npt.NDArray[np.int32], list[bytes]]:
+        """Of each which of these digests names it; _NOBODY: none. Those that were registered last are looked at first:
+        what is asked for has mostly come with them. What was emptied, and nobody has used since, claims nothing."""
+        by, digest_ids = np.full(len(distinct), _NOBODY, np.int32), list[bytes]()
         claimed, seen = np.zeros(len(distinct), np.bool_), set[bytes]()
         # What is registered while others are read, by a scan that is over before they are, is looked at, too.
         while unseen := [one.digest_id for one in self._registry.all() if one.digest_id not in seen]:
@@ -97,7 +107,7 @@ class Claims:
             emptied = self._emptied()
             for digest_id in (one for one in unseen if one not in emptied):
                 if claimed.all():
-                    return claimed
+                    return by, digest_ids
                 try:
                     digest = await self._registry.digest(digest_id)
                 except errors.NotFoundError:
@@ -106,7 +116,10 @@ class Claims:
                     every_n_seconds(logging.WARNING, "%s", 600, error)
                     continue
                 await asyncio.to_thread(strike, claimed, distinct, digest.hashes)
-        return claimed
+                if (its := claimed & (by == _NOBODY)).any():
+                    by[its] = len(digest_ids)
+                    digest_ids.append(digest_id)
+        return by, digest_ids
 
     def _emptied(self) -> set[bytes]:
         """Of these no name has kept anything since."""
@@ -115,3 +128,9 @@ class Claims:
             (emptied if life.keeps_nothing else kept).add(life.digest_id)
             kept.update(life.old_digest_ids)
         return emptied - kept
+
+
+def _told(by: npt.NDArray[np.int32], digest_ids: Sequence[bytes]) -> Claimed:
+    """`by`: numbers of digests."""
+    named_by = np.unique(by[by != _NOBODY]).tolist()
+    return Claimed((by == _NOBODY).astype(np.uint8).tobytes(), [digest_ids[number] for number in named_by])

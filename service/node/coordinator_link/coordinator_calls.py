@@ -144,12 +144,11 @@ class CoordinatorCalls:
         )
         return list(reply.digest_ids)
 
-    async def unclaimed(self, prefixes: bytes) -> tuple[bool, bytes]:
-        """Whether a scan is under way anywhere; if none is, of each 8-byte prefix of a hash a byte: 1, no data set
-        names it. Raises UnavailableError and others."""
+    async def unclaimed(self, prefixes: bytes) -> pb.UnclaimedReply:
+        """Of 8-byte prefixes of hashes, one after the other. Raises UnavailableError and others."""
         request = pb.UnclaimedRequest(prefixes=prefixes)
         reply: pb.UnclaimedReply = await self._call(self._stub.Unclaimed, request, _CLAIMS_S, _CLAIMS_S)
-        return reply.scanning, reply.unclaimed
+        return reply
 
     async def find_dataset(self, request: pb.FindDatasetRequest) -> types_pb2.Dataset | None:
         try:

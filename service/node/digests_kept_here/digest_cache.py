@@ -69,6 +69,10 @@ class DigestCache:
         """Ids of those on the disk or in use."""
         return list({*self._files, *self._open, *self._in_use})
 
+    def on_disk(self, digest_ids: Sequence[bytes]) -> list[bytes]:
+        """Those of them that the next process finds here, too."""
+        return [digest_id for digest_id in digest_ids if digest_id in self._files]
+
     async def start(self) -> None:
         """Looks what is there. Raises the typed error of a directory that cannot be used."""
         try:

@@ -5,6 +5,9 @@ was deleted or everybody was killed, they are nobody's. They go soon after a dat
 an hour after they came, in which no scan was seen anywhere: until then one that is asked for again finds them. Nothing
 goes while a scan is under way on any node, nor what a registered data set names, unless that was emptied and nobody
 has used it since.
+
+What is a data set's is noted until the digest that names it stands on this node's disk, too: by that it goes with its
+data set. A scan of another node leaves none here, nor is one here after a kill that had not been written.
 """
 
 from __future__ import annotations
@@ -19,7 +22,9 @@ import numpy.typing as npt
 from absl import logging
 
 from tfquiver import errors
+from tfquiver.log_files_and_lines.logs import about
 from tfquiver.log_files_and_lines.rare_lines import every_n_seconds
+from tfquiver.proto.tfquiver.v1 import coordinator_pb2
 from tfquiver.service.common_to_servers.repeated import OwnTask
 from tfquiver.service.node.evicting_emptying_removing_leftovers.placed_log import PlacedLog
 from tfquiver.service.node.hanging_disk.disk_threads import OnDisk
@@ -32,7 +37,8 @@ _LOOK_S, _SOON_S = 300.0, 5.0
 _LATE_S = 60.0  # shards of a scan that is given up still come for so long
 _GIVEN_UP_AT_ONCE = 1000
 
-Unclaimed = Callable[[bytes], Awaitable[tuple[bool, bytes]]]
+Unclaimed = Callable[[bytes], Awaitable[coordinator_pb2.UnclaimedReply]]
+NamedHere = Callable[[Prefixes], Awaitable[tuple[npt.NDArray[np.bool_], npt.NDArray[np.bool_]]]]
 
 
 class Leftovers:
@@ -40,9 +46,11 @@ class Leftovers:
 
     Args:
       is_here: whether an entry with that hash stands.
-      named_here: which of these prefixes of hashes, sorted and distinct, a digest of this node names that keeps any.
-      unclaimed: of 8-byte prefixes of hashes, one after the other: whether a scan is under way anywhere, and if none is
-        a byte for each, 1: no registered data set names it. Raises TfquiverError.
+      named_here: which of these prefixes of hashes, sorted and distinct, a digest of this node names that keeps any,
+        and which one that stands on the disk.
+      unclaimed: of 8-byte prefixes of hashes, one after the other, which of them no registered data set names, and
+        which do. Raises TfquiverError.
+      get: gets the digest with that id, which is kept on the disk soon; raises TfquiverError.
       give_up: deletes the shards with these hashes; raises TfquiverError where some of them stay.
       steady_s: the log's clock, which never goes back.
       on_disk: runs what waits for the disk.
@@ -52,8 +60,9 @@ class Leftovers:
         self,
         log: PlacedLog,
         is_here: Callable[[bytes], bool],
-        named_here: Callable[[Prefixes], Awaitable[npt.NDArray[np.bool_]]],
+        named_here: NamedHere,
         unclaimed: Unclaimed,
+        get: Callable[[bytes], Awaitable[None]],
         give_up: Callable[[Sequence[bytes]], Awaitable[None]],
         steady_s: Callable[[], float],
         on_disk: OnDisk = asyncio.to_thread,
@@ -61,6 +70,8 @@ class Leftovers:
         self._on_disk = on_disk
         self._log, self._is_here, self._named_here = log, is_here, named_here
         self._unclaimed, self._give_up, self._steady_s = unclaimed, give_up, steady_s
+        self._get_digest = get
+        self._got = set[bytes]()  # digests, for what is noted: none is got twice that the disk does not keep
         self._quiet_since_s = steady_s()
         self._abandoned_s = -np.inf
         self._news = asyncio.Event()
@@ -84,17 +95,36 @@ class Leftovers:
         async with self._looking:
             noted = await self._on_disk(self._log.noted)
             left = await self._on_disk(self._standing, noted)
-            if left and (await self._unclaimed(b""))[0]:
+            if not left:
+                self._got.clear()
+            if left and (await self._unclaimed(b"")).scanning:
                 self._quiet_since_s = self._steady_s()
                 return not any(self._is_abandoned(noted[hash]) for hash in left)
             left = await self._unnamed_here(left)
             for at in range(0, len(left), MAX_ASKED):
                 asked = left[at : at + MAX_ASKED]
-                scanning, bits = await self._unclaimed(of_hashes(asked).astype("<u8").tobytes())
-                if scanning or len(bits) != len(asked):
+                reply = await self._unclaimed(of_hashes(asked).astype("<u8").tobytes())
+                if reply.scanning or len(reply.unclaimed) != len(asked):
                     return False
-                await self._let_go(await self._on_disk(self._due, asked, bits, noted))
+                new = [digest_id for digest_id in reply.digest_ids if digest_id not in self._got]
+                await self._let_go(await self._on_disk(self._due, asked, reply.unclaimed, noted, not new))
+                await self._get(new)
             return True
+
+    async def _get(self, digest_ids: Sequence[bytes]) -> None:
+        """What they name is settled at a later look, when they stand on the disk."""
+        for digest_id in digest_ids:
+            try:
+                await self._get_digest(digest_id)
+            except errors.NotFoundError:
+                continue  # it was removed meanwhile: nobody names it then
+            except errors.TfquiverError as error:
+                every_n_seconds(
+                    logging.WARNING, "digest %s, of what is cached here: %s", 600, digest_id.hex(), error,
+                    extra=about(digest=digest_id),
+                )  # fmt: skip
+                continue
+            self._got.add(digest_id)
 
     def _standing(self, noted: Mapping[bytes, float]) -> list[bytes]:
         """Settles what does not stand, unless it may be on its way just now. For a thread: there may be a million."""
@@ -106,9 +136,10 @@ class Leftovers:
             self._log.note(hash)
         return left
 
-    def _due(self, asked: Sequence[bytes], bits: bytes, noted: Mapping[bytes, float]) -> list[bytes]:
-        """Settles what a data set names. For a thread, too."""
-        self._log.settle(hash for hash, bit in zip(asked, bits, strict=True) if not bit)
+    def _due(self, asked: Sequence[bytes], bits: bytes, noted: Mapping[bytes, float], settle: bool) -> list[bytes]:
+        """For a thread, too. `settle`: what a data set names: its digest has been here, or none is told of."""
+        if settle:
+            self._log.settle(hash for hash, bit in zip(asked, bits, strict=True) if not bit)
         return [hash for hash, bit in zip(asked, bits, strict=True) if bit and self._is_due(noted[hash])]
 
     def _is_abandoned(self, placed_s: float) -> bool:
@@ -128,12 +159,13 @@ class Leftovers:
             )
 
     async def _unnamed_here(self, hashes: list[bytes]) -> list[bytes]:
-        """Those that no digest of this node keeps; the others are settled."""
+        """Those that no digest of this node keeps; the others are settled, but for those whose digest the disk has not
+        taken yet: a kill would leave what they name without an owner."""
         if not hashes:
             return []
         distinct, shard_of = np.unique(of_hashes(hashes), return_inverse=True)
-        named = (await self._named_here(distinct))[shard_of]
-        await self._on_disk(self._log.settle, [hashes[at] for at in np.flatnonzero(named)])
+        named, kept = (mask[shard_of] for mask in await self._named_here(distinct))
+        await self._on_disk(self._log.settle, [hashes[at] for at in np.flatnonzero(kept)])
         return [hashes[at] for at in np.flatnonzero(~named)]
 
     async def _run(self) -> None:

@@ -96,6 +96,10 @@ class Removals:
             self._seen = removals
             self._news.set()
 
+    def look_again(self) -> None:
+        """A digest has come otherwise than with orders."""
+        self._news.set()
+
     async def _run(self) -> None:
         while True:
             await self._news.wait()

@@ -194,8 +194,9 @@ class DatasetCalls(Callers):
         if len(request.prefixes) % PREFIX_BYTES:
             raise errors.InvalidArgumentError(f"prefixes: {len(request.prefixes)} bytes; each has {PREFIX_BYTES}")
         prefixes = np.frombuffer(request.prefixes, "<u8").astype(np.uint64)
-        unclaimed = await self._coordinator.claims.unclaimed(prefixes)
-        return pb2.UnclaimedReply(scanning=unclaimed is None, unclaimed=unclaimed or b"")
+        if (claimed := await self._coordinator.claims.claimed(prefixes)) is None:
+            return pb2.UnclaimedReply(scanning=True)
+        return pb2.UnclaimedReply(unclaimed=claimed.unclaimed, digest_ids=claimed.digest_ids)
 
     @handled
     async def SetCache(self, request: pb2.SetCacheRequest, context: Any) -> types_pb2.CacheSetting:

@@ -268,19 +268,25 @@ class UnclaimedReply(_message.Message):
 
     SCANNING_FIELD_NUMBER: _builtins.int
     UNCLAIMED_FIELD_NUMBER: _builtins.int
+    DIGEST_IDS_FIELD_NUMBER: _builtins.int
     scanning: _builtins.bool
     """a scan is under way on some node, or that is not known yet: nothing is said"""
     unclaimed: _builtins.bytes
     """else a byte for each: 1, none names it; 0, one does"""
+    @_builtins.property
+    def digest_ids(self) -> _containers.RepeatedScalarFieldContainer[_builtins.bytes]:
+        """By which those are named: for each at least one. Who keeps them finds by it what goes when that is removed."""
+
     def __init__(
         self,
         *,
         scanning: _builtins.bool = ...,
         unclaimed: _builtins.bytes = ...,
+        digest_ids: _abc.Iterable[_builtins.bytes] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["scanning", b"scanning", "unclaimed", b"unclaimed"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["digest_ids", b"digest_ids", "scanning", b"scanning", "unclaimed", b"unclaimed"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
