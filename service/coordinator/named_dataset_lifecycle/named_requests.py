@@ -123,12 +123,12 @@ class NamedRequests(NamedKeeping):
         return sorted((one for one in held if one[1]), key=lambda one: (-one[1], one[0]))
 
     def _may_go(self, other: Life) -> bool:
-        """Evicting what is another name's, too, would free nothing."""
+        """Evicting what is another name's, too, would free nothing. It goes with all of its versions."""
         if self._table.holding(other.digest_id, other.spec.name):
             return False
         kept = self._caching.placement.is_pinned(other.digest_id) or other.spec.pin
         idle = other.phase == lifecycle.READY and other.digest_id in self._registry
-        return idle and not kept and not self._is_read(other.digest_id)
+        return idle and not kept and not any(map(self._is_read, tasks.versions(other)))
 
     async def pin(self, who: Identity, name: str, pinned: bool) -> pb2.NamedDataset:
         life = await self._owned(who, name)

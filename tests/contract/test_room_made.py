@@ -1,0 +1,41 @@
+"""What goes so that another data set has room: never what somebody reads."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.contract.test_names_of_same_content import made, refreshed
+from tests.support.aio import on_loop
+from tests.support.coordinator_here import DIGEST, beat, parts, read_first, started
+from tests.support.digests import numbered_digest
+from tests.support.named_here import OTHER, of, until_done
+from tfquiver import errors
+from tfquiver.proto.tfquiver.v1 import named_datasets_pb2 as pb
+from tfquiver.roles_and_tokens.identity import EVERYBODY
+
+WANTED = numbered_digest(50, "wanted")
+
+
+@pytest.mark.parametrize("when_full", ["dataset_lru", "manual"])
+@on_loop
+async def test_what_is_read_of_a_version_before_the_newest_stays(tmp_path: Path, when_full: str) -> None:
+    """It went with the newest one, which nobody read yet."""
+    async with started(tmp_path) as coordinator:
+        named = coordinator.named
+        await coordinator.catalogue.register("", b"", None, parts(OTHER))
+        await coordinator.catalogue.register("", b"", None, parts(WANTED))
+        await made(coordinator, "train")
+        await read_first(coordinator, "reader")
+        await refreshed(coordinator, "train")
+        assert named.find(EVERYBODY, "train").old_versions == 1
+        await named.create(EVERYBODY, of("wanted", WANTED))
+        await until_done(coordinator, "wanted")
+        named._when_full = when_full
+        beat(coordinator, quota_bytes=4096)
+        beat(coordinator, "m", quota_bytes=4096, holds=DIGEST)  # which has all of the newest one, too
+        assert await named.resident_bytes(OTHER.digest_id)
+        with pytest.raises(errors.ResourceExhaustedError, match="nothing can be evicted: all else is pinned, or read"):
+            await named.prefetch(EVERYBODY, "wanted")
+        assert named.find(EVERYBODY, "train").state == pb.NamedDataset.STATE_READY
