@@ -313,10 +313,8 @@ class Coordinator:
         is_other = self.budgets.pins.allocate(job, bytes_per_s)
         await self._log.synced()  # also where an earlier call, of the same, has not been answered
         if is_other:
-            every_n_seconds(
-                logging.INFO, "job %s may read %.0f bytes/s from the store%s", SAID_S, job, bytes_per_s,
-                "" if bytes_per_s else ": any", extra=about(job=job), at_once=SAID_AT_ONCE,
-            )  # fmt: skip
+            said = "job %s may read %.0f bytes/s from the store (0: any)"
+            every_n_seconds(logging.INFO, said, SAID_S, job, bytes_per_s, extra=about(job=job), at_once=SAID_AT_ONCE)
 
     @property
     def log_trouble(self) -> str:

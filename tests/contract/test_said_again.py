@@ -76,4 +76,4 @@ async def test_of_what_is_said_of_a_thousand_jobs_some_lines_are_written(
             now = time.monotonic()
             monkeypatch.setattr(time, "monotonic", lambda: now + 11)
             await coordinator.allocate_remote_io("job 0", 2e6)
-        assert lines[-1].endswith("may read 2000000 bytes/s from the store (80 more of these were left out)")
+        assert lines[-1].endswith("may read 2000000 bytes/s from the store (0: any) (80 more of these were left out)")

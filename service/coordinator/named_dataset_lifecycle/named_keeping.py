@@ -212,8 +212,7 @@ class NamedKeeping:
         for session in list(self._sessions):
             await parts.rest()
             reading[session.digest_id] += len(session.readers)
-            began = session.restored_at
-            if session.last_used >= looked_at and (began is None or session.last_used > began):
+            if session.last_used >= looked_at and session.last_used != session.restored_at:
                 read_since.add(session.digest_id)
         self._reading, self._used = reading, reading + Counter(self._membership.mounts.shown())
         self._read_since = read_since

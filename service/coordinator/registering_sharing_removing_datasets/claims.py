@@ -18,6 +18,7 @@ from tfquiver.service.coordinator.named_dataset_lifecycle.table import NamedTabl
 from tfquiver.service.coordinator.nodes_mounts_dispatchers.membership import Membership
 from tfquiver.service.coordinator.registering_sharing_removing_datasets.registry import Registry
 from tfquiver.shard_owners_chunks_hash_prefixes.prefixes import Prefixes, strike
+from tfquiver.shard_owners_chunks_hash_prefixes.sorted_numbers import distinct as distinct_of
 
 _NOBODY = -1
 
@@ -132,5 +133,5 @@ class Claims:
 
 def _told(by: npt.NDArray[np.int32], digest_ids: Sequence[bytes]) -> Claimed:
     """`by`: numbers of digests."""
-    named_by = np.unique(by[by != _NOBODY]).tolist()
+    named_by = distinct_of(by[by != _NOBODY]).tolist()
     return Claimed((by == _NOBODY).astype(np.uint8).tobytes(), [digest_ids[number] for number in named_by])

@@ -95,6 +95,7 @@ class Session:
         self.reopened = False  # a reader came late, after its end, and is given what it lacks
         self.acked_by_trainer = False  # since this process began
         self.asked_late: dict[str, float] = {}  # who asks for a late ticket, oldest first -> since when
+        self.pays = self.job or self.session_key  # who is charged for what it reads from the store, and has a limit
         self.sampler: Sampler | None = None
         self.last_used = now
         self.used_up_ms = created.up_ms  # the last in the log; 0: not known
@@ -136,14 +137,9 @@ class Session:
         return self._holders.keys()
 
     @property
-    def pays(self) -> str:
-        """Its job, or its key where it has none: plans give that what it may read from the store, and it is charged."""
-        return self.job or self.session_key
-
-    @property
     def reads(self) -> tuple[str, bytes]:
         """Who `pays`, and its data set: by that it is measured and planned for."""
-        return self.job or self.session_key, self.digest_id
+        return self.pays, self.digest_id
 
     @property
     def leased_shards(self) -> int:
@@ -228,7 +224,7 @@ class Session:
     def draws(self) -> random.Random:
         """What its sampler draws with from here on. Jobs of a sweep share a seed, and so do a job's epochs: neither
         must read in the order of the other, for then no job finds anything that another has brought."""
-        of = f"{self.seed} {self.epoch} {self.acked_shards} {self.job or self.session_key}"
+        of = f"{self.seed} {self.epoch} {self.acked_shards} {self.pays}"
         return random.Random(int.from_bytes(hashlib.sha256(of.encode()).digest()[:8], "little"))
 
     def pending_mask(self) -> npt.NDArray[np.bool_]:
