@@ -50,6 +50,17 @@ class CoordinatorCalls:
         found = (await self._coordinator.GetPlacement(request, timeout=_CALL_S, metadata=self._metadata)).rule
         return Rule(found.selector, found.stripe, found.rack_local, found.replicas)
 
+    async def of_same_content(self, name: str, digest_id: str) -> list[str]:
+        """Names of other data sets whose newest version that is. `digest_id`: hexadecimal."""
+        request = named_datasets_pb2.ListNamedDatasetsRequest()
+        try:
+            every = (await self._datasets.List(request, timeout=_CALL_S, metadata=self._metadata)).datasets
+        except grpc.RpcError as error:
+            raise rpc.from_rpc_error(error, self._what) from error
+        its = bytes.fromhex(digest_id)
+        there = (one for one in every if one.state != named_datasets_pb2.NamedDataset.STATE_DELETING)
+        return sorted({one.spec.name for one in there if one.dataset.digest_id == its} - {name})
+
     async def carry_out(self, action: Action, wish: DatasetWish, digest_id: str) -> None:
         """Safe to repeat. `digest_id`: hexadecimal; empty: it has none yet."""
         try:
@@ -104,6 +115,7 @@ def _spec(wish: DatasetWish) -> named_datasets_pb2.DatasetSpec:
         format=DatasetFormat.Value(f"{_FORMAT}{wish.format.upper()}"),
         credentials=wish.credentials,
         pin=wish.pin,
+        placement=_rule(wish.rule),  # it is scanned, and cached, where it is to be
     )
 
 

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import enum
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from tfquiver.service.operator.checked_specs.dataset_wish import DatasetWish, Rule
 from tfquiver.service.operator.conditions import Condition, merged
 from tfquiver.sizes_durations_amounts.amounts import apart
+
+_NAMED = 3  # data sets, of many
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,11 +43,13 @@ class Action(enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class Trouble:
-    """Why a round came to nothing: `reason` for programs. `is_final`: it stays until the object changes."""
+    """Why a round came to nothing: `reason` for programs. `is_final`: it stays until the object changes.
+    `leaves_readable`: what was refused is where the data set is kept, or what is read of it ahead; jobs read it."""
 
     reason: str
     message: str
     is_final: bool = True
+    leaves_readable: bool = False
 
 
 _TAKEN = Trouble(
@@ -67,6 +72,25 @@ def actions(wish: DatasetWish, observed: Observed | None, prefetched_version: in
     if wish.prefetch and observed.state == "ready" and observed.version > prefetched_version:
         made.append(Action.PREFETCH)
     return made
+
+
+def placed_otherwise(wish: DatasetWish, observed: Observed, others: Sequence[str]) -> Trouble | None:
+    """Why it is not placed as was asked for: `others` are of the same content, which is kept in one way. Were each object
+    to have its own, the content would move to and fro for ever. None: it asks for nothing."""
+    if not others or wish.rule == Rule():
+        return None
+    named = ", ".join(others[:_NAMED]) + (f" and {len(others) - _NAMED} more" if len(others) > _NAMED else "")
+    return Trouble(
+        "PlacedOtherwise", f"not placed: it is of the same content as {named}, which is kept {_how(observed.rule)}: "
+        "content is kept in one way, whatever it is called; leave placement out, or say the same there and here, and "
+        f"change it for all (tfquiver dataset place {wish.name})", leaves_readable=True,
+    )  # fmt: skip
+
+
+def _how(rule: Rule) -> str:
+    how = [f"on {rule.selector or 'all nodes'}"]
+    how += [f"on at most {rule.stripe} of them"] * bool(rule.stripe) + ["rack-local"] * rule.rack_local
+    return ", ".join(how + [f"{rule.replicas} of each shard"] * (rule.replicas > 1))
 
 
 def is_another(wish: DatasetWish, observed: Observed) -> bool:
@@ -150,12 +174,12 @@ def _progress(observed: Observed) -> str | None:
 
 
 def _ready(observed: Observed | None, trouble: Trouble | None) -> Condition:
-    if trouble is not None:
+    if trouble is not None and not (observed is not None and trouble.leaves_readable):
         return Condition("Ready", False if trouble.is_final else None, trouble.reason, trouble.message)
     if observed is None:
         return Condition("Ready", False, "Pending")
     can_be_read = observed.version > 0 and observed.state not in ("deleting", "failed")
-    return Condition("Ready", can_be_read, _word(observed.state), observed.reason)
+    return Condition("Ready", can_be_read, _word(observed.state), _message(observed, trouble))
 
 
 def _resident(observed: Observed | None) -> Condition:

@@ -15,6 +15,7 @@ from tfquiver import errors
 from tfquiver.log_files_and_lines.logs import about
 from tfquiver.service.operator import dataset_plan, job_manifest, job_plan
 from tfquiver.service.operator.checked_specs import dataset_wish, job_wish
+from tfquiver.service.operator.checked_specs.dataset_wish import Rule
 from tfquiver.service.operator.coordinator_calls import CoordinatorCalls, is_final
 from tfquiver.service.operator.dataset_plan import Action, Observed, Trouble
 from tfquiver.service.operator.job_manifest import GROUP, VERSION, NodeScore, Surroundings
@@ -47,6 +48,11 @@ class Rounds:
             if observed is None or observed.version < prefetched:
                 prefetched = 0  # of one that is no more
             for action in dataset_plan.actions(wish, observed, prefetched):
+                if action is Action.PLACE and observed is not None and observed.rule != Rule():
+                    others = await self._coordinator.of_same_content(wish.name, observed.digest_id)
+                    if others:
+                        trouble = dataset_plan.placed_otherwise(wish, observed, others)
+                        continue
                 asked = observed.version if action is Action.PREFETCH and observed is not None else prefetched
                 try:
                     await self._coordinator.carry_out(action, wish, observed.digest_id if observed else "")
@@ -57,7 +63,7 @@ class Rounds:
                 logging.info("dataset %s: %s", wish.name, action.value, extra=about(dataset=wish.name))
                 observed = await self._coordinator.dataset(wish.name, resident=True)
         except errors.TfquiverError as error:
-            trouble = _trouble(error)
+            trouble = _trouble(error, leaves_readable=observed is not None)
         return dataset_plan.status(wish, observed, trouble, before, generation, at, prefetched)
 
     async def dataset_goes(self, meta: Mapping[str, Any], spec: Any, before: Any) -> None:
@@ -139,9 +145,9 @@ class Rounds:
             logging.warning("job %s: %s", meta["name"], error, extra=about(job=meta["name"]))
 
 
-def _trouble(error: errors.TfquiverError) -> Trouble:
+def _trouble(error: errors.TfquiverError, leaves_readable: bool = False) -> Trouble:
     reason = "Refused" if is_final(error) else type(error).__name__.rstrip("_").removesuffix("Error")
-    return Trouble(reason, str(error), is_final(error))
+    return Trouble(reason, str(error), is_final(error), leaves_readable)
 
 
 def _prefetched(before: Any) -> int:

@@ -21,6 +21,7 @@ from tests.support.kubectl import CONFIGS
 from tfquiver.grpc_plumbing import rpc
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2 as pb
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2_grpc, named_datasets_pb2, named_datasets_pb2_grpc
+from tfquiver.proto.tfquiver.v1.types_pb2 import PlacementRule
 
 OPERATOR = "tfquiver.service.operator.main"
 CRDS = tuple(yaml.safe_load((CONFIGS / "base" / f"crd-{name}.yaml").read_text()) for name in ("dataset", "trainingjob"))
@@ -75,6 +76,12 @@ class Place:
         """Of the coordinator, by a person."""
         with rpc.channel(self.coordinator.address) as channel:
             getattr(named_datasets_pb2_grpc.NamedDatasetsStub(channel), method)(request, timeout=20)
+
+    def rule(self, digest: str) -> PlacementRule:
+        """Where the coordinator keeps that content. `digest`: hexadecimal."""
+        with rpc.channel(self.coordinator.address) as channel:
+            request = pb.GetPlacementRequest(digest_id=bytes.fromhex(digest))
+            return coordinator_pb2_grpc.CoordinatorStub(channel).GetPlacement(request, timeout=20).rule
 
     def _listed(self) -> Sequence[named_datasets_pb2.NamedDataset]:
         with rpc.channel(self.coordinator.address) as channel:
@@ -142,13 +149,31 @@ def test_from_a_data_set_to_a_job_that_is_over(place: Place) -> None:
     affinity = other["spec"]["template"]["spec"]["affinity"]["nodeAffinity"]
     (near,) = affinity["preferredDuringSchedulingIgnoredDuringExecution"]
     assert (near["weight"], near["preference"]["matchExpressions"][0]["values"]) == (100, ["ip-10-0-0-1"])
-    with rpc.channel(place.coordinator.address) as channel:
-        asked = pb.GetPlacementRequest(digest_id=bytes.fromhex(whole["digest"]))
-        rule = coordinator_pb2_grpc.CoordinatorStub(channel).GetPlacement(asked, timeout=20).rule
-    assert rule.selector == "host=machine"
+    assert place.rule(whole["digest"]).selector == "host=machine"
     place.api.delete("datasets", "train")
     wait_until(lambda: place.api.get("datasets", "train") is None, "the object is gone", SOON_S)
     wait_until(lambda: not place.names(), "its data set goes, when nodes have deleted what they keep", SOON_S)
+
+
+def test_content_is_kept_in_one_way_whatever_its_objects_ask(place: Place) -> None:
+    """Each of two objects had it moved every five seconds, and one without a placement took away that of another."""
+    place.dataset("train", placement={"selector": {"host": "machine"}})
+    ready = place.until("datasets", "train", is_ready)
+    place.dataset("anywhere")
+    assert place.until("datasets", "anywhere", is_ready)["message"] == ""
+    place.dataset("other", placement={"stripe": 1})
+    told = place.until("datasets", "other", lambda status: "not placed: " in status.get("message", ""))
+    assert is_ready(told) and told["digest"] == ready["digest"], "it can be read"
+    assert "of the same content as default.anywhere, default.train, which is kept on host=machine" in told["message"]
+    assert place.rule(ready["digest"]).selector == "host=machine"
+    for name in ("anywhere", "other"):
+        place.api.delete("datasets", name)
+    wait_until(lambda: place.names() == ["default.train"], "the others are gone", SOON_S)
+    place.api.patch("datasets", "train", {"spec": {"placement": {"replicas": 7}}})
+    told = place.until("datasets", "train", lambda status: "replicas: 7 are more than" in status.get("message", ""))
+    assert said(told, "Ready") == ("True", "Ready"), "what cannot be is where it is kept"
+    place.job("sweep")
+    assert place.until("trainingjobs", "sweep", lambda status: bool(status.get("job")))["state"] == "Starting"
 
 
 def test_killed_and_started_again_in_the_middle(place: Place) -> None:
