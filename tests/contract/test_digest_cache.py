@@ -232,6 +232,36 @@ async def test_a_full_disk_keeps_no_digest_from_being_used(tmp_path: Path) -> No
         assert len(list((small / "d").iterdir())) == 2
 
 
+@needs_mounts
+@on_loop
+async def test_what_the_disk_had_no_room_for_is_here_and_kept_when_there_is_some(tmp_path: Path) -> None:
+    """It was in memory only until the next start: after a kill nothing knew what its data set has here."""
+    made, gone, removed = digest(1), digest(2), digest(3)
+    coordinator = Coordinator(made, gone)
+    with tmpfs(tmp_path / "small", 1 << 20) as small:
+        (small / "others").write_bytes(bytes(1000 << 10))
+        cache = DigestCache(small / "d", coordinator.fetch, again_s=0.05)
+        await cache.start()
+        try:
+            await cache.get(made.digest_id)
+            await kept(cache, removed)
+            await cache.drop(removed.digest_id)
+            await kept(cache, gone)
+            del coordinator.digests[gone.digest_id]
+            cache._open.clear()  # as many others would do
+            gone_id = gone.digest_id
+            del gone
+            gc.collect()
+            assert set(cache.here()) == {made.digest_id, gone_id} and not cache.disk_bytes
+            (small / "others").unlink()
+            async with asyncio.timeout(20):
+                while cache.here() != [made.digest_id] or not cache.disk_bytes:
+                    await asyncio.sleep(0.02)
+            assert [path.stem for path in (small / "d").iterdir()] == [made.digest_id.hex()]
+        finally:
+            await cache.close()
+
+
 @needs_disks
 @on_loop
 async def test_nobody_waits_for_a_disk_that_hangs_or_is_read_only(tmp_path: Path) -> None:

@@ -1,7 +1,8 @@
 """Digests by id: opened once, kept under the cache directory, got from the coordinator when they are not there yet.
 
 The disk is a convenience here, for a restart: a digest is used from memory, and what cannot be kept or read is got
-again. So nobody waits for a disk that hangs, and a full one keeps no data set from being read.
+again. So nobody waits for a disk that hangs, and a full one keeps no data set from being read. What it has refused is
+kept later: what this node has of a data set that is removed while it is away is found by its digest alone.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from tfquiver import durable, errors
 from tfquiver.digests.digest import Digest
 from tfquiver.log_files_and_lines.logs import about
 from tfquiver.log_files_and_lines.rare_lines import every_n_seconds
+from tfquiver.service.node.digests_kept_here.kept_later import PAUSE_S, KeptLater
 from tfquiver.sizes_durations_amounts.amounts import of_bytes
 
 T = TypeVar("T")
@@ -43,6 +45,7 @@ class DigestCache:
       fetch: streams the digest file with that id; raises NotFoundError.
       limit_bytes: most bytes on the disk; those that were used least recently go. Larger ones stay in memory only.
       set_aside: told, before it is so, how many bytes they are going to take on the disk; called in a thread, may wait.
+      again_s: so long after the disk has refused one it is tried again.
     """
 
     def __init__(
@@ -51,6 +54,7 @@ class DigestCache:
         fetch: Callable[[bytes], AsyncIterator[bytes]],
         limit_bytes: int = MAX_DIGEST_BYTES,
         set_aside: Callable[[int], None] = lambda size_bytes: None,
+        again_s: float = PAUSE_S,
     ) -> None:
         self._directory, self._fetch, self._limit_bytes, self._set_aside = directory, fetch, limit_bytes, set_aside
         self._files: OrderedDict[bytes, int] = OrderedDict()  # bytes on the disk; what was used last comes last
@@ -58,7 +62,8 @@ class DigestCache:
         self._in_use: weakref.WeakValueDictionary[bytes, Digest] = weakref.WeakValueDictionary()
         self._under_way: dict[bytes, asyncio.Task[Digest]] = {}
         self._writing = asyncio.Lock()
-        self._saves: set[asyncio.Task[None]] = set()
+        self._saves: set[asyncio.Task[bool]] = set()
+        self._later, self._unanswered = KeptLater(self._keep_now, again_s), 0  # calls that the disk has not answered
         self._pool = ThreadPoolExecutor(_THREADS, "digests")  # its own: others must not wait for a disk that hangs
 
     @property
@@ -66,8 +71,8 @@ class DigestCache:
         return sum(self._files.values())
 
     def here(self) -> list[bytes]:
-        """Ids of those on the disk or in use."""
-        return list({*self._files, *self._open, *self._in_use})
+        """Ids of those on the disk, in use, or to be kept there yet."""
+        return list({*self._files, *self._open, *self._in_use, *self._later.digest_ids})
 
     def on_disk(self, digest_ids: Sequence[bytes]) -> list[bytes]:
         """Those of them that the next process finds here, too."""
@@ -81,9 +86,11 @@ class DigestCache:
             raise errors.from_os_error(error, error.filename or str(self._directory)) from error
         await self._prune(0)
         await self._on_disk(0, self._set_aside, self.disk_bytes)
+        self._later.start()
 
     async def close(self) -> None:
         """Waits for what is being written."""
+        await self._later.close()
         await asyncio.gather(*self._saves, return_exceptions=True)
         await asyncio.to_thread(self._pool.shutdown, True)
 
@@ -152,6 +159,7 @@ class DigestCache:
         """
         self._open.pop(digest_id, None)
         self._in_use.pop(digest_id, None)
+        self._later.over(digest_id)
         async with self._writing:
             await self._delete(digest_id)
 
@@ -198,13 +206,25 @@ class DigestCache:
 
     # On the disk.
 
-    def _save(self, digest: Digest) -> asyncio.Task[None]:
+    async def _keep_now(self, digest_id: bytes) -> bool:
+        """False: the disk does not take it, or it cannot be had, for now."""
+        if self._unanswered:
+            return False
+        try:
+            return await self._keep(await self.get(digest_id))
+        except (errors.NotFoundError, errors.DataLossError):
+            return True  # there is none any more
+        except errors.TfquiverError:
+            return False
+
+    def _save(self, digest: Digest) -> asyncio.Task[bool]:
         task = asyncio.get_running_loop().create_task(self._keep(digest))
         self._saves.add(task)
         task.add_done_callback(self._saves.discard)
         return task
 
-    async def _keep(self, digest: Digest) -> None:
+    async def _keep(self, digest: Digest) -> bool:
+        """False: the disk does not take it. It is tried again, then."""
         digest_id = digest.digest_id
         try:
             size_bytes = digest.memory_bytes + _HEADER_BYTES
@@ -215,7 +235,7 @@ class DigestCache:
                     size_bytes,
                     extra=about(digest=digest_id),
                 )
-                return
+                return True
             async with self._writing:
                 if digest_id in self._in_use and digest_id not in self._files:
                     await self._prune(size_bytes)
@@ -226,8 +246,11 @@ class DigestCache:
                 logging.WARNING, "digest %s is kept in memory only: %s", 60, digest_id.hex(), error,
                 extra=about(digest=digest_id),
             )  # fmt: skip
+            self._later.refused(digest_id)
             with contextlib.suppress(errors.UnavailableError):
                 await self._on_disk(0, self._set_aside, self.disk_bytes)
+            return False
+        return True
 
     async def _prune(self, coming_bytes: int) -> None:
         """Deletes until so much more fits: first what nobody uses. Raises as `_on_disk`."""
@@ -256,17 +279,18 @@ class DigestCache:
     async def _on_disk(self, size_bytes: int, call: Callable[..., T], *arguments: object) -> T:
         """A call in a thread. Raises UnavailableError when the disk does not answer in time."""
         running = asyncio.get_running_loop().run_in_executor(self._pool, call, *arguments)
-        running.add_done_callback(_consume)
+        self._unanswered += 1
+        running.add_done_callback(self._answered)
         try:
             async with asyncio.timeout(_PATIENCE_S + size_bytes / _SLOWEST_BYTES_PER_S):
                 return await asyncio.shield(running)
         except TimeoutError as error:
             raise errors.UnavailableError(f"{self._directory}: the disk does not answer") from error
 
-
-def _consume(running: asyncio.Future[T]) -> None:
-    if not running.cancelled():
-        running.exception()
+    def _answered(self, running: asyncio.Future[T]) -> None:
+        self._unanswered -= 1
+        if not running.cancelled():
+            running.exception()
 
 
 def _look(directory: Path) -> OrderedDict[bytes, int]:
