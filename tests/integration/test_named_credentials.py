@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,6 +14,8 @@ import pytest
 from tests.support import numbered
 from tests.support.cluster import Server, wait_until
 from tests.support.gcs_emulator import gcs_emulator, status
+from tests.support.mounted import mounted, sums
+from tests.support.privileges import needs_fuse
 from tests.support.s3_server import S3Server, s3_server
 from tfquiver.grpc_plumbing import rpc
 from tfquiver.proto.tfquiver.v1 import named_datasets_pb2 as pb
@@ -101,6 +104,30 @@ def test_a_secret_is_found_where_the_node_is_and_told_to_nobody(
         server.stop()
     told = ask_nothing(tmp_path, secret) + ask_nothing(tmp_path, "not-the-secret-of-that-key")
     assert not told, "neither logs, nor the commit log, nor digests say it"
+
+
+@needs_fuse
+def test_it_is_mounted_by_its_name_where_nobody_has_credentials(
+    s3: S3Server, cluster: tuple[Server, Server], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    coordinator, _ = cluster
+    for path in numbered.write(tmp_path / "data", 2, 60, 20_000):
+        s3.put(f"bucket/{path.name}", path.read_bytes())
+    key, secret = s3.new_user("s3:*")
+    s3.checks(True)
+    reference = tmp_path / "secrets" / "s3.json"
+    reference.write_text(json.dumps({"key": key, "secret": secret, "endpoint_url": s3.url, "region": "us-east-1"}))
+    spec = pb.DatasetSpec(name="train", sources=["s3://bucket/part-*"], credentials=f"file:{reference}")
+    ask(coordinator, "Create", spec)
+    until(coordinator, "train", READY)
+    ask(coordinator, "Evict", pb.NamedDatasetRequest(name="train"))
+    for name in [name for name in os.environ if name.startswith(("AWS_", "FSSPEC_"))]:
+        monkeypatch.delenv(name)
+    monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
+    monkeypatch.setenv("HOME", str(tmp_path))
+    service = f"--service={coordinator.address}"
+    with mounted(tmp_path / "mnt", tmp_path / "cache", ["train"], service, own_daemon=False) as mount:
+        assert sums(mount.point) == sums(tmp_path / "data")
 
 
 def test_a_store_of_gs_is_shown_the_token_that_the_reference_says(

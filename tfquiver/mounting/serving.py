@@ -29,6 +29,7 @@ from tfquiver.mounting.operations import MOST_CALLS, Operations
 from tfquiver.mounting.reading_ahead import kernel_read_ahead
 from tfquiver.node_daemon_and_notes_in_directories import daemon, endpoints
 from tfquiver.proto.tfquiver.v1 import types_pb2
+from tfquiver.stores.credentials.resolved import Access
 from tfquiver.users_arguments_checked.option_groups import Progress
 
 _MOST_OPEN = 16384
@@ -96,7 +97,7 @@ def serve(options: MountOptions, progress: Progress, mounted: Callable[[types_pb
         digest = digest_of(coordinator, options.token, dataset)
         check_shown(digest)
         tree = FileTree(digest.files)
-        accesses = asked.accesses if asked.accesses is not None else accesses_of(file.uri for file in digest.files)
+        accesses = asked.accesses if asked.accesses is not None else _own_accesses(digest)
         if accesses:
             reaching.use(accesses, endpoint)
             reaching.reads(dataset.digest_id)
@@ -111,6 +112,15 @@ def serve(options: MountOptions, progress: Progress, mounted: Callable[[types_pb
             if len(group.exceptions) == 1 and isinstance(error := group.exceptions[0], errors.TfquiverError):
                 raise error from error.__cause__
             raise
+
+
+def _own_accesses(digest: Digest) -> list[Access]:
+    """Of what is registered already, as far as this process has any: the node may have others for it."""
+    try:
+        return accesses_of(file.uri for file in digest.files)
+    except (errors.UnauthenticatedError, errors.UnavailableError, errors.InvalidArgumentError) as error:
+        logging.warning("%s; the node reads %s with the data set's credentials, or its own", error, digest.name)
+        return []
 
 
 def _coordinator(options: MountOptions) -> str:
