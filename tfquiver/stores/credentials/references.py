@@ -10,7 +10,10 @@ import configparser
 import contextlib
 import json
 import os
+import re
+import stat
 import time
+import urllib.parse
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -25,6 +28,10 @@ _AWS = {
     "aws_access_key_id": "key", "aws_secret_access_key": "secret", "aws_session_token": "token",
     "access_key": "key", "secret_key": "secret", "session_token": "token", "endpoint": "endpoint_url",
 }  # fmt: skip
+# Libraries repeat what they cannot use: a token that ends with a newline stood in logs, and in what is listed.
+_WORDS = {"gs": ("token", "quota_project"), "s3": ("key", "secret", "token"), "s3a": ("key", "secret", "token")}
+_ENDPOINTS = {"gs": "endpoint", "s3": "endpoint_url", "s3a": "endpoint_url"}
+_WORD = re.compile(r"[!-~]+")
 
 
 def read(reference: str, environment: Mapping[str, str] = os.environ) -> str:
@@ -38,6 +45,9 @@ def read(reference: str, environment: Mapping[str, str] = os.environ) -> str:
     if kind not in ("file", "k8s") or not path.is_absolute() or ".." in path.parts:
         raise errors.InvalidArgumentError(f"credentials {reference}: write file:/PATH, env:NAME or k8s:SECRET/KEY")
     try:
+        # Who opened a pipe would wait for whoever writes it, and with him all who look up a reference.
+        if not stat.S_ISREG(path.stat().st_mode):
+            raise errors.InvalidArgumentError(f"credentials {reference}: no file")
         with path.open("rb") as file:
             data = file.read(_MOST_BYTES + 1)
         if len(data) > _MOST_BYTES:
@@ -63,6 +73,7 @@ def access(reference: str, text: str, scheme: str) -> Access:
             fields, expires_at_s = google.of_key(fields)
         elif scheme in ("s3", "s3a"):
             fields = _s3(fields)
+        _check(fields, scheme)
     except errors.TfquiverError as error:
         raise type(error)(f"credentials {reference}: {error}") from None
     until_s = fields.pop("expires_at_s", 0)
@@ -77,7 +88,7 @@ def _fields(reference: str, text: str) -> dict[str, Any]:
     if text.lstrip().startswith("{"):
         try:
             found = json.loads(text)
-        except ValueError:
+        except (ValueError, RecursionError):
             raise errors.InvalidArgumentError(f"credentials {reference}: they are no whole JSON object") from None
         return dict(found)
     parsed = configparser.ConfigParser(interpolation=None)
@@ -91,8 +102,32 @@ def _fields(reference: str, text: str) -> dict[str, Any]:
 
 def _s3(fields: dict[str, Any]) -> dict[str, Any]:
     named = {_AWS.get(name.lower(), name): value for name, value in fields.items()}
+    if not isinstance(client := named.get("client_kwargs") or {}, dict):
+        raise errors.InvalidArgumentError("client_kwargs is no JSON object")
     if region := named.pop("region", None):
-        named["client_kwargs"] = {"region_name": region} | dict(named.get("client_kwargs") or {})
+        named["client_kwargs"] = {"region_name": region} | client
     if not named.get("anon") and not (named.get("key") and named.get("secret")):
         raise errors.UnauthenticatedError("for s3:// they need key and secret, or anon")
     return named
+
+
+def _check(fields: Mapping[str, Any], scheme: str) -> None:
+    """Raises InvalidArgumentError, which says of which field, and not what is in it."""
+    for name in _WORDS.get(scheme, ()):
+        if (value := fields.get(name)) and not (isinstance(value, str) and _WORD.fullmatch(value)):
+            raise errors.InvalidArgumentError(
+                f"{name} is no word of ASCII letters, digits and signs: is a space or newline in it, or at its end?"
+            )
+    name = _ENDPOINTS.get(scheme, "")
+    if (endpoint := fields.get(name)) and not _is_endpoint(endpoint):
+        raise errors.InvalidArgumentError(f"{name} is no http://HOST:PORT or https://HOST, without a user's name in it")
+
+
+def _is_endpoint(given: Any) -> bool:
+    if not isinstance(given, str) or not _WORD.fullmatch(given):
+        return False
+    try:
+        url = urllib.parse.urlsplit(given if "://" in given else f"http://{given}")
+        return url.scheme in ("http", "https") and bool(url.hostname) and url.port != 0 and "@" not in url.netloc
+    except ValueError:  # a port, or an address of IPv6, that is none
+        return False

@@ -25,6 +25,7 @@ _AZURE_OPTIONS = (
 _WHERE = dict.fromkeys(_AZURE, "account_name") | {"gs": "endpoint"}
 # Who asks does not change who answers.
 _WHO = re.compile("key|secret|token|password|username|sas|anon|client_id|tenant_id|project|requester_pays|profile")
+_WHO_IN_URL = re.compile("(?<=//)[^/?#]*@")
 _HARMLESS = {"client_kwargs": ("region_name", "verify"), "config_kwargs": ("s3",)}
 
 
@@ -45,7 +46,7 @@ class Access:
         lead elsewhere. Others are told it: no secrets.
         """
         options = self.fields
-        where = options.pop(_WHERE.get(self.scheme, "endpoint_url"), None) or ""
+        where = _WHO_IN_URL.sub("", str(options.pop(_WHERE.get(self.scheme, "endpoint_url"), None) or ""), count=1)
         rest = {name: _leading(name, value) for name, value in options.items() if not _WHO.search(name)}
         leading = json.dumps({name: value for name, value in rest.items() if value}, sort_keys=True)
         more = "" if leading == "{}" else f" {hashlib.sha256(leading.encode()).hexdigest()[:32]}"
