@@ -132,14 +132,17 @@ def test_only_who_can_name_a_shard_is_given_it(tmp_path: Path) -> None:
             assert isinstance(refused, frames.Error), "a reader has a session"
 
 
-def test_who_asks_and_takes_nothing_is_let_go(tmp_path: Path) -> None:
+@pytest.mark.parametrize("may_have_it", [True, False])
+def test_who_asks_and_takes_nothing_is_let_go(tmp_path: Path, may_have_it: bool) -> None:
+    """Also where each question is answered at once, with a refusal: those were kept, as many as there were."""
     with scanned(tmp_path, files=1) as (node, digest):
+        hash = digest.hashes[0].tobytes() if may_have_it else bytes(32)
         with Connection(node.ready["socket"]) as connection:
             connection.hello(frames.ROLE_MOUNT)
             give_up_at, request = time.monotonic() + 60, 0
             with pytest.raises(ReaderGoneError):  # its last frame is waited for a while
                 while time.monotonic() < give_up_at:
                     request = (request + 1) % 2**32
-                    connection.send(frames.Get(request, digest.digest_id, 0, digest.hashes[0].tobytes()))
+                    connection.send(frames.Get(request, digest.digest_id, 0, hash))
         with Connection(node.ready["socket"]) as other:
             assert other.hello(frames.ROLE_MOUNT)

@@ -77,24 +77,24 @@ class MountShell(Shell):
             self._takes.set()
 
     async def _answer(self, request: int, work: Awaitable[tuple[frames.Frame, int]]) -> None:
+        descriptor = -1
         try:
             answer, descriptor = await work
         except errors.TfquiverError as error:
-            self.socket.send(mount_frames.failure(request, error))
+            answer = mount_frames.failure(request, error)
         except OSError as error:  # out of descriptors or memory: others will give theirs back
-            out = errors.ResourceExhaustedError(f"for a mount: {error}")
-            self.socket.send(mount_frames.failure(request, out))
+            answer = mount_frames.failure(request, errors.ResourceExhaustedError(f"for a mount: {error}"))
         except Exception as error:  # noqa: BLE001 - one shard's trouble must not leave its reader waiting for ever
             logging.exception("for a mount")
             what = errors.TfquiverError(f"the node failed: {type(error).__name__}: {error}")
-            self.socket.send(mount_frames.failure(request, what))
-        else:
-            try:
-                await self._takes.wait()
-            except asyncio.CancelledError:
+            answer = mount_frames.failure(request, what)
+        try:
+            await self._takes.wait()  # who takes nothing has soon asked for more than is answered at a time
+        except asyncio.CancelledError:
+            if descriptor >= 0:
                 os.close(descriptor)
-                raise
-            self.socket.send(answer, descriptor)
+            raise
+        self.socket.send(answer, descriptor)
 
     async def _get(self, get: frames.Get) -> tuple[frames.Frame, int]:
         ready = await self._ready(get)
