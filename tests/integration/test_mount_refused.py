@@ -46,6 +46,25 @@ def test_a_stale_mount_is_recognised_and_taken_away(tmp_path: Path, source: Path
         mount.process.returncode = 0
 
 
+def test_a_mount_at_a_link_is_recognised_and_taken_away_by_it(tmp_path: Path, source: Path) -> None:
+    """The kernel knows it by where the link leads to."""
+    point, link = tmp_path / "disk" / "mnt", tmp_path / "link"
+    point.mkdir(parents=True)
+    link.symlink_to("disk/mnt")
+    mounting = command("mount", f"--cache_dir={tmp_path / 'cache'}", *every(source), link)
+    with mounted(point, tmp_path / "cache", every(source)) as mount:
+        assert "mounted there already" in refused(*mounting[4:])
+        mount.process.kill()
+        mount.process.wait()
+        again = warm.run(mounting, capture_output=True, text=True)
+        assert again.returncode == 0, again.stderr
+        assert sums(link) == sums(source)
+        done = warm.run(command("unmount", link), capture_output=True, text=True)
+        assert done.returncode == 0, done.stderr
+        assert mount_points.at(point) is None
+        mount.process.returncode = 0
+
+
 def test_what_cannot_be_mounted_on(tmp_path: Path, source: Path) -> None:
     cache = f"--cache_dir={tmp_path / 'cache'}"
     files = every(source)

@@ -96,3 +96,16 @@ def test_nothing_is_mounted_there(tmp_path: Path) -> None:
     with pytest.raises(errors.NotFoundError, match=r"no data set is mounted there(, nor elsewhere|; there are /)"):
         mount_points.unmount(tmp_path)
     assert mount_points.at(tmp_path) is None
+
+
+def test_links_are_followed_to_where_the_kernel_mounts(tmp_path: Path) -> None:
+    (tmp_path / "disk" / "deep").mkdir(parents=True)
+    for name, leads_to in (("link", "disk"), ("two", "link/deep"), ("up", "disk/deep/.."), ("new", "disk/nothing")):
+        (tmp_path / name).symlink_to(leads_to)
+    for name, real in (("link", "disk"), ("two", "disk/deep"), ("up", "disk"), ("new", "disk/nothing")):
+        assert mount_points.resolved(tmp_path / name) == tmp_path / real
+    for name, leads_to in (("round", "again"), ("again", "round")):
+        (tmp_path / name).symlink_to(leads_to)
+    for path in (tmp_path / "round", tmp_path / "round" / "below"):
+        with pytest.raises(errors.InvalidArgumentError, match="Too many levels"):
+            mount_points.resolved(path)

@@ -24,6 +24,7 @@ MOUNTS = Path("/proc/self/mountinfo")
 _STATUS = Path("/proc/self/status")
 _CAP_SYS_ADMIN = 1 << 21
 _ANSWERS_S = 2.0
+_MOST_LINKS = 40  # that one leads to another, as the kernel has it
 _UNMOUNT_S = 20.0
 _HIDDEN = re.compile(r"\\([0-7]{3})")
 _DEAD = (errno.ENOTCONN, errno.ECONNABORTED)
@@ -91,12 +92,28 @@ def trouble(mount: Mount) -> str:
 
 
 def resolved(given: str | os.PathLike[str]) -> Path:
-    """The mount point's real path. The point itself is not looked at: it may be stale. Raises InvalidArgumentError."""
+    """The mount point's real path, as the kernel tells it. What is mounted there is not asked: it may be stale, or
+    hang; to read a link asks nobody but where it stands. Raises InvalidArgumentError."""
     path = Path(os.path.abspath(Path(given).expanduser()))  # noqa: PTH100 - resolve() would look at the point itself
     try:
-        return path.parent.resolve() / path.name if path.name else path
-    except OSError as error:
-        raise errors.InvalidArgumentError(f"mount point {shortened(str(given))}: {error.strerror}") from error
+        for _ in range(_MOST_LINKS):
+            path = path.parent.resolve() / path.name if path.name else path
+            if (leads_to := _link(path)) is None:
+                return path
+            path = path.parent / leads_to
+            path = path.resolve() if path.name == ".." else path
+    except (OSError, RuntimeError) as error:  # the latter: links that lead to themselves
+        why = os.strerror(errno.ELOOP) if isinstance(error, RuntimeError) else error.strerror
+        raise errors.InvalidArgumentError(f"mount point {shortened(str(given))}: {why}") from error
+    raise errors.InvalidArgumentError(f"mount point {shortened(str(given))}: {os.strerror(errno.ELOOP)}")
+
+
+def _link(path: Path) -> str | None:
+    """What a symbolic link says; None: there is none."""
+    try:
+        return str(path.readlink())
+    except OSError:
+        return None
 
 
 def prepare(given: str | os.PathLike[str], allow_other: bool = False) -> tuple[Path, bool]:
