@@ -37,7 +37,9 @@ from tfquiver.roles_and_tokens.identity import EVERYBODY
 from tfquiver.service.coordinator.coordinator import Coordinator
 from tfquiver.service.coordinator.measuring_jobs_and_stores import step_meter
 from tfquiver.service.coordinator.measuring_jobs_and_stores.step_meter import StepReading
+from tfquiver.service.coordinator.policies.pins import PINNED
 from tfquiver.service.coordinator.policies.views_and_plans.check import MOST_BYTES_PER_S
+from tfquiver.service.coordinator.policies.views_and_plans.interface import Allocation
 
 
 def is_whole(coordinator: Coordinator) -> bool:
@@ -251,6 +253,34 @@ async def test_after_a_restart_nothing_is_planned_for_those_nodes_alone_that_cam
         coordinator.caching._restored_at = None
         await plans(coordinator)
         assert cached(coordinator, FIRST).allocation_bytes == FIRST_BYTES // 3, "the other is gone for good"
+
+
+@on_loop
+async def test_what_was_pinned_before_a_restart_is_no_decision_after_it(tmp_path: Path) -> None:
+    """Also where it has no size: all of it."""
+    async with coordinating(tmp_path, a=2 * (FIRST_BYTES + SECOND_BYTES)) as coordinator:
+        await coordinator.start()
+        for digest, job in ((FIRST, "job"), (SECOND, "another")):
+            await reads(coordinator, job, digest)
+        await plans(coordinator)
+        for digest in (FIRST, SECOND):
+            await coordinator.catalogue.set_cache(digest.digest_id, types_pb2.CacheSetting(mode=UNIFORM))
+        await coordinator.catalogue.set_cache(
+            FIRST.digest_id, types_pb2.CacheSetting(mode=UNIFORM, allocation_bytes=FIRST_BYTES // 2)
+        )
+        before = list((await plans(coordinator)).planner.history)
+        assert before[-1].becomes == Allocation("uniform", FIRST_BYTES // 2)
+    async with coordinating(tmp_path, a=2 * (FIRST_BYTES + SECOND_BYTES)) as coordinator:
+        await coordinator.start()
+        assert coordinator.replanning
+        told = await coordinator.replanning.explain(FIRST.name)
+        assert told.gets.allocation == Allocation("uniform", FIRST_BYTES // 2), "before anything is planned, too"
+        assert told.reasons[told.name] == PINNED
+        coordinator.caching._restored_at = None  # nobody else is waited for
+        assert list((await plans(coordinator)).planner.history) == before
+        await coordinator.catalogue.unset_cache(FIRST.digest_id)
+        [given_back] = list((await plans(coordinator)).planner.history)[len(before) :]
+        assert (given_back.was, given_back.rule) == (Allocation("uniform", FIRST_BYTES // 2), "no longer pinned")
 
 
 @on_loop

@@ -16,7 +16,7 @@ from tfquiver.service.coordinator.plan_rounds_and_moves.decisions_kept_and_expla
 from tfquiver.service.coordinator.plan_rounds_and_moves.hysteresis import Hysteresis, Patience, Verdict, Why
 from tfquiver.service.coordinator.plan_rounds_and_moves.moves import carried
 from tfquiver.service.coordinator.policies import registry
-from tfquiver.service.coordinator.policies.pins import pin_reasons, remote_pins
+from tfquiver.service.coordinator.policies.pins import PINNED, pin_reasons, remote_pins
 from tfquiver.service.coordinator.policies.views_and_plans.check import check_plan, check_view
 from tfquiver.service.coordinator.policies.views_and_plans.interface import Allocation, ClusterView, Plan, Policy
 from tfquiver.service.coordinator.policies.views_and_plans.own_copy import own_copy
@@ -140,6 +140,12 @@ class Planner:
         """After a restart: what was in force, and the history; whether it was `switched`."""
         self._plan, self._force = plan, _SWITCHED if switched else ""
         self.history.extend(decisions)
+
+    def go_on_with_pins(self, pins: Mapping[str, Allocation]) -> None:
+        """After a restart: what people had set by data set, which is in force and no decision."""
+        was = self.plan
+        people = dict.fromkeys(pins, PINNED)
+        self._plan = replace(was, allocations={**was.allocations, **pins}, reasons={**was.reasons, **people})
 
     def replan(self, view: ClusterView, now: float) -> Outcome:
         """What holds from now on.

@@ -23,6 +23,7 @@ from tfquiver import errors
 from tfquiver.clock import Clock
 from tfquiver.log_files_and_lines.logs import about
 from tfquiver.log_files_and_lines.rare_lines import SAID_AT_ONCE, SAID_S, every_n_seconds
+from tfquiver.proto.tfquiver.v1 import types_pb2
 from tfquiver.proto.tfquiver.v1.commit_log_pb2 import CommitRecord, PlanDecided
 from tfquiver.service.coordinator.bandwidth_budgets.budgets import Budgets
 from tfquiver.service.coordinator.choosing_the_policy.asking import Asked, Asking, answers
@@ -81,6 +82,7 @@ class Replanning:
         self._explaining = Explaining(clock, self._unix_s, sessions, caching, probes, views, planner)
         self._read_by: dict[Reads, list[Session]] = {}  # as of the last look at what is measured
         self._named = Names()  # as the planner knows all
+        self._pinned_before: dict[bytes, types_pb2.CacheSetting] = {}  # a restart, as long as plans know nothing of it
         self._planned_for: object = None
         self._due = 0.0
         self._asking = Asking()
@@ -114,6 +116,7 @@ class Replanning:
         }
         if decided:
             self.planner.restore(Plan(decided), [], self.chosen.pending and self._decides)
+        self._pinned_before = dict(self._caching.placement.pins)
 
     def history(self, most: int) -> list[Decision]:
         """The last so many, by the names of now."""
@@ -307,7 +310,17 @@ class Replanning:
         view = await self._views.view()
         self.planner.rename(renamed(self._named, self._views.names))
         self._named = self._views.names
+        if self._pinned_before:
+            self._go_on_with_pins(view)
         return view
+
+    def _go_on_with_pins(self, view: ClusterView) -> None:
+        """What persons had set before a restart, and have not changed since, is in force already. How many bytes it is
+        only a view says, that has the sizes."""
+        pins, before = self._caching.placement.pins, self._pinned_before
+        same = {self._named.datasets.get(key) for key, setting in before.items() if pins.get(key) == setting}
+        self.planner.go_on_with_pins({one.name: one.pin for one in view.datasets if one.pin and one.name in same})
+        self._pinned_before = {}
 
     async def _asked(self, view: ClusterView, now: float) -> Outcome | None:
         """What the planner makes of it, in a thread, however long that takes. None: it was given up."""
