@@ -186,6 +186,13 @@ def test_a_plan_that_was_refused_is_said_to_be() -> None:
     assert "->" not in text
 
 
+def test_a_policy_that_was_refused_has_not_decided_before() -> None:
+    refused = {"at_s": 1e9, "kind": "policy", "name": "lru", "was": "theirs", "becomes": "lru", "rule": ""}
+    text = shown(None, history=[refused | {"refused": "theirs cannot be loaded"}])
+    assert "  policy: theirs refused, lru decides (theirs cannot be loaded)\n" in text
+    assert "->" not in text
+
+
 def test_another_policy_is_named_once() -> None:
     chosen = {"at_s": 1e9, "kind": "policy", "name": "lru", "was": "benefit", "becomes": "lru", "refused": ""}
     assert "  policy: benefit -> lru (chosen by a person)\n" in shown(

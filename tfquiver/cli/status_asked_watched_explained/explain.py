@@ -267,6 +267,8 @@ def _decision(one: Mapping[str, Any]) -> str:
         return f"{when}  policy {cut(plain(one['name']), 40)}: not carried out ({plain(why)})"
     nothing = "no limit" if one.get("kind") == "job" else "-"
     was, becomes = (_value(one[key], nothing) for key in ("was", "becomes"))
+    if one.get("kind") == "policy" and one["refused"]:
+        return f"{when}  policy: {was} refused, {becomes} decides ({plain(why)})"
     of = "policy" if one.get("kind") == "policy" else cut(plain(one["name"]), 40)
     return f"{when}  {of}: {was} -> {becomes} ({plain(why)})"
 
