@@ -7,7 +7,7 @@ from dataclasses import replace
 from tests.unit.policy_world import one_job_each, settled, with_rates
 from tfquiver.service.coordinator.plan_rounds_and_moves.decisions_kept_and_explained import changes
 from tfquiver.service.coordinator.plan_rounds_and_moves.planner import Planner
-from tfquiver.service.coordinator.policies.pins import PINNED
+from tfquiver.service.coordinator.policies.pins import GIVEN_BACK, PINNED
 from tfquiver.service.coordinator.policies.views_and_plans.interface import Allocation, ClusterView, Plan
 from tfquiver.service.coordinator.policies.views_and_plans.names import Names, renamed
 
@@ -33,6 +33,21 @@ def test_what_a_person_pins_no_longer_is_told_so() -> None:
     assert (unpinned.was, unpinned.measurement, unpinned.rule) == (kept, "no longer pinned", "no longer pinned")
     [left] = changes.between(nobody, replace(was, reasons={}), Plan({}, {}, {}), "room changed", 1.0)
     assert left.rule == "nobody reads it"
+
+
+def test_what_a_person_has_given_back_is_not_told_as_set_by_one() -> None:
+    """Neither a data set nor a limit, also while no plan is carried out."""
+    planner, kept = Planner(), Allocation("uniform", TWO.datasets[0].size_bytes)
+    pinned = (replace(TWO.datasets[0], pin=kept), TWO.datasets[1])
+    limited = (replace(TWO.jobs[0], remote_pin_bytes_per_s=1e6), TWO.jobs[1])
+    planner.replan(replace(TWO, datasets=pinned, jobs=limited), 0.0)
+    assert planner.plan.reasons["d0"] == PINNED and "tfquiver limit" in planner.plan.reasons["j0"]
+    better = with_rates(settled(planner, TWO), 1e8, 9e8)
+    for now in range(1, 4):
+        outcome = planner.replan(better, float(now))
+        assert outcome.why == "again" and outcome.plan.allocations == {"d0": kept}
+        assert outcome.plan.reasons["d0"] == GIVEN_BACK and "j0" not in outcome.plan.reasons
+    assert [one.rule for one in planner.replan(better, 4.0).decisions if one.name == "d0"] == ["no longer pinned"]
 
 
 def otherwise(view: ClusterView) -> ClusterView:

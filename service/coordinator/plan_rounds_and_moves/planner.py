@@ -16,7 +16,7 @@ from tfquiver.service.coordinator.plan_rounds_and_moves.decisions_kept_and_expla
 from tfquiver.service.coordinator.plan_rounds_and_moves.hysteresis import Hysteresis, Patience, Verdict, Why
 from tfquiver.service.coordinator.plan_rounds_and_moves.moves import carried
 from tfquiver.service.coordinator.policies import registry
-from tfquiver.service.coordinator.policies.pins import PINNED, pin_reasons, remote_pins
+from tfquiver.service.coordinator.policies.pins import PINNED, of_now, remote_pins
 from tfquiver.service.coordinator.policies.views_and_plans.check import check_plan, check_view
 from tfquiver.service.coordinator.policies.views_and_plans.interface import Allocation, ClusterView, Plan, Policy
 from tfquiver.service.coordinator.policies.views_and_plans.own_copy import own_copy
@@ -168,7 +168,7 @@ class Planner:
             proposed, verdict = None, Verdict(None, why="failed", refused=self._failure(error))
         made = verdict.plan
         if made is None:
-            made = Plan(old, {}, self._reasons(view))
+            made = Plan(old, {}, of_now(self.plan.reasons, view))
         else:
             self._facts, self._force = facts, ""
         if made is not proposed:
@@ -201,10 +201,6 @@ class Planner:
             had = {name: rate for name, rate in self.plan.remote_bytes_per_s.items() if name not in self._limited}
             return _remote_as_it_was(view, had)
         return plan.remote_bytes_per_s
-
-    def _reasons(self, view: ClusterView) -> dict[str, str]:
-        there = {dataset.name for dataset in view.datasets} | {job.name for job in view.jobs}
-        return {name: reason for name, reason in self.plan.reasons.items() if name in there} | pin_reasons(view)
 
     def _failure(self, error: BaseException) -> str:
         said = plain(error, 200) if isinstance(error, errors.TfquiverError) else of_others_error(error)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Mapping
 
 from tfquiver.service.coordinator.policies.views_and_plans.columns import given_columns
 from tfquiver.service.coordinator.policies.views_and_plans.interface import (
@@ -53,10 +54,17 @@ PINNED = (
     "another one `tfquiver dataset set-cache NAME auto`"
 )
 
+GIVEN_BACK = "given back to the policy: what a person had set stays until a plan is carried out"
+_LIMITED = "what it may read from the store is set with `tfquiver limit`, or by an outside scheduler"
+
 
 def pin_reasons(view: ClusterView) -> dict[str, str]:
-    people = dict.fromkeys(pinned(view), PINNED)
-    return people | dict.fromkeys(
-        remote_pins(view),
-        "what it may read from the store is set with `tfquiver limit`, or by an outside scheduler",
-    )
+    return dict.fromkeys(pinned(view), PINNED) | dict.fromkeys(remote_pins(view), _LIMITED)
+
+
+def of_now(reasons: Mapping[str, str], view: ClusterView) -> dict[str, str]:
+    """Those of an earlier plan, of what is there, while no later one is carried out: what people have set meanwhile, or
+    taken back, they have."""
+    there = {dataset.name for dataset in view.datasets} | {job.name for job in view.jobs}
+    stay = {name: GIVEN_BACK if why == PINNED else why for name, why in reasons.items() if name in there}
+    return {name: why for name, why in stay.items() if why != _LIMITED} | pin_reasons(view)

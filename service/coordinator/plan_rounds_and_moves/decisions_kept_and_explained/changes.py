@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 
 from tfquiver.service.coordinator.plan_rounds_and_moves import moves
 from tfquiver.service.coordinator.plan_rounds_and_moves.decisions_kept_and_explained.decision import Decision
-from tfquiver.service.coordinator.policies.pins import PINNED, pinned, remote_pins
+from tfquiver.service.coordinator.policies.pins import GIVEN_BACK, PINNED, pinned, remote_pins
 from tfquiver.service.coordinator.policies.views_and_plans.interface import Allocation, ClusterView, Plan
 
 # A job's bandwidth follows every measurement: less than twice, or than half of it, is not told of.
@@ -20,7 +20,7 @@ def between(view: ClusterView, old: Plan, new: Plan, rule: str, now: float) -> I
     for name in sorted(old.allocations.keys() | new.allocations.keys()):
         was, becomes = old.allocations.get(name, Allocation()), new.allocations.get(name, Allocation())
         if was != becomes:
-            if name not in pins and old.reasons.get(name) == PINNED:
+            if name not in pins and old.reasons.get(name) in (PINNED, GIVEN_BACK):
                 unread[name] = "no longer pinned"  # whoever reads it
             by = "pinned" if name in pins else unread.get(name, rule)
             why = new.reasons.get(name) or unread.get(name, "")
