@@ -75,8 +75,8 @@ def actions(wish: DatasetWish, observed: Observed | None, prefetched_version: in
 
 
 def placed_otherwise(wish: DatasetWish, observed: Observed, others: Sequence[str]) -> Trouble | None:
-    """Why it is not placed as was asked for: `others` are of the same content, which is kept in one way. Were each object
-    to have its own, the content would move to and fro for ever. None: it asks for nothing."""
+    """Why it is not placed as was asked for: `others` are of the same content, which is kept in one way. Were each
+    object to have its own, the content would move to and fro for ever. None: it asks for nothing."""
     if not others or wish.rule == Rule():
         return None
     named = ", ".join(others[:_NAMED]) + (f" and {len(others) - _NAMED} more" if len(others) > _NAMED else "")

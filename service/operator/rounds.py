@@ -38,11 +38,11 @@ class Rounds:
         try:
             wish = dataset_wish.parse(meta["namespace"], meta["name"], spec)
         except errors.InvalidArgumentError as error:
-            trouble = Trouble(job_plan.INVALID, str(error))
-            return dataset_plan.status(None, None, trouble, before, generation, at)
+            invalid = Trouble(job_plan.INVALID, str(error))
+            return dataset_plan.status(None, None, invalid, before, generation, at)
         prefetched = _prefetched(before)
         observed: Observed | None = None
-        trouble: Trouble | None = None  # type: ignore[no-redef]
+        trouble: Trouble | None = None
         try:
             observed = await self._coordinator.dataset(wish.name, resident=True)
             if observed is None or observed.version < prefetched:
