@@ -85,6 +85,34 @@ def test_what_is_mounted_is_neither_deleted_nor_forgotten_when_it_is_refreshed(t
         assert deleted.returncode == 0, deleted.stderr
 
 
+@needs_fuse
+def test_a_name_is_the_newest_version_of_what_was_called_so(tmp_path: Path) -> None:
+    """Also where its content was known before, by another name or as an older version: both have that of their first
+    registration."""
+    path = numbered.write(tmp_path / "data", 2, 500, 1000)[0]
+    with Cluster(tmp_path / "cluster", workers=0) as cluster:
+        service = f"--service={cluster.coordinator.address}"
+
+        def dataset(*words: object) -> None:
+            done = warm.run(command("dataset", *words, "--wait", service), capture_output=True, text=True, timeout=120)
+            assert done.returncode == 0, done.stderr
+
+        def mounted_now(source: object) -> dict[str, str]:
+            with mounted(tmp_path / "mnt", cluster.cache_dir, [str(source)], service, own_daemon=False) as mount:
+                return sums(mount.point)
+
+        first, stat, bytes_before = mounted_now(tmp_path / "data"), path.stat(), path.read_bytes()
+        dataset("create", "train", "--source", tmp_path / "data")
+        assert mounted_now("train") == first
+        path.write_bytes(bytes_before + bytes_before)
+        dataset("refresh", "train")
+        assert mounted_now("train") == sums(tmp_path / "data") != first
+        path.write_bytes(bytes_before)
+        os.utime(path, ns=(stat.st_atime_ns, stat.st_mtime_ns))
+        dataset("refresh", "train")
+        assert mounted_now("train") == first
+
+
 @contextmanager
 def scanned(root: Path, files: int) -> Iterator[tuple[Server, Digest]]:
     numbered.write(root / "data", files, 500, 1000)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 from collections.abc import Callable, Sequence
@@ -12,6 +13,7 @@ import grpc
 
 from tfquiver import errors, stores
 from tfquiver.data_sources_found_and_registered.listed import accesses_of, default_name, listed
+from tfquiver.data_sources_found_and_registered.named import may_be_name
 from tfquiver.data_sources_found_and_registered.registration import Registrar
 from tfquiver.digests import formats
 from tfquiver.digests.digest import Digest
@@ -58,7 +60,7 @@ def named(sources: Sequence[str], name: str, format: str) -> Named:
         accesses = accesses_of(file.uri for file in Digest.open(path).files)
         return Named(lambda registrar, _progress, _client_id: registrar.digest(path), accesses)
     if only and not re.search(r"[/*?\[~]", only) and not os.path.lexists(only):
-        return Named(lambda registrar, _progress, _client_id: _of_name(registrar, only), None)
+        return Named(lambda registrar, progress, _client_id: _of_name(registrar, only, progress), None)
     patterns = [beneath(source, format != formats.TFRECORD) for source in sources]
     files, accesses = listed(patterns, of_records=format == formats.TFRECORD)
     if format == AUTO:
@@ -135,11 +137,16 @@ def check_shown(digest: Digest) -> None:
             )
 
 
-def _of_name(registrar: Registrar, name: str) -> types_pb2.Dataset:
+def _of_name(registrar: Registrar, name: str, progress: Progress | None) -> types_pb2.Dataset:
+    """One that was given this name, its newest version, which is waited for, as by `tfquiver.dataset`; else one that
+    its first use has named so, which may be called as what it shares its content with is."""
     request = coordinator_pb2.FindDatasetRequest
     if _HEX.fullmatch(name):
         found = registrar.find(request(digest_id=bytes.fromhex(name)))
     else:
+        if may_be_name(name):
+            with contextlib.suppress(errors.NotFoundError):
+                return registrar.named(name, progress)
         found = registrar.find(request(name=name))
     if found is None:
         raise errors.NotFoundError(
