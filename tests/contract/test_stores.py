@@ -241,6 +241,15 @@ def test_local_directories_and_odd_files_are_refused(local: Place, tmp_path: Pat
     assert local.store.list(str(tmp_path / "*")) == []
 
 
+def test_a_pipe_in_the_place_of_a_file_is_a_stale_digest_and_not_waited_for(local: Place, tmp_path: Path) -> None:
+    local.put("f", CONTENT)
+    info = local.store.stat(f"{local.base}/f")
+    (tmp_path / "f").unlink()
+    os.mkfifo(tmp_path / "f")
+    with pytest.raises(errors.StaleDigestError, match="has changed since"):
+        local.store.read(info.uri, 0, 10, info.generation, 1.0)
+
+
 def test_a_local_name_with_brackets_means_itself(local: Place, tmp_path: Path) -> None:
     local.put("a[1].tfrecord", b"x")
     assert [info.uri for info in local.store.list(f"{tmp_path}/a[1].tfrecord")] == [f"file://{tmp_path}/a[1].tfrecord"]

@@ -35,7 +35,8 @@ def version_of(found: pb2.NamedDataset, progress: Progress | None) -> types_pb2.
         raise errors.InUseError(f"data set {name} is being deleted")
     if found.HasField("dataset"):
         if found.state == pb2.NamedDataset.STATE_STALE:
-            logging.warning("data set %s: its source has changed: %s; tfquiver dataset refresh", name, found.reason)
+            why = f": {found.reason}" if found.reason else ""  # of an older change it is not said any more
+            logging.warning("data set %s: its source has changed%s; tfquiver dataset refresh", name, why)
         return found.dataset
     if found.state == pb2.NamedDataset.STATE_FAILED:
         raise errors.InUseError(f"data set {name} could not be scanned: {found.reason}")

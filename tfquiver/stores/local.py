@@ -152,7 +152,8 @@ class LocalStore(ReadsAtOnce):
     def _read(self, uri: str, offset: int, length: int, generation: str) -> bytes:
         path = path_of(uri)
         try:
-            file = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+            # A pipe in a file's place would be waited for as long as nobody writes it, each time by another thread.
+            file = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
             try:
                 versions.check(uri, "file", generation, _generation(os.fstat(file)))
                 data = os.pread(file, length, offset)
