@@ -50,6 +50,25 @@ def test_what_a_person_has_given_back_is_not_told_as_set_by_one() -> None:
     assert [one.rule for one in planner.replan(better, 4.0).decisions if one.name == "d0"] == ["no longer pinned"]
 
 
+def test_what_makes_way_for_a_pin_is_told_so() -> None:
+    """`moves nothing` stood there: the plan is the one in force, as far as that still has room."""
+    planner, pin = Planner(), Allocation("uniform", TWO.cache_bytes // 4)
+    first, second = TWO.datasets
+    sharing = replace(TWO, datasets=(replace(first, cooperative_bytes=first.size_bytes // 10), second))
+    planner.replan(sharing, 0.0)
+    was = planner.plan.allocations["d0"]
+    pinned = replace(sharing, datasets=(sharing.datasets[0], replace(second, pin=pin)))
+    outcome = planner.replan(pinned, 1.0)
+    left = Allocation(outcome.plan.allocations["d0"].mode, TWO.cache_bytes - pin.cache_bytes)
+    assert [(one.name, one.was, one.becomes, one.rule) for one in outcome.decisions if one.kind == "dataset"] == [
+        ("d0", was, left, "less room is left for it"),
+        ("d1", Allocation(), pin, "pinned"),
+    ]
+    nodes_gone = replace(pinned, cache_bytes=TWO.cache_bytes // 2)
+    [decision] = planner.replan(nodes_gone, 2.0).decisions
+    assert (decision.becomes.cache_bytes, decision.rule) == (TWO.cache_bytes // 4, "less room is left for it")
+
+
 def otherwise(view: ClusterView) -> ClusterView:
     """With `d0` and `j0` called `new` and `newer`."""
     first, other = view.datasets

@@ -11,19 +11,24 @@ from tfquiver.service.coordinator.policies.views_and_plans.interface import Allo
 
 # A job's bandwidth follows every measurement: less than twice, or than half of it, is not told of.
 _NOTABLE = 2.0
+# Pins took it, or nodes went: no plan has chosen that.
+_LESS_ROOM = "less room is left for it"
 
 
 def between(view: ClusterView, old: Plan, new: Plan, rule: str, now: float) -> Iterator[Decision]:
-    pins, rates = pinned(view), remote_pins(view)
+    pins, rates, left = pinned(view), remote_pins(view), moves.carried(view, old.allocations)
     goes = moves.evicted(view, old.allocations, new.allocations)
-    unread = dict.fromkeys(old.allocations.keys() - {dataset.name for dataset in view.datasets}, "nobody reads it")
+    other = dict.fromkeys(old.allocations.keys() - {dataset.name for dataset in view.datasets}, "nobody reads it")
     for name in sorted(old.allocations.keys() | new.allocations.keys()):
         was, becomes = old.allocations.get(name, Allocation()), new.allocations.get(name, Allocation())
         if was != becomes:
             if name not in pins and old.reasons.get(name) in (PINNED, GIVEN_BACK):
-                unread[name] = "no longer pinned"  # whoever reads it
-            by = "pinned" if name in pins else unread.get(name, rule)
-            why = new.reasons.get(name) or unread.get(name, "")
+                other[name] = "no longer pinned"  # whoever reads it
+            left_bytes = left.get(name, Allocation()).cache_bytes
+            if name not in pins and becomes.cache_bytes == left_bytes != was.cache_bytes:
+                other.setdefault(name, _LESS_ROOM)
+            by = "pinned" if name in pins else other.get(name, rule)
+            why = new.reasons.get(name) or other.get(name, "")
             yield Decision(now, "dataset", name, was, becomes, why, by, evicted_bytes=goes.get(name, 0))
     for name in sorted(old.remote_bytes_per_s.keys() | new.remote_bytes_per_s.keys()):
         had, gets = old.remote_bytes_per_s.get(name), new.remote_bytes_per_s.get(name)
