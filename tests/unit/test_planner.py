@@ -6,6 +6,7 @@ import asyncio
 import itertools
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -14,6 +15,8 @@ from hypothesis import strategies as st
 
 from tests.unit.policy_world import GB, POLICIES, one_job_each, settled, views, with_rates
 from tfquiver import errors
+from tfquiver.cli.dataset_commands import dataset
+from tfquiver.service.coordinator.options import CoordinatorOptions
 from tfquiver.service.coordinator.plan_rounds_and_moves.decisions_kept_and_explained.explain import explain
 from tfquiver.service.coordinator.plan_rounds_and_moves.hysteresis import Patience
 from tfquiver.service.coordinator.plan_rounds_and_moves.moves import HOUR_S
@@ -261,6 +264,19 @@ def test_a_much_better_one_moves_when_it_has_shown_so_often_enough() -> None:
         ("d0", WHOLE, Allocation(), "pays for its moves"),
         ("d1", Allocation(), WHOLE, "pays for its moves"),
     ]
+
+
+def test_what_pays_is_moved_after_half_a_minute() -> None:
+    """As `set-cache NAME auto` and the guide say."""
+    planner, replan_s = Planner(), CoordinatorOptions().replan_s
+    planner.replan(TWO, 0.0)
+    better, now = with_rates(settled(planner, TWO), 1e8, 3e8), HOUR_S
+    while planner.replan(better, now).plan.allocations == {"d0": WHOLE}:
+        now += replan_s
+    assert now - HOUR_S == 30
+    guide = Path(__file__).parents[2] / "docs/guide/larger-than-cache.md"
+    for told in (dataset._AUTO, guide.read_text()):
+        assert "in a row, half a minute where jobs do not come and go," in told
 
 
 def test_one_measurement_to_the_contrary_and_it_begins_anew() -> None:

@@ -29,7 +29,8 @@ _NO_TOKENS = (
 )
 _AUTO = (
     "The policy decides about it from its next plan on, within seconds. What would evict what others read has to pay "
-    "in four plans in a row, 40 s or more, before it is done: `tfquiver explain` says what is waited for."
+    "in four plans in a row, half a minute where jobs do not come and go, before it is done: `tfquiver explain` says "
+    "what is waited for."
 )
 _SET_S = 60.0  # striping millions of shards takes a while
 
