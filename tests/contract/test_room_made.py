@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
 
 import pytest
@@ -39,3 +40,27 @@ async def test_what_is_read_of_a_version_before_the_newest_stays(tmp_path: Path,
         with pytest.raises(errors.ResourceExhaustedError, match="nothing can be evicted: all else is pinned, or read"):
             await named.prefetch(EVERYBODY, "wanted")
         assert named.find(EVERYBODY, "train").state == pb.NamedDataset.STATE_READY
+
+
+@on_loop
+async def test_who_asks_twice_has_no_more_evicted(tmp_path: Path) -> None:
+    """As somebody does whose answer was lost: each time another data set went, though room was made already."""
+    others = [numbered_digest(60, name) for name in ("a", "b")]
+    async with started(tmp_path) as coordinator:
+        for digest in (*others, WANTED):
+            await coordinator.catalogue.register("", b"", None, parts(digest))
+        for name, digest in zip(("a", "b", "wanted"), (*others, WANTED), strict=True):
+            await coordinator.named.create(EVERYBODY, of(name, digest))
+            await until_done(coordinator, name)
+        room_bytes = coordinator.caching.placement.whole_bytes(WANTED) - 5000
+        beat(coordinator, quota_bytes=room_bytes)
+        for node, digest in zip("mo", others, strict=True):
+            beat(coordinator, node, quota_bytes=1, holds=digest)
+        coordinator.named._when_full = "dataset_lru"
+        for _ in range(2):
+            await asyncio.gather(*(coordinator.named.prefetch(EVERYBODY, "wanted") for _ in range(2)))
+            states = {name: coordinator.named.find(EVERYBODY, name).state for name in ("a", "b", "wanted")}
+            assert states == {
+                "a": pb.NamedDataset.STATE_EVICTING, "b": pb.NamedDataset.STATE_READY,
+                "wanted": pb.NamedDataset.STATE_WARMING,
+            }  # fmt: skip

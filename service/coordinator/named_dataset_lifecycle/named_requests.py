@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import time
 import uuid
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 
 from absl import logging
 
@@ -70,24 +70,30 @@ class NamedRequests(NamedKeeping):
         return await self._put(life)
 
     async def prefetch(self, who: Identity, name: str) -> pb2.NamedDataset:
-        life = await self._owned(who, name)
-        lifecycle.prefetch(life)  # whether it can be at all
-        if life.digest_id and self._when_full != PARTIAL:
+        life, go = await self._owned(who, name), list[str]()
+        if self._begins(life) and life.digest_id and self._when_full != PARTIAL:
             await self._catalogue.nodes_met(are_told=True)
             life = await self._owned(who, name)  # it may have been deleted meanwhile, or be another version
-            lifecycle.prefetch(life)
-            if life.digest_id:
-                await self._make_room(who, life)
-        return await self._put(lifecycle.prefetch(await self._owned(who, name)))
+            if self._begins(life) and life.digest_id:
+                go = await self._for_room(who, life)
+        life = await self._owned(who, name)  # from here on nothing is waited for
+        if self._begins(life):
+            self._make_room(life, go)
+        return await self._put(lifecycle.prefetch(life))
 
-    async def _make_room(self, who: Identity, life: Life) -> None:
-        """Raises ResourceExhaustedError. What is to go is told to nodes at once; what is to come, when that is gone."""
+    def _begins(self, life: Life) -> bool:
+        """Whether it is asked for now: who asks again, as one whose answer was lost, has no more evicted. Raises
+        InUseError: it cannot be."""
+        return lifecycle.prefetch(life) is not life
+
+    async def _for_room(self, who: Identity, life: Life) -> list[str]:
+        """What goes so that it has room. Raises ResourceExhaustedError."""
         digest = await self._registry.digest(life.digest_id)
         wanted_bytes = self._caching.placement.whole_bytes(digest) - (await self.resident_bytes(life.digest_id) or 0)
         free_bytes = sum(map(room_bytes, self._membership.live()))
         room = ToEvict(self._when_full, life.spec.name, wanted_bytes, free_bytes)
         if room.is_enough:
-            return
+            return []
         left, parts = [], InParts()
         for one in self._table:
             await parts.rest()
@@ -100,7 +106,11 @@ class NamedRequests(NamedKeeping):
                 resident_bytes = await self.resident_bytes(other.digest_id) or 0
                 room.show(other.spec.name, resident_bytes, self._sees(who, other))
         held = await self._stays(who, life) if room.lacks_bytes(len(left)) else []
-        for name in room.names(len(left), held):
+        return room.names(len(left), held)
+
+    def _make_room(self, life: Life, names: Sequence[str]) -> None:
+        """What is to go is told to nodes at once; what is to come, when that is gone."""
+        for name in names:
             if (other_now := self._table.get(name)) is not None and self._may_go(other_now):
                 logging.info("data set %s makes room for %s", name, life.spec.name, extra=about(dataset=name))
                 self._becomes(lifecycle.evict(other_now))
