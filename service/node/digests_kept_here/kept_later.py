@@ -11,6 +11,7 @@ from absl import logging
 from tfquiver.service.common_to_servers.repeated import OwnTask
 
 PAUSE_S = 15.0
+_LONGER = 20  # times as long at last: each try may cost entries that make way
 
 
 class KeptLater:
@@ -41,10 +42,12 @@ class KeptLater:
         self.digest_ids.pop(digest_id, None)
 
     async def _run(self) -> None:
+        pause_s = self._pause_s
         while True:
             await self._news.wait()
             self._news.clear()
-            await asyncio.sleep(self._pause_s)
+            await asyncio.sleep(pause_s)
+            pause_s = min(2 * pause_s, _LONGER * self._pause_s)
             try:
                 for digest_id in list(self.digest_ids):
                     if not await self._keep(digest_id):
@@ -54,3 +57,5 @@ class KeptLater:
                 logging.exception("digests that are to be kept")
             if self.digest_ids:
                 self._news.set()
+            else:
+                pause_s = self._pause_s
