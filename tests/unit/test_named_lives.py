@@ -106,6 +106,22 @@ def test_a_job_between_two_epochs_keeps_its_version_and_not_the_room_that_somebo
     assert step(0, {old}, {old}) == GiveRoomBack(old), "nobody wants it pinned any more"
 
 
+def test_who_refreshes_what_is_being_scanned_has_it_listed_again() -> None:
+    """That scan may have listed the source before it changed: what has come since was in no version."""
+    first = lifecycle.made(spec(pin=True), "l", "", False, 1)
+    for scanning in (first, lifecycle.refresh(lifecycle.prefetch(ready()))):
+        asked = lifecycle.refresh(scanning)
+        assert lifecycle.task_id(asked) == lifecycle.task_id(scanning), "what is scanned already is not lost"
+        assert lifecycle.refresh(asked) is asked
+        once = lifecycle.scanned(asked, b"2" * 32, "b")
+        assert (once.phase, once.digest_id) == (lifecycle.SCANNING, b"2" * 32), "it is read meanwhile"
+        assert lifecycle.task_id(once) != lifecycle.task_id(asked)
+        twice = lifecycle.scanned(once, b"3" * 32, "b")
+        assert (twice.phase, twice.version) == (lifecycle.WARMING, scanning.version + 2)
+        assert lifecycle.scan_failed(asked, "a file has gone").phase == lifecycle.SCANNING
+        assert not lifecycle.delete(asked).refresh_again
+
+
 def test_a_refresh_that_fails_leaves_the_version_that_there_is() -> None:
     failed = lifecycle.scan_failed(lifecycle.refresh(ready()), "gone")
     assert (failed.phase, failed.version, failed.trouble) == (lifecycle.READY, 1, "gone")

@@ -112,8 +112,8 @@ def refresh(life: Life) -> Life:
         )
     if life.phase == EVICTING:
         raise errors.InUseError(f"name: data set {life.spec.name} is being evicted: refresh it when that is over")
-    if life.phase == SCANNING:
-        return life
+    if life.phase == SCANNING:  # it may have listed the source before what has changed
+        return life if life.refresh_again else _with(life, refresh_again=True)
     return _with(_stepped(life, SCANNING), warm=life.phase == WARMING)
 
 
@@ -171,6 +171,8 @@ def scanned(life: Life, digest_id: bytes, node_id: str) -> Life:
         after.digest_id, after.version = digest_id, life.version + 1
         after.pinned, after.placed, after.evicted, after.keeps_nothing = False, False, "", False
     after.phase = READY
+    if life.refresh_again:
+        return _scanned_again(after, life.warm)
     # A scan caches on the way what nodes take just then; of what is pinned all is to be there.
     return _with(_stepped(after, WARMING), warm=False) if life.warm or life.spec.pin else after
 
@@ -179,6 +181,8 @@ def scan_failed(life: Life, why: str) -> Life:
     """Of a version after the first one: the one before is read on."""
     if life.phase != SCANNING:
         return life
+    if life.refresh_again:
+        return _scanned_again(life, life.warm)
     # Others may have come to use what it has found.
     ended = READY if life.version else FAILED
     return _with(life, phase=ended, trouble=_said(why), warm=False, found_digest_id=b"")
@@ -339,9 +343,13 @@ def _check_there(life: Life) -> None:
 def _stepped(life: Life, phase: Life.Phase.ValueType) -> Life:
     evicted = life.evicted if phase == SCANNING else ""  # then it is to go again, or to come
     after = _with(life, phase=phase, step=life.step + 1, trouble="", warm=False, evicted=evicted)
-    after.keeps_nothing = life.keeps_nothing and phase == SCANNING
+    after.keeps_nothing, after.refresh_again = life.keeps_nothing and phase == SCANNING, False
     _leaves_found(after)
     return after
+
+
+def _scanned_again(life: Life, warm: bool) -> Life:
+    return _with(_stepped(life, SCANNING), warm=warm)
 
 
 def _leaves_found(life: Life, becomes: bytes = b"") -> None:

@@ -902,6 +902,7 @@ class NamedDatasetSet(_message.Message):
     TROUBLE_OF_FIELD_NUMBER: _builtins.int
     OLD_SINCE_FIELD_NUMBER: _builtins.int
     KEEPS_NOTHING_FIELD_NUMBER: _builtins.int
+    REFRESH_AGAIN_FIELD_NUMBER: _builtins.int
     life: _builtins.str
     """unlike that of every data set that had this name before"""
     owner: _builtins.str
@@ -938,6 +939,8 @@ class NamedDatasetSet(_message.Message):
     """Unix time at which `trouble` came; 0: not known"""
     keeps_nothing: _builtins.bool
     """it was emptied, and nobody has used it since"""
+    refresh_again: _builtins.bool
+    """scanning: somebody has asked for a refresh since that was begun"""
     @_builtins.property
     def spec(self) -> _named_datasets_pb2.DatasetSpec: ...
     @_builtins.property
@@ -981,10 +984,11 @@ class NamedDatasetSet(_message.Message):
         trouble_of: _abc.Mapping[_builtins.str, _builtins.int] | None = ...,
         old_since: _abc.Iterable[Global___OldSince] | None = ...,
         keeps_nothing: _builtins.bool = ...,
+        refresh_again: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["spec", b"spec"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["by_job", b"by_job", "created_s", b"created_s", "digest_id", b"digest_id", "evicted", b"evicted", "found_digest_id", b"found_digest_id", "keeps_nothing", b"keeps_nothing", "life", b"life", "old_digest_ids", b"old_digest_ids", "old_since", b"old_since", "owner", b"owner", "phase", b"phase", "pinned", b"pinned", "placed", b"placed", "scan_step", b"scan_step", "scanned_by", b"scanned_by", "spec", b"spec", "stale", b"stale", "step", b"step", "trouble", b"trouble", "trouble_of", b"trouble_of", "trouble_s", b"trouble_s", "used_s", b"used_s", "version", b"version", "warm", b"warm"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["by_job", b"by_job", "created_s", b"created_s", "digest_id", b"digest_id", "evicted", b"evicted", "found_digest_id", b"found_digest_id", "keeps_nothing", b"keeps_nothing", "life", b"life", "old_digest_ids", b"old_digest_ids", "old_since", b"old_since", "owner", b"owner", "phase", b"phase", "pinned", b"pinned", "placed", b"placed", "refresh_again", b"refresh_again", "scan_step", b"scan_step", "scanned_by", b"scanned_by", "spec", b"spec", "stale", b"stale", "step", b"step", "trouble", b"trouble", "trouble_of", b"trouble_of", "trouble_s", b"trouble_s", "used_s", b"used_s", "version", b"version", "warm", b"warm"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
