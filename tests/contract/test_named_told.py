@@ -3,6 +3,7 @@ may not see. On one loop."""
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
 
 import pytest
@@ -178,3 +179,35 @@ async def test_a_node_that_asks_as_soon_as_the_coordinator_has_been_restarted_is
         assert [one.name for one in reply.named] == ["train"]
     finally:
         await again.stop()
+
+
+@on_loop
+async def test_who_watches_one_is_told_nothing_when_another_changes(tmp_path: Path) -> None:
+    """Of ten thousand that were watched each change was told to all who did: as often as all of them changed."""
+    async with started(tmp_path) as coordinator:
+        named = coordinator.named
+        await named.create(EVERYBODY, of("one"))
+        await named.create(EVERYBODY, of("two"))
+        await until_done(coordinator, "two")
+        seen = {name: named.find(EVERYBODY, name).seen for name in ("one", "two")}
+        one, two = (asyncio.create_task(named.newer(EVERYBODY, name, seen[name], 30.0)) for name in seen)
+        await asyncio.sleep(0)
+        await named.prefetch(EVERYBODY, "one")
+        assert (await one).state == pb.NamedDataset.STATE_WARMING
+        await until_done(coordinator, "one")
+        one = asyncio.create_task(named.newer(EVERYBODY, "one", named.find(EVERYBODY, "one").seen, 30.0))
+        await asyncio.sleep(0)
+        [task] = named.tasks
+        assert await named.report(pb.ReportTaskRequest(node_id="n", task_id=task.task_id, done_bytes=7, total_bytes=9))
+        await named.look()
+        assert (await one).done_bytes == 7
+        assert not two.done()
+        await named.delete(EVERYBODY, "two", force=True)
+        assert (await two).state == pb.NamedDataset.STATE_DELETING
+        two = asyncio.create_task(named.newer(EVERYBODY, "two", named.find(EVERYBODY, "two").seen, 30.0))
+        await named.look()
+        gone = next(task for task in named.tasks if task.HasField("evict"))
+        assert await named.report(pb.ReportTaskRequest(node_id="n", task_id=gone.task_id, over=True))
+        await named.look()
+        with pytest.raises(errors.NotFoundError, match="no data set is called 'two'"):
+            await two

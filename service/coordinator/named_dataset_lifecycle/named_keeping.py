@@ -50,6 +50,7 @@ from tfquiver.service.coordinator.named_dataset_lifecycle.told_to_nodes import t
 from tfquiver.service.coordinator.named_dataset_lifecycle.told_to_nodes.orders_of_names import OrdersOfNames
 from tfquiver.service.coordinator.named_dataset_lifecycle.told_to_nodes.overview import Overview
 from tfquiver.service.coordinator.named_dataset_lifecycle.troubles_over import TroublesOver
+from tfquiver.service.coordinator.named_dataset_lifecycle.watching import Watching
 from tfquiver.service.coordinator.nodes_mounts_dispatchers.membership import Membership
 from tfquiver.service.coordinator.registering_sharing_removing_datasets.catalogue import Catalogue
 from tfquiver.service.coordinator.registering_sharing_removing_datasets.ownership import Ownership
@@ -95,10 +96,11 @@ class NamedKeeping:
         self._held = Held(registry, membership, caching)
         random_number = random.SystemRandom()
         # Numbers of this process are none of another's: nodes and people may bring those of the one before.
-        self._seen = random_number.getrandbits(62) + 1
+        self._watching = Watching(random_number.getrandbits(62) + 1)
+        self._reported: set[str] = set()  # names of which nodes have said something since the last look
         self._overview = Overview(table, random_number.getrandbits(62) + 1)
         self.to_nodes = OrdersOfNames(clock, table, membership, caching, self._overview)
-        self._changed, self._due = asyncio.Event(), asyncio.Event()
+        self._due = asyncio.Event()
         self._not_before: dict[str, float] = {}  # by life: when a placement that was refused is tried again
         self._room = PinnedRoom(table, registry, caching, catalogue, membership)
         catalogue.on_copies = self._copies_are_others
@@ -108,7 +110,6 @@ class NamedKeeping:
         self._used = Counter[bytes]()  # and what mounts show
         self._read_since = set[bytes]()  # what somebody has read since the look before, and has perhaps left again
         self._looked_at = sessions.now()
-        self._stopping = False
 
     # Nodes.
 
@@ -151,6 +152,7 @@ class NamedKeeping:
             await self._scanned(life, request)
         else:
             progress.reports[request.node_id] = request
+        self._reported.add(life.spec.name)
         self._due.set()  # those who wait hear of it then, of many reports at once
         return True
 
@@ -195,14 +197,13 @@ class NamedKeeping:
                     await self._due.wait()
 
     def release_waiters(self) -> None:
-        self._stopping = True
         self._held.release_waiters()
-        self._bump()
+        self._watching.release()
 
     async def look(self) -> None:
         """Whatever is to be done now, once."""
-        if self._due.is_set():
-            self._bump()
+        reported, self._reported = self._reported, set()
+        self._watching.changed(name for name in reported if name in self._table)
         self._due.clear()
         self._pins.look_begins()
         self._room.looks_anew()
@@ -287,14 +288,15 @@ class NamedKeeping:
                 self._not_before.pop(life.life, None)
                 self._pins.over(life)
                 self._table.gone(life.spec.name)
-                self._look_soon()
+                self._watching.gone(life.spec.name)
+                self._due.set()
             case SetPin():
                 await self._take_pin(life, step.pinned)
             case GiveRoomBack():
                 waiting = self._pins.take_short()  # until they have asked again no other version gives its room
                 await self._room.give_back(step.digest_id)
                 self._pins.may_have_room(waiting)
-                self._look_soon()
+                self._due.set()
             case SetPlacement():
                 await self._take_placement(life)
             case Release():
@@ -312,7 +314,7 @@ class NamedKeeping:
             except errors.ResourceExhaustedError as error:
                 trouble = f"{lifecycle.NOT_PINNED}{error}"
                 self._pins.refused(life, await self._room.wanted_bytes(life.digest_id), self._clock.now())
-                self._look_soon()  # an old version may have room to give
+                self._due.set()  # an old version may have room to give
         else:
             self._pins.over(life)
             await self._room.give_back(life.digest_id, life.spec.name)
@@ -379,16 +381,8 @@ class NamedKeeping:
     def _becomes(self, life: Life) -> None:
         before, now_s, up_ms = self._table.get(life.spec.name), int(time.time()), self._sessions.up_ms()
         if self._table.put(lifecycle.since(life, before, now_s, up_ms)):
-            self._look_soon()
-
-    def _look_soon(self) -> None:
-        self._due.set()
-        self._bump()
-
-    def _bump(self) -> None:
-        self._seen += 1
-        self._changed.set()
-        self._changed = asyncio.Event()
+            self._watching.changed([life.spec.name])
+            self._due.set()
 
     def _is_read(self, digest_id: bytes) -> bool:
         if self._membership.mounts.is_read(digest_id):

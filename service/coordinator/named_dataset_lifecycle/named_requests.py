@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import time
 import uuid
@@ -220,12 +219,7 @@ class NamedRequests(NamedKeeping):
 
     async def newer(self, who: Identity, name: str, seen: int, wait_s: float) -> pb2.NamedDataset:
         """As soon as something may have changed since `seen`."""
-        try:
-            async with asyncio.timeout(wait_s):
-                while seen == self._seen and not self._stopping:
-                    await self._changed.wait()
-        except TimeoutError:
-            pass
+        await self._watching.news(name, seen, wait_s)
         return self.find(who, name)
 
     async def resident_bytes(self, digest_id: bytes, unreached: Collection[str] = ()) -> int | None:
@@ -293,5 +287,5 @@ class NamedRequests(NamedKeeping):
         dataset = self._registry.find(life.digest_id) if life.digest_id in self._registry else None
         progress = self._overview.find_progress(life)
         reply = told(life, progress, dataset, self._membership.storing, self._clock.now(), self._caching.met)
-        reply.seen = self._seen
+        reply.seen = self._watching.number
         return reply
