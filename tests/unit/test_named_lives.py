@@ -186,11 +186,11 @@ def test_files_that_are_no_tfrecords_are_not_read_again_and_again() -> None:
 def test_a_node_that_never_answers_is_not_waited_for_for_ever() -> None:
     """As one of a version that knows nothing of tasks, while nodes are replaced one by one."""
     progress = TaskProgress()
-    assert progress.scanner(["old", "new"], "old", "life", 0.0) == "old"
-    assert progress.scanner(["old", "new"], "old", "life", 59.0) == "old"
-    assert progress.scanner(["old", "new"], "old", "life", 61.0) == "new"
+    assert progress.scanner(["new", "old"], "old", "life", 0.0) == "old"
+    assert progress.scanner(["new", "old"], "old", "life", 59.0) == "old"
+    assert progress.scanner(["new", "old"], "old", "life", 61.0) == "new"
     progress.reports["new"] = pb.ReportTaskRequest(node_id="new")
-    assert progress.scanner(["old", "new"], "old", "life", 6000.0) == "new", "it has begun; a listing takes its time"
+    assert progress.scanner(["new", "old"], "old", "life", 6000.0) == "new", "it has begun; a listing takes its time"
     assert "node old does not answer" in progress.all_refused(["old"])
 
 

@@ -224,6 +224,8 @@ class NamedKeeping:
                 self._becomes(after)
             for life in self._table:
                 await parts.rest()
+                if life.phase in (EVICTING, DELETING) and life.life in self.to_nodes.left_out:
+                    continue  # nothing is to be done before nodes have
                 if self._is_settled(life) and life.digest_id in self._registry and not self._is_used(life):
                     continue
                 try:
@@ -257,11 +259,12 @@ class NamedKeeping:
 
     def _facts(self, life: Life) -> Facts:
         progress = self._overview.progress(life)
-        progress.begun(self._clock.now())
-        if life.phase in (WARMING, EVICTING):
-            progress.seen.update(self._membership.storing)
-        if life.phase == EVICTING:
-            progress.seen.update(self._membership.lost.node_ids)
+        if life.phase == SCANNING or self.to_nodes.is_told(life):  # until then nobody is waited for
+            progress.begun(self._clock.now())
+            if life.phase in (WARMING, EVICTING):
+                progress.seen.update(self._membership.storing)
+            if life.phase == EVICTING:
+                progress.seen.update(self._membership.lost.node_ids)
         shared = self._table.holding(life.digest_id, life.spec.name) if life.phase == EVICTING else ()
         now = self._clock.now()
         may_set = now >= self._not_before.get(life.life, 0.0)
@@ -288,6 +291,7 @@ class NamedKeeping:
                 self._not_before.pop(life.life, None)
                 self._pins.over(life)
                 self._table.gone(life.spec.name)
+                self._overview.note()
                 self._watching.gone(life.spec.name)
                 self._due.set()
             case SetPin():
@@ -381,6 +385,7 @@ class NamedKeeping:
     def _becomes(self, life: Life) -> None:
         before, now_s, up_ms = self._table.get(life.spec.name), int(time.time()), self._sessions.up_ms()
         if self._table.put(lifecycle.since(life, before, now_s, up_ms)):
+            self._overview.note()
             self._watching.changed([life.spec.name])
             self._due.set()
 

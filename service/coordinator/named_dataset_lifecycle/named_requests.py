@@ -24,7 +24,7 @@ from tfquiver.service.coordinator.named_dataset_lifecycle.room_for_pins_and_when
     known_of,
 )
 from tfquiver.service.coordinator.named_dataset_lifecycle.table import unknown
-from tfquiver.service.coordinator.named_dataset_lifecycle.told import fitting, told
+from tfquiver.service.coordinator.named_dataset_lifecycle.told import ITS_TURN, fitting, told
 from tfquiver.service.coordinator.named_dataset_lifecycle.told_to_nodes import tasks
 from tfquiver.service.coordinator.sessions.users import Users
 
@@ -287,5 +287,7 @@ class NamedRequests(NamedKeeping):
         dataset = self._registry.find(life.digest_id) if life.digest_id in self._registry else None
         progress = self._overview.find_progress(life)
         reply = told(life, progress, dataset, self._membership.storing, self._clock.now(), self._caching.met)
+        if life.life in self.to_nodes.left_out and self._membership.storing:
+            reply.reason = ITS_TURN
         reply.seen = self._watching.number
         return reply

@@ -4,6 +4,7 @@ after a restart they say it again.
 
 from __future__ import annotations
 
+import bisect
 from collections import Counter
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
@@ -79,8 +80,15 @@ class TaskProgress:
         through says what is in the way, as a disk that does not answer: that may be for ever."""
         if self.since_s is not None and now - self.since_s > LONGEST_ROOM_S:
             return False
-        left = [node_id for node_id in node_ids if not self._is_through(node_id)]
-        return not left or any(node_id not in self.reports or not self.reports[node_id].trouble for node_id in left)
+        if len(self.reports) < len(node_ids):
+            return True
+        hindered = False
+        for node_id in node_ids:  # of a thousand nodes: no further than to the first that is still at it
+            report = self.reports.get(node_id)
+            if report is None or not (report.over or report.trouble):
+                return True
+            hindered = hindered or not report.over
+        return not hindered
 
     def waits(self, node_ids: Collection[str], scans: bool, now: float, empties: bool = False) -> str:
         """What is waited for that should long have come; "": nothing.
@@ -117,6 +125,8 @@ class TaskProgress:
     def all_over(self, node_ids: Collection[str], but_hindered: bool = False) -> bool:
         """Whether each of these has done its part. `but_hindered`: who says what is in the way, as a disk that does not
         answer, is not waited for."""
+        if len(self.reports) < len(node_ids):
+            return False
         return all(self._is_through(one) or (but_hindered and self._is_hindered(one)) for one in node_ids)
 
     def _is_hindered(self, node_id: str) -> bool:
@@ -126,15 +136,17 @@ class TaskProgress:
         return node_id in self.reports and self.reports[node_id].over
 
     def scanner(self, node_ids: Sequence[str], preferred: str, life: str, now: float) -> str:
-        """Which of these nodes scans: the one that does already, if it is there; "": none just now.
+        """Which of these nodes, sorted, scans: the one that does already, if it is there; "": none just now.
 
         Another one for each data set, where nothing says which one knows its files already.
         """
-        if self.node_id in node_ids and not self.reports and now - self.asked_s > SILENT_S:
-            self.refused[self.node_id] = f"node {self.node_id} does not answer: is it down, or of an older version?"
-        if self.node_id in node_ids and self.node_id not in self.refused:
-            return self.node_id if now >= self.not_before_s else ""
-        left = [node_id for node_id in sorted(node_ids) if node_id not in self.refused]
+        at = bisect.bisect_left(node_ids, self.node_id)
+        if at < len(node_ids) and node_ids[at] == self.node_id:
+            if not self.reports and now - self.asked_s > SILENT_S:
+                self.refused[self.node_id] = f"node {self.node_id} does not answer: is it down, or of an older version?"
+            if self.node_id not in self.refused:
+                return self.node_id if now >= self.not_before_s else ""
+        left = [node_id for node_id in node_ids if node_id not in self.refused] if self.refused else node_ids
         if not left or now < self.not_before_s:
             return ""
         at = int.from_bytes(life.encode()[:8], "big") % len(left)
@@ -165,7 +177,7 @@ class TaskProgress:
 
     def all_refused(self, node_ids: Collection[str]) -> str:
         """Why, when none of these nodes can scan it; "": one may."""
-        if not node_ids or set(node_ids) - self.refused.keys():
+        if not self.refused or not node_ids or set(node_ids) - self.refused.keys():
             return ""
         return "; ".join(dict.fromkeys(self.refused.values()))
 

@@ -19,6 +19,7 @@ _STATES = {
 }
 
 _NONE = "no node that keeps anything (--quota) is there"
+ITS_TURN = "others are seen to first: nodes are told of some hundreds at a time"
 _COMING_BACK = "no node has come back yet since the coordinator was started"
 LIST_BYTES = 6 << 20  # a reply; gRPC takes 8 MiB
 

@@ -33,11 +33,18 @@ class Overview:
         self._noted: dict[str, _Noted] = {}  # those of which nodes were told something else last, last
         self._busy: dict[str, None] = {}  # those that became so first, first
         self._progress: dict[str, tuple[str, TaskProgress]] = {}  # by life, of the task that it has now
+        self._others: dict[str, None] = {}  # names of which nodes are to be told something else
         self.changes = NamedChanges(first_version)
+
+    def note(self) -> None:
+        """A state has changed: of ten thousand that have, all at once would take a while."""
+        names = self._table.take_changed()
+        self._others |= dict.fromkeys(name for name in names if self._note(name, self._table.get(name)))
 
     def update(self) -> bool:
         """After states have changed: whether `named` is another."""
-        others = [name for name in self._table.take_changed() if self._note(name, self._table.get(name))]
+        self.note()
+        others, self._others = self._others, {}
         if others:
             self.changes.add(others)
         return bool(others)
