@@ -130,7 +130,7 @@ class TestOnOneMachine:
         read = tfquiver.dataset("train", cache_dir=tmp_path / "cache").as_numpy_iterator()
         numbered.assert_each_once(numbered.read(read), TOTAL)
         with pytest.raises(
-            tfquiver.errors.NotFoundError, match="no data set is called 'trian'; near it there are train"
+            tfquiver.errors.NotFoundError, match="no data set is called 'trian'; near it there is train"
         ):
             tfquiver.dataset("trian", cache_dir=tmp_path / "cache")
 
@@ -181,7 +181,7 @@ class TestOnOneMachine:
             (("create", "x", "--source", "/x", "--nodes", "rack=r9"), "no node matches"),
             (("create", "x", "--source", "/x", "--replicas", "2"), "replicas: 2 are more than the 1 node of the rule"),
             (("create", "x", "--source", "/x", "--rack-local"), "has no label rack"),
-            (("prefetch", "x"), "near it there are nothing"),
+            (("prefetch", "x"), "no data set is called 'x'; there are nothing, "),
         ):
             code, said = command(*arguments)
             assert code == 1 and why in said and "AKIASECRET" not in said, arguments

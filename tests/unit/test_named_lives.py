@@ -75,7 +75,12 @@ def test_files_cut_otherwise_are_another_data_set() -> None:
 
 
 def test_names_that_are_near_are_said() -> None:
-    assert "near it there are imagenet-train" in str(unknown("imagnet-train", ["imagenet-train", "coco"]))
+    assert "near it there is imagenet-train" in str(unknown("imagnet-train", ["imagenet-train", "coco"]))
+    assert str(unknown("x", ["coco", "train"])) == "name: no data set is called 'x'; there are coco, train"
+    many = [f"set-{number}" for number in range(9)]
+    assert str(unknown("x", many)).endswith("; there are set-0, set-1, set-2, set-3, set-4 and 4 more")
+    hidden = str(unknown("team.images", ["train"], sees_all=False))
+    assert "no data set that you may read (its owner shares one: tfquiver dataset share) is called" in hidden
     assert "dataset share" in str(unknown("x", []))
 
 

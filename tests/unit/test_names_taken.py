@@ -78,6 +78,8 @@ def test_of_a_name_that_nobody_has_those_are_listed_that_failed_too() -> None:
 
 
 def test_where_there_is_no_data_set_nobody_is_told_of_some_that_may_not_be_read() -> None:
+    some = str(names.none_called("zzz", ["train"], [], has_token=True))
+    assert some == "no data set 'zzz' is registered that you may read; there are train", "others may be there"
     said = "no data set 'x' is registered, nor any other"
     assert str(names.none_called("x", [], [], has_token=False)) == said, "no token: all of them are told"
     shared = f"{said} that you may read (its owner shares one: tfquiver dataset share)"

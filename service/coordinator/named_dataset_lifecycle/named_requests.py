@@ -249,7 +249,8 @@ class NamedRequests(NamedKeeping):
     def _visible(self, who: Identity, name: str) -> Life:
         life = self._table.get(name)
         if life is None or not self._sees(who, life):
-            raise unknown(name, [one.spec.name for one in self._table if self._sees(who, one)])
+            seen = [one.spec.name for one in self._table if self._sees(who, one)]
+            raise unknown(name, seen, sees_all=who.role is not Role.JOB)
         return life
 
     async def _owned(self, who: Identity, name: str) -> Life:

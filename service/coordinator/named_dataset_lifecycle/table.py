@@ -108,17 +108,21 @@ class NamedTable:
         self.apply(record)
 
 
-def unknown(name: str, names: list[str]) -> errors.NotFoundError:
-    """`names`: those that whoever asks may know of."""
+def unknown(name: str, names: list[str], sees_all: bool = True) -> errors.NotFoundError:
+    """`names`: those that whoever asks may know of. `sees_all`: there are no others."""
 
     def far(one: str) -> tuple[bool, int]:
         return one[:1] != name[:1], abs(len(one) - len(name))
 
     likely = heapq.nsmallest(_LIKELY, names, far)  # of ten thousand it takes a fifth of a second to compare all
-    near = difflib.get_close_matches(name, likely, _NEAR, 0.5) or heapq.nsmallest(_NEAR, names)
+    near = difflib.get_close_matches(name, likely, _NEAR, 0.5)
     there = (
         "none that you may read has a name yet (tfquiver dataset create; its owner shares one: tfquiver dataset share)"
     )
-    if near:
-        there = f"near it there are {', '.join(near)}"
-    return errors.NotFoundError(f"name: no data set is called {shortened(name)}; {there}")
+    which = ""
+    if names:
+        shown = near or heapq.nsmallest(_NEAR, names)
+        more = f" and {len(names) - len(shown)} more" if len(names) > len(shown) and not near else ""
+        there = f"{'near it ' * bool(near)}there {'are' if more or shown[1:] else 'is'} {', '.join(shown)}{more}"
+        which = "" if sees_all else " that you may read (its owner shares one: tfquiver dataset share)"
+    return errors.NotFoundError(f"name: no data set{which} is called {shortened(name)}; {there}")

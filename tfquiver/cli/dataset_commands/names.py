@@ -83,7 +83,9 @@ def none_called(
     near = difflib.get_close_matches(name, known, n=1)
     meant = f": did you mean {near[0]}? There" if near else "; there"
     none = ", nor any other" + " that you may read (its owner shares one: tfquiver dataset share)" * has_token
-    return errors.NotFoundError(f"no data set {name!r} is registered{f'{meant} are {there}{more}' if there else none}")
+    readable = " that you may read" * (has_token and bool(there))
+    which = f"{readable}{f'{meant} are {there}{more}' if there else none}"
+    return errors.NotFoundError(f"no data set {name!r} is registered{which}")
 
 
 @contextmanager
