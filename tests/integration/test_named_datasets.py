@@ -127,6 +127,8 @@ class TestOnOneMachine:
         assert listed["resident_bytes"] == SIZE_BYTES, "looked at, though nobody has read it yet"
         [stated] = tfquiver.status()["datasets"]
         assert stated["resident_bytes"] == SIZE_BYTES, "status tells the same"
+        for all_of_it in (stated, told := command("show", "train")[1], command("list")[1]["datasets"][0]):
+            assert (all_of_it["resident_bytes"], all_of_it["resident_shards"]) == (SIZE_BYTES, told["shards"])
         read = tfquiver.dataset("train", cache_dir=tmp_path / "cache").as_numpy_iterator()
         numbered.assert_each_once(numbered.read(read), TOTAL)
         with pytest.raises(

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 import tfquiver
 from tests.support.digests import digest_of
 from tfquiver.service.coordinator.resident_shards import here
-from tfquiver.service.coordinator.resident_shards.here import bytes_here
+from tfquiver.service.coordinator.resident_shards.here import what_is_here
 from tfquiver.service.coordinator.resident_shards.residency import Residency
 from tfquiver.service.coordinator.resident_shards.table import Table
 from tfquiver.shard_owners_chunks_hash_prefixes.prefixes import of_hashes
@@ -33,15 +33,19 @@ def test_it_is_what_a_table_would_say(shards: list[bytes], held: list[list[bytes
     table.enter(residency.opening())
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(here, "_LOOKED_UP_AT_ONCE", at_once)
-        assert bytes_here(digest, list(residency.held().values())) == table.resident_bytes
+        found = what_is_here(digest, list(residency.held().values()))
+    assert (found.size_bytes, found.shards) == (table.resident_bytes, table.resident_shards)
+    assert found.kept_bytes == sum(100 * len(set(values) & set(shards)) for values in held), "each copy for itself"
 
 
 @pytest.mark.parametrize("shards", [1, 5])
 def test_few_shards_are_looked_for_at_each_node_and_many_hashes_in_the_data_set(shards: int) -> None:
     """Both ways it is the same."""
     digest = digest_of(HASHES[:shards])
-    held = [of_hashes(HASHES[4:]), np.sort(of_hashes(HASHES[:2]))]
-    assert bytes_here(digest, held) == {1: 100, 5: 300}[shards]
+    held = [of_hashes(HASHES[4:]), np.sort(of_hashes(HASHES[:2])), of_hashes(HASHES[:1])]
+    found = what_is_here(digest, held)
+    assert (found.size_bytes, found.shards) == {1: (100, 1), 5: (300, 3)}[shards]
+    assert found.kept_bytes == found.size_bytes + 100
 
 
 def test_nobody_asks_numpy_for_each_number_once() -> None:

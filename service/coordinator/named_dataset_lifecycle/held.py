@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 
 from tfquiver.service.coordinator.dataset_caching.caching import Caching
 from tfquiver.service.coordinator.nodes_mounts_dispatchers.membership import Membership
 from tfquiver.service.coordinator.registering_sharing_removing_datasets.registry import Registry
-from tfquiver.service.coordinator.resident_shards.here import bytes_here
+from tfquiver.service.coordinator.resident_shards.here import Here, what_is_here
 
 # Two heartbeats of every node, as far apart as those of a thousand are; less than nodes wait for an answer.
 _PATIENCE_S = 8.0
@@ -38,11 +38,25 @@ class Held:
             # Looked at afterwards, as heartbeats change it meanwhile; it may be followed no more.
             if digest_id in self._caching and (share := self._caching.share(digest_id)) is not None:
                 return max(0, share.resident_bytes - lost_bytes)
+        return (await self._look(digest_id, lambda node_id: node_id not in unreached)).size_bytes
+
+    async def here(self, digest_id: bytes, unreached: Collection[str] = ()) -> Here | None:
+        """As `resident_bytes`, looked for in what nodes have told, which takes longer of one that is followed."""
+        if not self._membership.all_told or not self._caching.met:
+            return None
+        return await self._look(digest_id, lambda node_id: node_id not in unreached)
+
+    async def kept_bytes(self, digest_id: bytes, node_ids: Collection[str]) -> int:
+        """Raw bytes, each copy for itself, that these nodes hold, as far as they have told."""
+        return (await self._look(digest_id, lambda node_id: node_id in node_ids)).kept_bytes
+
+    async def _look(self, digest_id: bytes, counts: Callable[[str], bool]) -> Here:
         digest = await self._registry.digest(digest_id)
         for _ in self._caching.residency.merge():
             await asyncio.sleep(0)
         held = self._caching.residency.held()
-        return await asyncio.to_thread(bytes_here, digest, [held[one] for one in held.keys() - set(unreached)])
+        its = [prefixes for node_id, prefixes in held.items() if counts(node_id)]
+        return await asyncio.to_thread(what_is_here, digest, its)
 
     async def unreached(self, digest_id: bytes, unreached: Collection[str]) -> tuple[int, int]:
         """Bytes and shards of a data set that is followed that only these nodes hold."""

@@ -19,6 +19,7 @@ from tfquiver.service.coordinator.named_dataset_lifecycle import lifecycle, spec
 from tfquiver.service.coordinator.named_dataset_lifecycle.lifecycle import DELETING, FAILED, SCANNING, Life
 from tfquiver.service.coordinator.named_dataset_lifecycle.named_keeping import NamedKeeping
 from tfquiver.service.coordinator.named_dataset_lifecycle.room_for_pins_and_when_full.room import (
+    MANUAL,
     PARTIAL,
     ToEvict,
     known_of,
@@ -26,6 +27,7 @@ from tfquiver.service.coordinator.named_dataset_lifecycle.room_for_pins_and_when
 from tfquiver.service.coordinator.named_dataset_lifecycle.table import unknown
 from tfquiver.service.coordinator.named_dataset_lifecycle.told import ITS_TURN, fitting, told
 from tfquiver.service.coordinator.named_dataset_lifecycle.told_to_nodes import tasks
+from tfquiver.service.coordinator.resident_shards.here import Here
 from tfquiver.service.coordinator.sessions.users import Users
 
 MAX_OF_JOB = 1000  # names: no job takes all that there can be
@@ -87,11 +89,16 @@ class NamedRequests(NamedKeeping):
 
     async def _for_room(self, who: Identity, life: Life) -> list[str]:
         """What goes so that it has room. Raises ResourceExhaustedError."""
-        digest = await self._registry.digest(life.digest_id)
-        wanted_bytes = self._caching.placement.whole_bytes(digest) - (await self.resident_bytes(life.digest_id) or 0)
-        free_bytes = sum(map(room_bytes, self._membership.live()))
-        room = ToEvict(self._when_full, life.spec.name, wanted_bytes, free_bytes)
-        if room.is_enough:
+        digest_id, keepers = life.digest_id, self._catalogue.keepers(life.digest_id)
+        nodes = {node.node_id for node in keepers}
+        copies = self._caching.placed.copies(digest_id)
+        there_bytes = min(
+            await self._held.kept_bytes(digest_id, nodes), copies * (await self.resident_bytes(digest_id) or 0)
+        )
+        wanted_bytes = await self._room.wanted_bytes(digest_id) - there_bytes
+        where = "all nodes" if len(nodes) == len(self._membership.live()) else "the nodes that may keep it"
+        room = ToEvict(self._when_full, life.spec.name, wanted_bytes, sum(map(room_bytes, keepers)), where)
+        if room.is_enough or (life.pinned and self._when_full == MANUAL):  # a pin has its room, whatever needs some
             return []
         left, parts = [], InParts()
         for one in self._table:
@@ -102,9 +109,11 @@ class NamedRequests(NamedKeeping):
         while left and not room.is_enough:
             other = self._table.get(left.pop().spec.name)
             if other is not None and self._may_go(other):
-                resident_bytes = await self.resident_bytes(other.digest_id) or 0
-                room.show(other.spec.name, resident_bytes, self._sees(who, other))
-        held = await self._stays(who, life) if room.lacks_bytes(len(left)) else []
+                room.show(other.spec.name, await self._held.kept_bytes(other.digest_id, nodes), self._sees(who, other))
+        lacks_bytes = room.lacks_bytes(len(left))
+        if lacks_bytes and life.pinned:
+            return []  # nodes make the room that it has
+        held = await self._stays(who, life, nodes) if lacks_bytes else []
         return room.names(len(left), held)
 
     def _make_room(self, life: Life, names: Sequence[str]) -> None:
@@ -114,8 +123,8 @@ class NamedRequests(NamedKeeping):
                 logging.info("data set %s makes room for %s", name, life.spec.name, extra=about(dataset=name))
                 self._becomes(lifecycle.evict(other_now))
 
-    async def _stays(self, who: Identity, life: Life) -> list[tuple[str, int]]:
-        """What is pinned or read, and what it has, the most first; as far as they may know of it. Of what neither is
+    async def _stays(self, who: Identity, life: Life, nodes: Collection[str]) -> list[tuple[str, int]]:
+        """What is pinned or read, and what it has on these nodes, the most first; as far as they may know of it. Of what neither is
         followed nor has a name nothing is known."""
         placement, residency = self._caching.placement, self._caching.residency
         names = {digest_id: self._registry.called(digest_id) for digest_id in residency.tables()}
@@ -128,7 +137,7 @@ class NamedRequests(NamedKeeping):
             may_see = digest_id in self._registry and self._ownership.may_read(who, digest_id)
             stays = self._is_read(digest_id) or placement.is_pinned(digest_id)
             if digest_id != life.digest_id and may_see and stays:
-                held.append((name, await self.resident_bytes(digest_id) or 0))
+                held.append((name, await self._held.kept_bytes(digest_id, nodes)))
         return sorted((one for one in held if one[1]), key=lambda one: (-one[1], one[0]))
 
     def _may_go(self, other: Life) -> bool:
@@ -226,6 +235,10 @@ class NamedRequests(NamedKeeping):
         """Of a registered data set, what live nodes other than `unreached` hold; raw bytes. None: not all nodes have
         told."""
         return await self._held.resident_bytes(digest_id, unreached)
+
+    async def here(self, digest_id: bytes, unreached: Collection[str] = ()) -> Here | None:
+        """As `resident_bytes`, of a data set that is not followed, too."""
+        return await self._held.here(digest_id, unreached)
 
     async def unreached(self, digest_id: bytes, unreached: Collection[str]) -> tuple[int, int]:
         """Raw bytes and shards of a data set that is followed that only these nodes hold."""

@@ -251,7 +251,7 @@ class Catalogue:
         async with self._setting:  # what is left depends on the settings before
             await self._log.writable()
             self._registry.find(digest_id)
-            keepers = self._keepers(digest_id)
+            keepers = self.keepers(digest_id)
             quotas_bytes, rooms_bytes = [node.quota_bytes for node in keepers], [most_bytes(node) for node in keepers]
             copies = self._caching.placed.copies(digest_id)
             fix = self._caching.placement.fix
@@ -332,7 +332,7 @@ class Catalogue:
 
     def left_bytes(self, digest_id: bytes) -> int:
         """What the nodes that may keep it have for whom persons have set nothing yet."""
-        keepers = self._keepers(digest_id)
+        keepers = self.keepers(digest_id)
         quotas_bytes, rooms_bytes = (sum(node.quota_bytes for node in keepers), sum(map(most_bytes, keepers)))
         return self._caching.placement.left_bytes(min(quotas_bytes, rooms_bytes))
 
@@ -341,7 +341,7 @@ class Catalogue:
         return self._caching.placement.setting(digest_id)
 
     async def _carry_out(self, digest_id: bytes, asked: types_pb2.CacheSetting, policy: str) -> None:
-        live = [node.quota_bytes for node in self._keepers(digest_id)]
+        live = [node.quota_bytes for node in self.keepers(digest_id)]
         digest = await self._registry.digest(digest_id) if asked.mode else None
         async with self._setting:
             await self._log.writable()
@@ -360,7 +360,7 @@ class Catalogue:
             self._caching.apply(record.cache_set)
             self._caching.set(digest_id, plan) if anew else self._caching.resize(digest_id)
 
-    def _keepers(self, digest_id: bytes) -> list[types_pb2.NodeInfo]:
+    def keepers(self, digest_id: bytes) -> list[types_pb2.NodeInfo]:
         """The live nodes that may keep it."""
         places = self._caching.placed.places(digest_id)
         return [node for node in self._membership.live() if places is None or node.node_id in places.members]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -12,9 +13,19 @@ from tfquiver.shard_owners_chunks_hash_prefixes.prefixes import Prefixes, of_row
 _LOOKED_UP_AT_ONCE = 500_000  # hashes
 
 
-def bytes_here(digest: Digest, held: Collection[Prefixes]) -> int:
-    """Raw bytes of those of its shards that some node has. For a thread: seconds of millions, in steps in which numpy
-    lets others run. What a small data set costs grows with how many nodes there are, not with what they hold.
+@dataclass(frozen=True, slots=True)
+class Here:
+    """Raw bytes, and how many, of the shards that some node has; and the bytes that nodes have of them in all, where
+    several have one each of them."""
+
+    size_bytes: int
+    shards: int
+    kept_bytes: int
+
+
+def what_is_here(digest: Digest, held: Collection[Prefixes]) -> Here:
+    """For a thread: seconds of millions, in steps in which numpy lets others run. What a small data set costs grows
+    with how many nodes there are, not with what they hold.
 
     Args:
       held: what each node holds, sorted.
@@ -22,19 +33,25 @@ def bytes_here(digest: Digest, held: Collection[Prefixes]) -> int:
     prefixes = of_rows(digest.hashes)
     order = np.argsort(prefixes, kind="stable")
     contents, lengths = prefixes[order], digest.lengths[order]
-    here = np.zeros(len(contents), np.bool_)
+    here, kept_bytes = np.zeros(len(contents), np.bool_), 0
+    is_first = np.ones(len(contents), np.bool_)  # of equal ones: a node keeps them once
+    is_first[1:] = contents[1:] != contents[:-1]
     if len(contents) * len(held) <= sum(map(len, held)):
         for values in held:
             if len(values):
-                here |= values.take(np.searchsorted(values, contents), mode="clip") == contents
-        return int(lengths[here].sum())
+                its = values.take(np.searchsorted(values, contents), mode="clip") == contents
+                here |= its
+                kept_bytes += int(lengths[its & is_first].sum())
+        return Here(int(lengths[here].sum()), int(here.sum()), kept_bytes)
     for values in _some(held) if len(contents) else ():
         at = np.searchsorted(contents, values)
-        here[at[contents.take(at, mode="clip") == values]] = True
+        found = at[contents.take(at, mode="clip") == values]
+        here[found] = True
+        kept_bytes += int(lengths[found].sum())
     # Of equal ones it is the first that was found.
-    firsts = np.maximum.accumulate(np.where(contents[1:] == contents[:-1], 0, np.arange(1, len(contents))))
-    here[1:] |= here[firsts]
-    return int(lengths[here].sum())
+    firsts = np.maximum.accumulate(np.where(is_first, np.arange(len(contents)), 0))
+    here |= here[firsts]
+    return Here(int(lengths[here].sum()), int(here.sum()), kept_bytes)
 
 
 def _some(held: Collection[Prefixes]) -> Iterator[Prefixes]:

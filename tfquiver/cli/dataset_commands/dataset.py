@@ -123,14 +123,15 @@ def _list(arguments: argparse.Namespace) -> int:
 def _show(arguments: argparse.Namespace) -> int:
     its: dict[str, Any] = {}
     with named.service(arguments) as (ask, stub, _):
-        if one := names.find(ask, stub, arguments.name):
+        if one := names.find(ask, stub, arguments.name, resident=False):
             its = states.plain(one)
             if not one.HasField("dataset"):
                 return _show_named(arguments, one)
     with _service(arguments) as (ask, stub):
         dataset = _named(arguments, _all(ask, stub), one.dataset.digest_id.hex() if one else arguments.name)
-        if not one:  # of one that has a name that was told with it
-            dataset = _looked_at(ask, stub, dataset)
+        dataset = _looked_at(ask, stub, dataset)
+        if one and dataset.HasField("resident_bytes"):
+            its["resident_bytes"] = dataset.resident_bytes
         told = _with_cache(ask, stub, dataset) | its | ({"name": one.spec.name} if one else {})
         with contextlib.suppress(errors.PermissionError_):  # orders are told to nodes and admins
             for orders in ask(stub.Orders, coordinator_pb2.OrdersRequest()).orders:

@@ -22,8 +22,8 @@ class Unfollowed:
     """Of one cluster. Some are looked at, then others, in turn; also where each look is that of another process."""
 
     def __init__(self) -> None:
-        # By digest id: when, how many bytes, and how many more that nobody reaches.
-        self._found: dict[str, tuple[float, int, int]] = {}
+        # By digest id: when, and what: bytes, how many more that nobody reaches, and shards.
+        self._found: dict[str, tuple[float, dict[str, int]]] = {}
         self._tried: dict[str, float] = {}  # when each was left out, or looked at
         self._looked_at: dict[str, float] = {}
         self._unreached = list[str]()
@@ -73,14 +73,14 @@ class Unfollowed:
             for found in calls.ask(stub.ListDatasets, request, token, whom).datasets:
                 if found.HasField("resident_bytes"):  # an older coordinator says again what it remembers
                     at = now - found.resident_age_ms / 1000
-                    self._found[found.digest_id.hex()] = at, found.resident_bytes, found.unreached_bytes
+                    fields = ("resident_bytes", "unreached_bytes", "resident_shards")
+                    self._found[found.digest_id.hex()] = at, {field: getattr(found, field) for field in fields}
 
     def _with(self, one: dict[str, Any], now: float) -> dict[str, Any]:
         if one["digest_id"] not in self._found:
             return one
-        at, resident_bytes, unreached_bytes = self._found[one["digest_id"]]
+        at, found = self._found[one["digest_id"]]
         age_ms = round(1000 * (now - at))
         if "resident_bytes" in one and one.get("resident_age_ms", 0) <= age_ms:
             return one
-        found = {"resident_bytes": resident_bytes, "unreached_bytes": unreached_bytes}
         return one | found | {"resident_age_ms": age_ms}

@@ -126,13 +126,14 @@ class DatasetCalls(Callers):
             if one.resident_age_ms or not one.HasField("resident_bytes"):
                 # It has just been removed, or is damaged: of the others it is known all the same.
                 with contextlib.suppress(errors.NotFoundError, errors.CorruptDigestError):
-                    if (resident_bytes := await named.resident_bytes(one.digest_id)) is not None:
-                        for field in ("resident_age_ms", "resident_shards", "chunks", "resident_chunks"):
+                    if (here := await named.here(one.digest_id)) is not None:
+                        for field in ("resident_age_ms", "chunks", "resident_chunks"):
                             one.ClearField(field)
-                        one.resident_bytes = resident_bytes
-                        if unreached and (reached := await named.resident_bytes(one.digest_id, unreached)) is not None:
-                            one.resident_bytes = min(reached, resident_bytes)
-                            one.unreached_bytes = resident_bytes - one.resident_bytes
+                        one.resident_bytes, one.resident_shards = here.size_bytes, here.shards
+                        if unreached and (reached := await named.here(one.digest_id, unreached)) is not None:
+                            one.resident_bytes = min(reached.size_bytes, here.size_bytes)
+                            one.resident_shards = min(reached.shards, here.shards)
+                            one.unreached_bytes = here.size_bytes - one.resident_bytes
         return reply
 
     async def _told(self, who: Identity, request: pb2.ListDatasetsRequest) -> pb2.ListDatasetsReply:

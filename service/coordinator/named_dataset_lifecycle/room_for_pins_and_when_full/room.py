@@ -20,10 +20,16 @@ def known_of(seen: Sequence[str], unseen: int) -> str:
 
 class ToEvict:
     """Is shown the data sets that may go, neither pinned nor read, until `is_enough`: those used longest ago first.
-    What each holds is not known before it is looked at, which takes a while."""
+    What each holds is not known before it is looked at, which takes a while.
 
-    def __init__(self, when_full: str, name: str, wanted_bytes: int, free_bytes: int) -> None:
-        self._evicts, self._name = when_full == DATASET_LRU, name
+    Args:
+      wanted_bytes, free_bytes: with each copy that is to be kept, on the nodes that are to; `where` these are.
+    """
+
+    def __init__(
+        self, when_full: str, name: str, wanted_bytes: int, free_bytes: int, where: str = "all nodes"
+    ) -> None:
+        self._evicts, self._name, self._where = when_full == DATASET_LRU, name, where
         self._wanted_bytes, self._free_bytes = wanted_bytes, free_bytes
         self._left_bytes = 0 if when_full == PARTIAL else max(0, wanted_bytes - free_bytes)
         self._shown: list[tuple[str, int]] = []
@@ -70,5 +76,5 @@ class ToEvict:
             what += f": {rest} cannot go: pinned, or read" if rest else ""
         raise errors.ResourceExhaustedError(
             f"name: data set {self._name} needs {of_bytes(self._wanted_bytes)} and {of_bytes(self._free_bytes)} are "
-            f"free on all nodes: {what}"
+            f"free on {self._where}: {what}"
         )
