@@ -9,7 +9,7 @@ import pytest
 from rich.console import Console
 
 from tfquiver.cli import calls
-from tfquiver.cli.dataset_commands import names, states, waiting
+from tfquiver.cli.dataset_commands import commands, names, states, waiting
 from tfquiver.proto.tfquiver.v1 import named_datasets_pb2 as pb
 from tfquiver.proto.tfquiver.v1 import types_pb2
 
@@ -43,6 +43,19 @@ def test_a_version_before_the_newest_one_is_told_as_such() -> None:
     named.old_versions = 0
     assert "phrase" not in names.joined([named], told)[1], "another's of that name"
     assert states.lines(states.plain(named), "Ready")["version"] == "2"
+
+
+def test_what_helps_is_said(capsys: pytest.CaptureFixture[str]) -> None:
+    """A source that had changed was named, and it was left to the guide that `refresh` reads it."""
+    named = pb.NamedDataset(state=pb.NamedDataset.STATE_STALE, version=1, reason="a-0: the file has changed")
+    named.spec.name = "train"
+    help = "`tfquiver dataset refresh train` reads what has changed"
+    assert states.lines(states.plain(named), "Stale", "train")["what to do"] == help
+    assert list(names.reasons([{"name": "train", **states.plain(named)}])) == [f"train: {named.reason}; {help}"]
+    assert commands._say(named, as_json=False) == 0
+    assert capsys.readouterr().out == f"train: Stale: {named.reason}; {help}\n"
+    named.state = pb.NamedDataset.STATE_READY
+    assert "what to do" not in states.lines(states.plain(named), "Ready", "train")
 
 
 def test_one_of_which_nothing_is_cached_says_what_to_do() -> None:
@@ -105,7 +118,10 @@ def test_a_list_says_why_something_is_not_all_there() -> None:
         one("well", "ready", 4, ""),
         one("sick", "failed", None, "no match"), {"name": "plain", "size_bytes": 100},
     ]  # fmt: skip
-    assert list(names.reasons(told)) == ["part: no more room", "sick: no match"]
+    assert list(names.reasons(told)) == [
+        "part: no more room",
+        "sick: no match; `tfquiver dataset refresh sick` tries again, `tfquiver dataset delete sick` takes it away",
+    ]
     *_, last = names.reasons([one(str(number), "ready", 0) for number in range(13)])
     assert last == "3 more say why: tfquiver dataset show NAME"
 

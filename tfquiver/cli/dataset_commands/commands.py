@@ -321,5 +321,7 @@ def _say(named: pb2.NamedDataset, as_json: bool, said: str = "", change: str = "
             named.reason, text = "", f"{text} by now"
         if in_part and not named.reason:
             text += f": not read yet, or given up since; `tfquiver dataset prefetch {named.spec.name}` reads what fits"
-    print(plain_text.plain(f"{text}: {named.reason}" if named.reason and (failed or named.reason != said) else text))
+    text = f"{text}: {named.reason}" if named.reason and (failed or named.reason != said) else text
+    to_do = states.to_do(states.word(named), named.spec.name)
+    print(plain_text.plain(f"{text}; {to_do}" if to_do else text))
     return int(failed)

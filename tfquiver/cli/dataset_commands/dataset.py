@@ -150,7 +150,7 @@ def _show_named(arguments: argparse.Namespace, one: named_datasets_pb2.NamedData
     if arguments.json:
         print(json.dumps(told))
         return 0
-    for name, value in ({"data set": one.spec.name} | states.lines(told, states.phrase(one))).items():
+    for name, value in ({"data set": one.spec.name} | states.lines(told, states.phrase(one), one.spec.name)).items():
         print(f"{name + ':':<12}{plain_text.plain(value)}")
     return 0
 

@@ -175,16 +175,21 @@ def table(told: Sequence[dict[str, Any]]) -> Table:
 
 
 def reasons(told: Sequence[dict[str, Any]]) -> Iterator[str]:
-    """Of what `joined` gave: a line for each that has failed, or is Ready and not all here, and says why."""
-    why = [f"{one['name']}: {states.reason(one)}" for one in told if one.get("reason") and _lacks(one)]
+    """Of what `joined` gave: a line for each that has failed, is stale, or is Ready and not all here, and says why."""
+    why = [f"{one['name']}: {states.reason(one)}{_help(one)}" for one in told if one.get("reason") and _lacks(one)]
     yield from why[:_SAID]
     if why[_SAID:]:
         yield f"{many(len(why) - _SAID, 'more says', 'more say')} why: tfquiver dataset show NAME"
 
 
+def _help(one: dict[str, Any]) -> str:
+    to_do = states.to_do(one["state"], one["name"])
+    return f"; {to_do}" if to_do else ""
+
+
 def _lacks(one: dict[str, Any]) -> bool:
     if one["state"] != "ready":
-        return bool(one["state"] == "failed")
+        return one["state"] in ("failed", "stale")
     here, size_bytes = one.get("resident_bytes"), one.get("size_bytes")
     return here is not None and size_bytes is not None and bool(here < size_bytes)
 

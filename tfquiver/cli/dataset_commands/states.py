@@ -26,10 +26,15 @@ def phrase(named: pb2.NamedDataset) -> str:
     return name
 
 
+def word(named: pb2.NamedDataset) -> str:
+    """As `--json` has its state."""
+    return pb2.NamedDataset.State.Name(named.state).removeprefix("STATE_").lower()
+
+
 def plain(named: pb2.NamedDataset) -> dict[str, Any]:
     """What `--json` has of it beside what it has of every data set."""
     told: dict[str, Any] = {
-        "state": pb2.NamedDataset.State.Name(named.state).removeprefix("STATE_").lower(),
+        "state": word(named),
         "reason": named.reason,
         "reason_s": named.reason_s,
         "version": named.version,
@@ -88,9 +93,19 @@ def reason(told: dict[str, Any]) -> str:
     return f"{told['reason']} (as of {_when(told['reason_s'])})"
 
 
+def to_do(state: str, name: str) -> str:
+    """What helps a data set in that state, a word as `plain` has it; "": nothing has to be done."""
+    refresh = f"`tfquiver dataset refresh {name}`"
+    if state == "stale":
+        return f"{refresh} reads what has changed"
+    return f"{refresh} tries again, `tfquiver dataset delete {name}` takes it away" if state == "failed" else ""
+
+
 def lines(told: dict[str, Any], state: str, name: str = "NAME") -> dict[str, str]:
     """What `show` says of it, of what `plain` gave."""
     said = {"state": f"{state}: {reason(told)}" if told["reason"] else state}
+    if help := to_do(told["state"], name):
+        said["what to do"] = help
     if told["sources"]:
         said["source"] = ", ".join(told["sources"])
     if told["format"] != formats.TFRECORD:

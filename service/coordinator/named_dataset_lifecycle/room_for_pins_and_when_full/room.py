@@ -26,9 +26,7 @@ class ToEvict:
       wanted_bytes, free_bytes: with each copy that is to be kept, on the nodes that are to; `where` these are.
     """
 
-    def __init__(
-        self, when_full: str, name: str, wanted_bytes: int, free_bytes: int, where: str = "all nodes"
-    ) -> None:
+    def __init__(self, when_full: str, name: str, wanted_bytes: int, free_bytes: int, where: str = "all nodes") -> None:
         self._evicts, self._name, self._where = when_full == DATASET_LRU, name, where
         self._wanted_bytes, self._free_bytes = wanted_bytes, free_bytes
         self._left_bytes = 0 if when_full == PARTIAL else max(0, wanted_bytes - free_bytes)
