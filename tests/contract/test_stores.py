@@ -13,6 +13,8 @@ from pathlib import Path
 import pytest
 
 from tests.support.gcs_emulator import gcs_emulator
+from tests.support.hanging_disk import hanging_disk
+from tests.support.privileges import needs_fuse
 from tfquiver import errors, stores
 from tfquiver.stores import ObjectStore
 from tfquiver.stores.hanging_file_systems.patience import Patience, one_thread
@@ -309,24 +311,26 @@ def test_all_beneath_a_local_directory_that_is_not_there_is_nothing(local: Place
     assert local.store.list(f"{tmp_path}/nowhere/**") == []
 
 
+@needs_fuse
 def test_a_file_server_that_is_dead_keeps_nobody_longer_than_the_deadline(local: Place, tmp_path: Path) -> None:
-    """Opening a FIFO waits for its other end, as opening a file of a dead NFS server waits for the server."""
-    os.mkfifo(tmp_path / "f")
-    start = time.monotonic()
-    with concurrent.futures.ThreadPoolExecutor(20) as pool:
-        reads = [pool.submit(local.store.read, f"{tmp_path}/f", 0, 1, "", 0.3) for _ in range(20)]
-        for read in reads:
-            with pytest.raises(errors.UnavailableError, match=r"/f: no answer in 0\.3 s; the call hangs"):
-                read.result()
-    assert time.monotonic() - start < 5.0
-    threads = [thread for thread in threading.enumerate() if thread.name == "store call"]
-    assert len(threads) == 20
-    local.put("g", CONTENT)
-    assert local.store.read(f"{tmp_path}/g", 1, 2, "", 5.0) == CONTENT[1:3]
-    while any(thread.is_alive() for thread in threads):  # each open of the other end lets those go that wait
-        (tmp_path / "f").open("wb").close()
+    with hanging_disk(tmp_path) as disk:
+        (disk.path / "f").write_bytes(CONTENT)
+        disk.hang()
+        start = time.monotonic()
+        with concurrent.futures.ThreadPoolExecutor(20) as pool:
+            reads = [pool.submit(local.store.read, f"{disk.path}/f", 0, 1, "", 0.3) for _ in range(20)]
+            for read in reads:
+                with pytest.raises(errors.UnavailableError, match=r"/f: no answer in 0\.3 s; the call hangs"):
+                    read.result()
+        assert time.monotonic() - start < 5.0
+        threads = [thread for thread in threading.enumerate() if thread.name == "store call"]
+        assert len(threads) == 20
+        local.put("g", CONTENT)
+        assert local.store.read(f"{tmp_path}/g", 1, 2, "", 5.0) == CONTENT[1:3]
+        disk.go_on()
         for thread in threads:
-            thread.join(0.01)
+            thread.join(30)
+            assert not thread.is_alive()
 
 
 def test_calls_of_one_thread_can_share_another_until_one_is_late(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -124,8 +124,8 @@ class NamedRequests(NamedKeeping):
                 self._becomes(lifecycle.evict(other_now))
 
     async def _stays(self, who: Identity, life: Life, nodes: Collection[str]) -> list[tuple[str, int]]:
-        """What is pinned or read, and what it has on these nodes, the most first; as far as they may know of it. Of what
-        neither is followed nor has a name nothing is known."""
+        """What is pinned or read, and what it has on these nodes, the most first; as far as they may know of it. Of
+        what is neither followed nor named nothing is known."""
         placement, residency = self._caching.placement, self._caching.residency
         names = {digest_id: self._registry.called(digest_id) for digest_id in residency.tables()}
         for one in self._table:
