@@ -10,11 +10,11 @@ from tfquiver.proto.tfquiver.v1 import node_pb2
 
 _COUNTERS = {
     "hits": ("node_hits", "Shards served from this node's own store."),
-    "peer_hits": ("node_peer_hits", "Shards served from a peer."),
+    "peer_hits": ("node_peer_hits", "Shards served from a peer that had them."),
     "misses": ("node_misses", "Shards read from the object store for a reader."),
     "bypasses": ("node_bypasses", "Shards read past the cache, for jobs that are measured without it."),
     "hit_bytes": ("node_hit_bytes", "Raw bytes of the hits."),
-    "peer_bytes": ("node_peer_bytes", "Raw bytes of the peer hits."),
+    "peer_bytes": ("node_peer_bytes", "Raw bytes of the shards that came from peers."),
     "bypass_bytes": ("node_bypass_bytes", "Raw bytes of the bypasses."),
     "served_bytes": ("node_served_bytes", "Raw bytes handed to readers."),
     "store_bytes": ("node_store_bytes", "Bytes read from the object store, for whatever reason."),

@@ -60,6 +60,24 @@ async def test_each_shard_leaves_the_store_once_whoever_reads_it(tmp_path: Path,
         assert {header.codec for node in (a, b) for header in headers(node)} == {entry.RAW, entry.ZSTD}
 
 
+@on_loop
+async def test_what_its_owner_reads_from_the_store_to_answer_is_no_hit(tmp_path: Path, digest: Digest) -> None:
+    """Where nothing is cached a reader finds nothing in the cache, wherever its shards belong."""
+    async with two_nodes(tmp_path, digest) as (a, b):
+        theirs = [index for index, name in enumerate(owners(digest, a, b)) if name == "b"]
+        for there in (False, True):
+            for index in theirs:
+                ready = await a.source.get(digest, index, "b")
+                assert (ready.source, ready.left_the_store) == ("peer", not there)
+                assert is_shard(ready, digest, index)
+            told = a.source.stats()
+            assert (told.peer_hits, told.misses) == (len(theirs) * there, 0)
+            assert b.source.stats().misses == len(theirs)
+            for hash in digest.hashes:
+                a.source._hot.drop(hash.tobytes())
+                b.source._hot.drop(hash.tobytes())
+
+
 def headers(node: StoreNode) -> list[entry.Header]:
     found = []
     for hash in node.disk.hashes():

@@ -24,6 +24,7 @@ from tfquiver.service.node.connections_between_nodes import peer_proof
 from tfquiver.service.node.connections_between_nodes.body_receiver import BodyReceiver
 from tfquiver.service.node.disk import entry
 from tfquiver.service.node.disk.disk_cache import DiskCache
+from tfquiver.service.node.disk.stored_body import StoredBody
 from tfquiver.service.node.shards_from_disk_other_nodes_or_store import reach as reaches
 from tfquiver.service.node.shards_from_disk_other_nodes_or_store.shard_source import ShardSource
 
@@ -164,7 +165,7 @@ class DataConnection:
         for shard in shards:
             opened = self._services.disk.open_entry(digest.hashes[shard].tobytes())
             if opened:
-                yield _body(request, shard, opened.fd, entry.HEADER_BYTES, opened.header)
+                yield _body(request, shard, StoredBody(opened.fd, entry.HEADER_BYTES, opened.header))
             else:
                 missing.append(shard)
 
@@ -175,7 +176,7 @@ class DataConnection:
         except (errors.TfquiverError, OSError) as error:
             await self._answer(frames.no_item(request, shard, frames.NOT_HERE, error))
         else:
-            await self._send_alone(_body(request, shard, stored.fd, stored.offset, stored.header))
+            await self._send_alone(_body(request, shard, stored))
             self._asked -= 1
         finally:
             self._at_once.release()
@@ -272,6 +273,6 @@ def _warn(peer: str, error: Exception) -> None:
     every_n_seconds(logging.WARNING, "data port, %s: %s", _WARN_S, peer, error, apart=type(error).__name__)
 
 
-def _body(request: int, shard: int, fd: int, offset: int, header: entry.Header) -> Body:
-    frame = frames.encode(frames.Item(request, shard, frames.HERE, header, ""))
-    return Body(frame, fd, offset, offset + header.stored_length)
+def _body(request: int, shard: int, stored: StoredBody) -> Body:
+    frame = frames.encode(frames.here(request, shard, stored.header, stored.left_the_store))
+    return Body(frame, stored.fd, stored.offset, stored.offset + stored.header.stored_length)

@@ -35,6 +35,7 @@ _BODY = struct.Struct("<BQQII")
 _FIRST_TYPE = 32
 _UNKNOWN = "the data port has no frame type {}"  # peers go by these words: they stay as they are
 _NOBODY = "nobody computes it here: "  # and by these
+_LEFT_THE_STORE = "it left the store"  # and these; who is older does not look
 
 
 @dataclass(frozen=True, slots=True)
@@ -238,6 +239,15 @@ def no_item(request: int, shard: int, status: int, error: Exception) -> Item:
     """Says why there is none."""
     nobody = isinstance(error, errors.NobodyComputesError)
     return Item(request, shard, status, None, clipped(f"{_NOBODY}{error}" if nobody else error))
+
+
+def here(request: int, shard: int, body: entry.Header, left_the_store: bool = False) -> Item:
+    """`left_the_store`: to answer; who asked has found it in no cache."""
+    return Item(request, shard, HERE, body, _LEFT_THE_STORE if left_the_store else "")
+
+
+def has_left_the_store(item: Item) -> bool:
+    return item.message == _LEFT_THE_STORE
 
 
 def trouble(item: Item) -> type[errors.UnavailableError]:

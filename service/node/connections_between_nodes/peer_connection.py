@@ -6,7 +6,7 @@ import contextlib
 import os
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import grpc
 
@@ -150,7 +150,8 @@ class PeerConnection:
         if item.body.raw_length != want.length_bytes:
             raise errors.ProtocolError(f"shard {want.shard} of {item.body.raw_length} bytes, not {want.length_bytes}")
         try:
-            return self._intake.receive(want.hash, item.body, self._trusted and not want.suspect)
+            ready = self._intake.receive(want.hash, item.body, self._trusted and not want.suspect)
+            return replace(ready, peer_had_none=frames.has_left_the_store(item))
         except DamagedBodyError as error:
             self._send(frames.Bad(digest_id, want.shard, want.hash))
             return error

@@ -42,7 +42,7 @@ class Stats:
         """A reader has been given it, who was the first to ask."""
         match ready.source:
             case "peer":
-                self.peer_hits += 1
+                self.peer_hits += not ready.peer_had_none  # else it is among that node's misses
                 self.peer_bytes += ready.length_bytes
             case "store":
                 self.misses += 1

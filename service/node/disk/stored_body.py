@@ -10,11 +10,12 @@ from tfquiver.service.node.disk.entry_file import OpenEntry
 
 @dataclass(frozen=True, slots=True)
 class StoredBody:
-    """A shard as it is stored: what goes to a peer. `fd` is the receiver's to close."""
+    """A shard as it is stored: what goes to a peer. `fd` is the receiver's to close. `left_the_store`: to answer."""
 
     fd: int
     offset: int
     header: entry.Header
+    left_the_store: bool = False
 
     def close(self) -> None:
         OpenEntry(self.fd, self.header).close()

@@ -301,7 +301,7 @@ class ReaderShell:
             return
         ready = self._fetches.take(shard)
         self.served_bytes += ready.length_bytes
-        self._missed_bytes += ready.length_bytes if ready.source == "store" else 0
+        self._missed_bytes += ready.length_bytes if ready.left_the_store else 0
         if self._traced:
             self._traced.sent(shard, ready.source, ready.length_bytes)
         records = self._shards.records(shard)

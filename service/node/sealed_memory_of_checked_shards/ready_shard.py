@@ -15,7 +15,8 @@ SEALED_MEMORY = 1
 class ReadyShard:
     """`fd` belongs to whoever has this object, who closes it once. `crc32c` is the plain CRC-32C of the raw bytes.
 
-    `source` says where it came from: "hot", "disk", "peer" or "store".
+    `source` says where it came from: "hot", "disk", "peer" or "store"; `peer_had_none`: a peer that has read it from
+    the store to answer.
     """
 
     kind: int
@@ -24,6 +25,12 @@ class ReadyShard:
     length_bytes: int
     crc32c: int
     source: str
+    peer_had_none: bool = False
+
+    @property
+    def left_the_store(self) -> bool:
+        """For whoever asked for it: it was in no cache."""
+        return self.source == "store" or self.peer_had_none
 
     @classmethod
     def from_bytes(cls, raw: bytes, crc32c: int, source: str) -> ReadyShard:
@@ -31,8 +38,8 @@ class ReadyShard:
 
     def share(self, source: str = "") -> ReadyShard:
         """Another one of the same bytes, with its own descriptor. Raises NoMemoryError."""
-        fd = sealed_memory.again(self.fd)
-        return ReadyShard(self.kind, fd, self.offset, self.length_bytes, self.crc32c, source or self.source)
+        fd, had_none = sealed_memory.again(self.fd), self.peer_had_none and not source
+        return ReadyShard(self.kind, fd, self.offset, self.length_bytes, self.crc32c, source or self.source, had_none)
 
     def close(self) -> None:
         os.close(self.fd)

@@ -227,7 +227,7 @@ class ShardSource:
         header = entry.Header(
             entry.RAW, ready.length_bytes, ready.length_bytes, ready.crc32c, ready.crc32c, ref.hash
         )  # fmt: skip
-        return StoredBody(ready.fd, ready.offset, header)
+        return StoredBody(ready.fd, ready.offset, header, ready.left_the_store)
 
     async def resident(self, digest: Digest) -> bytes:
         """As `resident.bitmap`: what need not come from the store."""
