@@ -304,3 +304,18 @@ def test_unknown_names_and_no_file(tmp_path: Path, capsys: pytest.CaptureFixture
     assert "scheduler: 'best' is none of" in capsys.readouterr().err
     assert main(["sim", str(tmp_path / "no.json")]) == 1
     assert "no.json" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("command", ["sim", "plan"])
+@pytest.mark.parametrize("field", ["policies", "schedulers"])
+def test_a_name_of_the_file_is_none_of_a_flag(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], command: str, field: str
+) -> None:
+    """`--scheduler: 'best' is none of`, said `plan`, that has no such flag."""
+    path = tmp_path / "scenario.json"
+    path.write_text(json.dumps(good() | {field: ["best"]}))
+    assert main([command, str(path)]) == 1
+    told = capsys.readouterr().err
+    assert f"scenario.json: {field}: 'best' is none of" in told and "--" not in told
+    if field == "policies":
+        assert main([command, str(path), "--policy", "lru"]) == 0, "in its place"

@@ -87,6 +87,8 @@ def _run(arguments: argparse.Namespace) -> int:
         raise errors.InvalidArgumentError("--epochs: a file says itself what its jobs read")
     else:
         scenario, workload, seed = sim.read(arguments.scenario, arguments.trace)
+        named = () if arguments.policy else scenario.policies[:1]
+        sim.check_names(arguments.scenario or arguments.trace, named, scenario.schedulers[:1])
     policy = arguments.policy or scenario.policies[0]
     own = scenario.cluster
     caches = _sizes("--cache", arguments.cache, 0, MOST_BYTES) or sorted(

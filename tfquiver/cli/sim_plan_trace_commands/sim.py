@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -57,6 +57,11 @@ def _run(arguments: argparse.Namespace) -> int:
     if arguments.plot:
         sim_view.check_drawing(arguments.plot)
     scenario, workload, seed = read(arguments.scenario, arguments.trace)
+    check_names(
+        arguments.scenario or arguments.trace,
+        () if arguments.policy else scenario.policies,
+        () if arguments.scheduler else scenario.schedulers,
+    )
     scenario = replace(
         scenario,
         policies=tuple(dict.fromkeys(arguments.policy or scenario.policies)),
@@ -100,6 +105,15 @@ def read(path: Path | None, trace: Path | None) -> tuple[Scenario, Workload, int
             f"read anything meanwhile: record anew while jobs read{named}"
         )
     return scenario, workload, seed
+
+
+def check_names(path: Path, its_policies: Sequence[str], its_schedulers: Sequence[str]) -> None:
+    """Those that the file at `path` names, and no flag. Raises InvalidArgumentError naming file and field."""
+    fields = ("policies", its_policies, policies.names()), ("schedulers", its_schedulers, schedulers.names())
+    for field, given, there in fields:
+        for name in given:
+            if name not in there:
+                raise errors.InvalidArgumentError(f"{path}: {field}: {shortened(name)} is none of {', '.join(there)}")
 
 
 def _its_trace(data: object, accelerators: int) -> tuple[Workload, int | None]:
