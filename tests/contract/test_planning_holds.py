@@ -284,6 +284,29 @@ async def test_what_was_pinned_before_a_restart_is_no_decision_after_it(tmp_path
 
 
 @on_loop
+async def test_nor_is_a_limit_of_before_a_restart(tmp_path: Path) -> None:
+    async with coordinating(tmp_path, a=2 * FIRST_BYTES) as coordinator:
+        await coordinator.start()
+        for job in ("job", "other"):
+            await reads(coordinator, job, FIRST)
+            await coordinator.allocate_remote_io(job, 1e6)
+        before = list((await plans(coordinator)).planner.history)
+        assert sorted(one.becomes for one in before if one.kind == "job") == [1e6, 1e6]
+    async with coordinating(tmp_path, a=2 * FIRST_BYTES) as coordinator:
+        await coordinator.start()
+        coordinator.caching._restored_at = None  # nobody else is waited for
+        await plans(coordinator)  # none of them is back
+        await reads(coordinator, "job", FIRST)
+        planning = await plans(coordinator)
+        assert [one for one in planning.planner.history if one.kind == "job"] == before[-2:]
+        await reads(coordinator, "other", FIRST)
+        await coordinator.allocate_remote_io("other", 3e6)
+        assert [one.becomes for one in (await plans(coordinator)).planner.history][len(before) :] == [3e6]
+        await coordinator.allocate_remote_io("job", 0)
+        assert list((await plans(coordinator)).planner.history)[-1].was == 1e6
+
+
+@on_loop
 async def test_where_nobody_decides_what_a_policy_had_decided_makes_way(tmp_path: Path) -> None:
     async with coordinating(tmp_path, a=FIRST_BYTES) as coordinator:
         await coordinator.start()

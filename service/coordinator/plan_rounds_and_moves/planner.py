@@ -58,6 +58,7 @@ class Planner:
         self._plan: Plan | None = None
         self._facts: _Facts | None = None  # that the plan in force was made for
         self._force = _FIRST
+        self._rates_before = dict[str, float]()  # of jobs, as the history of before a restart has them at last
         self._limited = frozenset[str]()  # jobs of which somebody else has said what they may read, in the last view
 
     @property
@@ -123,6 +124,7 @@ class Planner:
         if not names:
             return
         self.history.rename(names)
+        self._rates_before = _renamed(self._rates_before, names)
         self._limited = frozenset(names.get(name, name) for name in self._limited)
         self._facts = self._facts and self._facts.renamed(names)
         if self._plan is not None:
@@ -141,6 +143,11 @@ class Planner:
         self._plan, self._force = plan, _SWITCHED if switched else ""
         self.history.extend(decisions)
 
+    def go_on_with_history(self) -> None:
+        """After a restart: what jobs were limited to then is no decision once they are back."""
+        last = {one.name: one.becomes for one in self.history if one.kind == "job"}
+        self._rates_before = {name: rate for name, rate in last.items() if isinstance(rate, int | float)}
+
     def go_on_with_pins(self, pins: Mapping[str, Allocation]) -> None:
         """After a restart: what people had set by data set, which is in force and no decision."""
         was = self.plan
@@ -154,6 +161,11 @@ class Planner:
           InvalidArgumentError, NotFoundError: the view cannot be right; the plan in force stays.
         """
         check_view(view)
+        if self._rates_before:
+            rates = {
+                name: rate for name, rate in remote_pins(view).items() if self._rates_before.pop(name, None) == rate
+            }
+            self._plan = replace(self.plan, remote_bytes_per_s={**self.plan.remote_bytes_per_s, **rates})
         old, facts = carried(view, self.plan.allocations), _Facts.of(view)
         try:
             proposed = own_copy(self.policy.plan(view, now), view)

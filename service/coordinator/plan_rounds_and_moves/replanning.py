@@ -117,6 +117,7 @@ class Replanning:
         if decided:
             self.planner.restore(Plan(decided), [], self.chosen.pending and self._decides)
         self._pinned_before = dict(self._caching.placement.pins)
+        self.planner.go_on_with_history()
 
     def history(self, most: int) -> list[Decision]:
         """The last so many, by the names of now."""
