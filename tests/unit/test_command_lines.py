@@ -113,6 +113,8 @@ def test_a_name_longer_than_a_path_can_be(
         (["digest", "build", "x", "-o", ""], "--output=.: give the name of a file"),
         (["digest", "build", "x", "-o", "."], "--output=.: give the name of a file"),
         (["digest", "build", "x", "-o", "o", "--min_shard", "9" * 400], "not a size: '9999"),
+        (["policy", "", "--service", "h:1"], "POLICY: '' is no name; leave it out"),
+        (["dataset", "set-cache", "x", "auto", "--chunks=5", "--service", "h:1"], "auto: --rotation, --chunks and "),
         (["dataset", "set-cache", "x", "999999999PiB", "--service", "h:1"], "'999999999PiB' is not a cache setting"),
         (["dataset", "set-cache", "x", "cooperative:" + "9" * 400, "--service", "h:1"], "': not a size: '9999"),
         (

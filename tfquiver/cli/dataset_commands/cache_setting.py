@@ -31,10 +31,16 @@ def parse(text: str, rotation: str = "", chunks: int = 0, partitions: int = 0) -
         setting = types_pb2.CacheSetting(mode=_WITHOUT[text])
     else:
         setting = types_pb2.CacheSetting(mode=types_pb2.CACHE_MODE_UNIFORM, allocation_bytes=_some_bytes(text, text))
-    if (rotation or chunks or partitions) and setting.mode != types_pb2.CACHE_MODE_COOPERATIVE:
-        raise errors.InvalidArgumentError(f"{text}: --rotation, --chunks and --partitions are for cooperative")
+    if setting.mode != types_pb2.CACHE_MODE_COOPERATIVE:
+        check_uncut(text, rotation, chunks, partitions)
     setting.rotation, setting.chunks, setting.partitions = rotation, chunks, partitions
     return setting
+
+
+def check_uncut(text: str, rotation: str, chunks: int, partitions: int) -> None:
+    """Of any setting but `cooperative`. Raises InvalidArgumentError."""
+    if rotation or chunks or partitions:
+        raise errors.InvalidArgumentError(f"{text}: --rotation, --chunks and --partitions are for cooperative")
 
 
 def plain(setting: types_pb2.CacheSetting) -> dict[str, Any]:

@@ -156,9 +156,11 @@ def _show_named(arguments: argparse.Namespace, one: named_datasets_pb2.NamedData
 
 
 def _set_cache(arguments: argparse.Namespace) -> int:
-    setting = types_pb2.CacheSetting()
-    if arguments.setting not in _UNSET:
-        setting = cache_setting.parse(arguments.setting, arguments.rotation, arguments.chunks, arguments.partitions)
+    setting, cut = types_pb2.CacheSetting(), (arguments.rotation, arguments.chunks, arguments.partitions)
+    if arguments.setting in _UNSET:
+        cache_setting.check_uncut(arguments.setting, *cut)
+    else:
+        setting = cache_setting.parse(arguments.setting, *cut)
     with _service(arguments) as (ask, stub):
         sought = _digest_id_or_name(arguments)
         dataset = _named_or_gone(arguments, _all(ask, stub), sought)
