@@ -197,6 +197,7 @@ class Node:
         named_access = NamedAccess()
         client_stores = ClientStores(named=named_access.of_digest, named_place=named_access.place_of)
         self._undo.append(lambda: asyncio.to_thread(client_stores.close))
+        self._undo.append(lambda: asyncio.to_thread(named_access.close))
         self._derived = DerivedShards(placer.place, peers)
         fetcher = Fetcher(
             meter, placer.place, deadline_s=min(_STORE_DEADLINE_S, options.fetch_deadline_s / 2),

@@ -81,7 +81,7 @@ def access(reference: str, text: str, scheme: str) -> Access:
         raise errors.InvalidArgumentError(f"credentials {reference}: expires_at_s is not a number, Unix time")
     if 0 < until_s <= time.time():
         raise errors.UnauthenticatedError(f"credentials {reference}: they have expired: renew what stands there")
-    return Access(scheme, json.dumps(fields, sort_keys=True), expires_at_s)
+    return Access(scheme, json.dumps(fields, sort_keys=True), expires_at_s or float(until_s))
 
 
 def _fields(reference: str, text: str) -> dict[str, Any]:
