@@ -19,6 +19,7 @@ from tests.support.mounted import command, mounted, sums
 from tests.support.privileges import needs_fuse
 from tests.support.reader_client import Connection, ReaderGoneError
 from tests.support.started_nodes import nodes_started
+from tests.support.trusted import Trusted
 from tfquiver.digests.digest import Digest
 from tfquiver.messages_and_binary_formats import reader_frames as frames
 from tfquiver.mounting.named import digest_of
@@ -111,6 +112,35 @@ def test_a_name_is_the_newest_version_of_what_was_called_so(tmp_path: Path) -> N
         os.utime(path, ns=(stat.st_atime_ns, stat.st_mtime_ns))
         dataset("refresh", "train")
         assert mounted_now("train") == first
+
+
+@needs_fuse
+def test_what_is_not_shared_any_more_is_read_no_further(tmp_path: Path) -> None:
+    numbered.write(tmp_path / "data", 2, 500, 1000)
+    cluster = Trusted(tmp_path)
+    try:
+        service = f"--service={cluster.coordinator.address}"
+
+        def dataset(*words: object) -> None:
+            token = f"--auth_token_file={cluster.token_file('ann')}"
+            done = warm.run(command("dataset", *words, service, token), capture_output=True, text=True, timeout=120)
+            assert done.returncode == 0, done.stderr
+
+        dataset("create", "train", "--source", tmp_path / "data", "--wait")
+        dataset("share", "train", "--with", "green")
+        flags = [service, f"--auth_token_file={cluster.token_file('green')}"]
+        with mounted(tmp_path / "mnt", tmp_path / "a", ["train"], *flags, own_daemon=False) as mount:
+            dataset("share", "train")
+            mount.logged("not shared any more")
+            for path in (tmp_path / "data").iterdir():
+                with pytest.raises(OSError, match="Input/output error"):
+                    (mount.point / path.name).read_bytes()
+            mount.logged("EIO: train is deleted, or not shared any more")
+            dataset("share", "train", "--with", "green")
+            mount.logged("may be read again")
+            assert sums(mount.point) == sums(tmp_path / "data")
+    finally:
+        cluster.close()
 
 
 @contextmanager

@@ -69,6 +69,7 @@ class NodeLine:
         self._sending = trio.Lock()
         self._said = False
         self._had_at, self._gives_nothing = -math.inf, False
+        self.refuses: errors.PermissionError_ | None = None  # what is answered to all that is asked from now on
 
     def found(self, path: str) -> None:
         """Where the node's socket is from now on. For any thread."""
@@ -113,6 +114,8 @@ class NodeLine:
         give_up_at, pause_s = min(give_up_at, self.give_up_at()), _PAUSE_S
         trouble: errors.TfquiverError = errors.UnavailableError(f"the node at {self._path} does not answer")
         while True:
+            if self.refuses is not None:
+                raise errors.PermissionError_(str(self.refuses))
             with trio.move_on_at(give_up_at):
                 try:
                     return await self._ask(frame_of)

@@ -20,7 +20,7 @@ from tfquiver.data_sources_found_and_registered.listed import accesses_of
 from tfquiver.data_sources_found_and_registered.registration import Registrar
 from tfquiver.digests.digest import Digest
 from tfquiver.glob_patterns_and_file_trees.tree import FileTree
-from tfquiver.mounting import mount_points, taken_away
+from tfquiver.mounting import mount_points, still_shared, taken_away
 from tfquiver.mounting.known_again import KnownAgain
 from tfquiver.mounting.named import check_shown, digest_of, named
 from tfquiver.mounting.node_line import NodeLine
@@ -172,6 +172,9 @@ async def _serve(
                 nursery.start_soon(kernel_read_ahead.widen, point, covered)
                 nursery.start_soon(line.run)
                 nursery.start_soon(shards.run)
+                if options.token:
+                    where = functools.partial(_coordinator, options)
+                    nursery.start_soon(still_shared.watched, digest, line, where, options.token, known_again)
                 if mount is not None:
                     nursery.start_soon(taken_away.waited_for, mount, lambda: operations.is_in_use, pyfuse3.terminate)
                 await nursery.start(_stop_when_told)  # whoever is told that it is mounted may end it at once
