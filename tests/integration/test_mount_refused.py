@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import gzip
+import os
+import shutil
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -11,6 +14,7 @@ from tests.support import numbered, warm
 from tests.support.daemons import end_daemons
 from tests.support.mounted import command, every, mounted, sums, write_source
 from tests.support.privileges import needs_fuse
+from tfquiver import errors
 from tfquiver.cli import mount
 from tfquiver.cli.main import main
 from tfquiver.mounting import mount_points
@@ -63,6 +67,42 @@ def test_a_mount_at_a_link_is_recognised_and_taken_away_by_it(tmp_path: Path, so
         assert done.returncode == 0, done.stderr
         assert mount_points.at(point) is None
         mount.process.returncode = 0
+
+
+def test_of_two_that_mount_at_a_point_at_the_same_time_one_is_told(tmp_path: Path, source: Path) -> None:
+    """Both have looked at it before the scan that they wait for."""
+    point = tmp_path / "mnt"
+    point.mkdir()
+    mounting = command("mount", f"--cache_dir={tmp_path / 'cache'}", source, point)
+    both = [warm.Popen(mounting, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) for _ in range(2)]
+    told = [one.communicate(timeout=90)[1] for one in both]
+    try:
+        assert sorted(one.returncode for one in both) == [0, 1], told
+        assert "already" in "".join(told) or "just now" in "".join(told)
+        assert sum(one.path == str(point) for one in mount_points.mounts()) == 1
+        assert sums(point) == sums(source)
+    finally:
+        while mount_points.at(point) is not None:
+            mount_points.unmount(point, lazy=True)
+        end_daemons(tmp_path / "cache")
+
+
+def test_what_umount_says_in_another_language_is_understood(
+    tmp_path: Path, source: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As util-linux's does where its translations are installed."""
+    umount = tmp_path / "bin" / "umount"
+    umount.parent.mkdir()
+    umount.write_text(
+        f'#!/bin/sh\n[ "$LC_ALL" = C ] && exec {shutil.which("umount")} "$@"\n'
+        f'{shutil.which("umount")} "$@" 2>/dev/null || {{ echo "umount: $1: Das Ziel wird gerade benutzt." >&2; exit 32; }}\n'
+    )
+    umount.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{umount.parent}:{os.environ['PATH']}")
+    monkeypatch.setenv("LC_ALL", "de_DE.UTF-8")
+    with mounted(tmp_path / "mnt", tmp_path / "cache", every(source)) as mount, (mount.point / "empty.tfrecord").open():
+        with pytest.raises(errors.InUseError, match="in use: end what reads there"):
+            mount_points.unmount(mount.point)
 
 
 def test_what_cannot_be_mounted_on(tmp_path: Path, source: Path) -> None:

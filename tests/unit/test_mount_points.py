@@ -109,3 +109,14 @@ def test_links_are_followed_to_where_the_kernel_mounts(tmp_path: Path) -> None:
     for path in (tmp_path / "round", tmp_path / "round" / "below"):
         with pytest.raises(errors.InvalidArgumentError, match="Too many levels"):
             mount_points.resolved(path)
+
+
+def test_one_at_a_time_mounts_at_a_point(tmp_path: Path) -> None:
+    with (
+        mount_points.alone(tmp_path),
+        pytest.raises(errors.AlreadyRunningError, match="another process mounts there just now"),
+        mount_points.alone(tmp_path),
+    ):
+        pass
+    with mount_points.alone(tmp_path):
+        pass

@@ -9,10 +9,13 @@ import re
 import shutil
 import subprocess
 import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
 from tfquiver import errors
+from tfquiver.durable import try_lock
 from tfquiver.plain_text import for_shell, plain, shortened
 
 TYPE = "fuse.tfquiver"
@@ -130,11 +133,7 @@ def prepare(given: str | os.PathLike[str], allow_other: bool = False) -> tuple[P
     while (mount := at(path)) is not None:
         wrong = trouble(mount)
         if wrong != "stale":
-            answers = "" if not wrong else f", which {wrong}"
-            raise errors.AlreadyRunningError(
-                f"mount point {path}: {mount.name} is mounted there already{answers}; "
-                f"`tfquiver unmount {for_shell(path)}` takes it away"
-            )
+            raise _mounted_already(mount, f", which {wrong}" if wrong else "")
         unmount(path, lazy=True)
         was_stale = True
     try:
@@ -158,6 +157,30 @@ def prepare(given: str | os.PathLike[str], allow_other: bool = False) -> tuple[P
     return path, was_stale
 
 
+@contextmanager
+def alone(path: Path) -> Iterator[None]:
+    """While it is mounted on: others may have looked at it as long ago, and the kernel lets one mount cover another.
+
+    Raises AlreadyRunningError: somebody has mounted there meanwhile, or is about to. OSError: it is gone.
+    """
+    descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        if not try_lock(descriptor):
+            raise errors.AlreadyRunningError(f"mount point {path}: another process mounts there just now")
+        if (mount := at(path)) is not None:
+            raise _mounted_already(mount)
+        yield
+    finally:
+        os.close(descriptor)
+
+
+def _mounted_already(mount: Mount, answers: str = "") -> errors.TfquiverError:
+    return errors.AlreadyRunningError(
+        f"mount point {mount.path}: {mount.name} is mounted there already{answers}; "
+        f"`tfquiver unmount {for_shell(mount.path)}` takes it away"
+    )
+
+
 def unmount(given: str | os.PathLike[str], lazy: bool = False) -> Mount:
     """Takes the mount away, also a stale one. `lazy`: also while it is used; it is gone when its last user is.
 
@@ -177,7 +200,10 @@ def unmount(given: str | os.PathLike[str], lazy: bool = False) -> Mount:
     else:
         raise errors.NotFoundError("fusermount3 is missing: apt-get install fuse3")
     try:
-        done = subprocess.run(command, capture_output=True, text=True, timeout=_UNMOUNT_S, check=False)
+        # What it says is looked at, and told in English as all else.
+        done = subprocess.run(
+            command, capture_output=True, text=True, timeout=_UNMOUNT_S, check=False, env={**os.environ, "LC_ALL": "C"}
+        )
     except subprocess.TimeoutExpired as error:
         raise errors.UnavailableError(f"{path}: unmounting does not end; try --lazy") from error
     if done.returncode and at(path) is not None:

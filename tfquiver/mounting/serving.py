@@ -165,7 +165,11 @@ async def _serve(
     try:
         async with trio.open_nursery() as nursery:
             operations = Operations(digest, tree, line, shards, nursery, options.ahead_bytes)
-            _mount(operations, options, point, dataset.name)
+            try:
+                with mount_points.alone(point):
+                    _mount(operations, options, point, dataset.name)
+            except OSError as error:
+                raise errors.from_os_error(error, f"mount point {point}") from error
             mount = None
             try:
                 mount = mount_points.at(point)
