@@ -69,6 +69,18 @@ def test_a_mount_at_a_link_is_recognised_and_taken_away_by_it(tmp_path: Path, so
         mount.process.returncode = 0
 
 
+@pytest.mark.parametrize("below", [".", "sub/cache"])
+def test_a_mount_does_not_cover_its_own_cache_directory(tmp_path: Path, source: Path, below: str) -> None:
+    """It would look for its node in itself, and wait for ever, and with it whoever looks there."""
+    point = tmp_path / "mnt"
+    point.mkdir()
+    flags = ["--foreground", f"--cache_dir={point / below}"]
+    assert "the cache directory is in it" in refused(*flags, every(source)[0], point)
+    assert not list(point.iterdir())
+    (tmp_path / "link").symlink_to(point)
+    assert "the cache directory is in it" in refused(*flags, every(source)[0], tmp_path / "link")
+
+
 def test_of_two_that_mount_at_a_point_at_the_same_time_one_is_told(tmp_path: Path, source: Path) -> None:
     """Both have looked at it before the scan that they wait for."""
     point = tmp_path / "mnt"
@@ -91,18 +103,21 @@ def test_what_umount_says_in_another_language_is_understood(
     tmp_path: Path, source: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As util-linux's does where its translations are installed."""
-    umount = tmp_path / "bin" / "umount"
+    umount, real = tmp_path / "bin" / "umount", shutil.which("umount")
     umount.parent.mkdir()
     umount.write_text(
-        f'#!/bin/sh\n[ "$LC_ALL" = C ] && exec {shutil.which("umount")} "$@"\n'
-        f'{shutil.which("umount")} "$@" 2>/dev/null || {{ echo "umount: $1: Das Ziel wird gerade benutzt." >&2; exit 32; }}\n'
+        f'#!/bin/sh\n[ "$LC_ALL" = C ] && exec {real} "$@"\n{real} "$@" 2>/dev/null && exit\n'
+        'echo "umount: $1: Das Ziel wird gerade benutzt." >&2; exit 32\n'
     )
     umount.chmod(0o755)
     monkeypatch.setenv("PATH", f"{umount.parent}:{os.environ['PATH']}")
     monkeypatch.setenv("LC_ALL", "de_DE.UTF-8")
-    with mounted(tmp_path / "mnt", tmp_path / "cache", every(source)) as mount, (mount.point / "empty.tfrecord").open():
-        with pytest.raises(errors.InUseError, match="in use: end what reads there"):
-            mount_points.unmount(mount.point)
+    with (
+        mounted(tmp_path / "mnt", tmp_path / "cache", every(source)) as mount,
+        (mount.point / "empty.tfrecord").open(),
+        pytest.raises(errors.InUseError, match="in use: end what reads there"),
+    ):
+        mount_points.unmount(mount.point)
 
 
 def test_what_cannot_be_mounted_on(tmp_path: Path, source: Path) -> None:

@@ -30,7 +30,7 @@ def test_directories_and_names_are_in_quotes(tmp_path: Path) -> None:
     assert f"`tfquiver unmount '{at}'`" in mounts_view.problems(stale, [{"name": "x", "digest_id": "0" * 64}])[0]
     if os.geteuid() == 0 and mount_points.DEVICE.exists():  # looked for first
         with pytest.raises(errors.InvalidArgumentError, match=f"no such directory; `mkdir -p '{at}'` makes it"):
-            mount_points.prepare(at)
+            mount_points.prepare(at, tmp_path / "cache")
     at.mkdir()
     with pytest.raises(errors.TfquiverError, match=f"start `tfquiver up '{at}'`"):
         up_file.dispatcher_address(at)

@@ -45,7 +45,7 @@ def test_whatever_a_path_holds_it_is_found(written: str, path: str) -> None:
 def test_without_the_device_it_says_what_to_do(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(mount_points, "DEVICE", tmp_path / "fuse")
     with pytest.raises(errors.NotFoundError, match="is missing: `modprobe fuse`, or in a container run it with"):
-        mount_points.prepare(tmp_path)
+        mount_points.prepare(tmp_path, tmp_path.with_name("cache"))
 
 
 def test_pages_and_ci_name_all_that_pyfuse3_is_built_from() -> None:

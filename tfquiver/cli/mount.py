@@ -95,7 +95,7 @@ def _mount(arguments: argparse.Namespace) -> int:
     ahead_bytes = sizes.of_flag("--read_ahead", arguments.read_ahead)
     memory_bytes = sizes.of_flag("--memory", arguments.memory)
     if not arguments.foreground:
-        mount_points.prepare(arguments.mount_point, arguments.allow_other)
+        mount_points.prepare(arguments.mount_point, cache_dir, arguments.allow_other)
         if service:  # what the process in the background says while it waits goes to its log
             with calls.channel(service, _COORDINATOR_S):
                 pass

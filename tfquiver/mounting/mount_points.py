@@ -119,7 +119,7 @@ def _link(path: Path) -> str | None:
         return None
 
 
-def prepare(given: str | os.PathLike[str], allow_other: bool = False) -> tuple[Path, bool]:
+def prepare(given: str | os.PathLike[str], cache_dir: Path, allow_other: bool = False) -> tuple[Path, bool]:
     """An empty directory to mount on, and whether a stale mount was taken away from it. Files may be scanned for hours
     between this and the mount, so what it would be refused for is looked for here.
 
@@ -130,6 +130,10 @@ def prepare(given: str | os.PathLike[str], allow_other: bool = False) -> tuple[P
     if helped := not _mounts_itself():
         _check_helper(allow_other)
     path, was_stale = resolved(given), False
+    if resolved(cache_dir).is_relative_to(path):
+        raise errors.InvalidArgumentError(
+            f"mount point {path}: the cache directory is in it, which would be hidden; give another directory"
+        )
     while (mount := at(path)) is not None:
         wrong = trouble(mount)
         if wrong != "stale":

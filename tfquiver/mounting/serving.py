@@ -76,7 +76,7 @@ def serve(options: MountOptions, progress: Progress, mounted: Callable[[types_pb
     Raises, before `mounted` is called: as mount_points.prepare; InvalidArgumentError (files that cannot be shown as
     such), NotFoundError (no such source), and what registering raises.
     """
-    point, was_stale = mount_points.prepare(options.mount_point, options.allow_other)
+    point, was_stale = mount_points.prepare(options.mount_point, options.cache_dir, options.allow_other)
     if was_stale:
         logging.warning("%s: a stale mount was there; it is taken away", point)
     asked = named(options.sources, options.name, options.format)
