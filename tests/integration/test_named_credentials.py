@@ -152,7 +152,8 @@ def test_a_store_of_gs_is_shown_the_token_that_the_reference_says(
             ask(coordinator, "Create", spec)
             found = until(coordinator, name, state)
             assert (state == READY) == (found.resident_bytes == found.dataset.size_bytes > 0)
-            assert state == READY or f"with the credentials file:{secret} of data set {name}" in found.reason
+            whose = f"with the credentials file:{secret} of data set {name}, not those of an environment: put right"
+            assert state == READY or whose in found.reason
             assert "ya29" not in found.reason
         ask(coordinator, "Evict", pb.NamedDatasetRequest(name="right"))
         assert until(coordinator, "right", READY).resident_bytes == 0

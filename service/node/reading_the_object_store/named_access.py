@@ -65,8 +65,11 @@ class Way:
         try:
             return call()
         except _REFUSALS as error:
-            whose = f"the credentials {self._reference} of" if self._reference else "this node's own credentials, for"
-            raise type(error)(f"{error} (with {whose} data set {self._name})") from None
+            whose = f"with this node's own credentials, for data set {self._name}"
+            if self._reference:  # stores say what to set in an environment
+                not_set = "not those of an environment: put right what stands there"
+                whose = f"with the credentials {self._reference} of data set {self._name}, {not_set}"
+            raise type(error)(f"{error} ({whose})") from None
 
 
 class NamedAccess:
