@@ -35,6 +35,13 @@ def test_what_is_wrong_with_a_path_the_listing_says(wrong: str) -> None:
         expand([beneath(wrong, True)])
 
 
+def test_a_directory_without_files_is_named_as_it_was_given(tmp_path: Path) -> None:
+    """It was `/***`."""
+    with pytest.raises(errors.NotFoundError) as nothing:
+        expand([beneath(f"{tmp_path}/", True)])
+    assert str(nothing.value) == f"no match for {tmp_path}/: {tmp_path} is empty"
+
+
 def test_what_ends_in_a_slash_is_a_directory_everywhere_and_all_else_is_itself(tmp_path: Path) -> None:
     assert beneath("gs://bucket/images/", False) == "gs://bucket/images/**"
     assert beneath("gs://bucket/*/", True) == "gs://bucket/*/**"

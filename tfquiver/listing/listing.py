@@ -54,7 +54,8 @@ def expand(
         if of_records and not pattern.endswith(PACK_NOTE):
             matches = [info for info in matches if not info.uri.endswith(PACK_NOTE)]
         if not matches:
-            raise errors.NotFoundError(f"no match for {pattern}{what_is_there(pattern)}")
+            named = pattern.removesuffix("***")  # which nobody has written: `beneath` says so of a directory
+            raise errors.NotFoundError(f"no match for {named}{what_is_there(pattern)}")
         for info in matches:
             if in_order and found and info.uri <= (last := next(reversed(found))):
                 raise errors.InvalidArgumentError(
