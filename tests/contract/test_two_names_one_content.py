@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from pathlib import Path
 
 import pytest
@@ -89,13 +90,13 @@ async def test_a_refused_prefetch_says_what_holds_the_rest_once_for_content_of_t
             await named.create(EVERYBODY, spec)
             await until_done(coordinator, spec.name)
 
-        async def resident(digest_id: bytes) -> int:
+        async def kept(digest_id: bytes, node_ids: Collection[str]) -> int:
             return 7_000_000
 
-        named.resident_bytes = resident  # type: ignore[method-assign]
+        named._held.kept_bytes = kept  # type: ignore[method-assign]
         life = coordinator.named_table.get("wanted")
         assert life is not None
-        [(name, size_bytes)] = await named._stays(EVERYBODY, life)
+        [(name, size_bytes)] = await named._stays(EVERYBODY, life, {"n"})
         assert name in ("held", "again") and size_bytes == 7_000_000, "what is wanted holds nothing of itself"
 
 

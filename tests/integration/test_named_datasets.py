@@ -239,7 +239,10 @@ def test_what_an_evicted_data_set_shares_with_another_goes_with_that(place: Plac
         place.call("Create", pb.DatasetSpec(name=made, sources=[f"{data}/{pattern}"]))
         place.until(made, pb.NamedDataset.STATE_READY)
     place.call("Evict", name("whole"))
-    assert place.until("whole", pb.NamedDataset.STATE_READY).resident_bytes == SIZE_BYTES // FILES, "is the other one's"
+    told = place.until("whole", pb.NamedDataset.STATE_READY)
+    assert told.resident_bytes == SIZE_BYTES // FILES, "is the other one's"
+    shards = place.call("Get", name("some")).dataset.shards
+    assert f"{shards} of its {told.dataset.shards} shards are other data sets', too: what is kept" in told.reason
     place.call(then, name("some"))
     wait_until(lambda: place.total("entries") == 0, "nobody's bytes are left")
 

@@ -46,10 +46,11 @@ class Node:
     async def warm(self, digest_id: bytes) -> AsyncGenerator[node_pb2.WarmProgress, None]:
         yield node_pb2.WarmProgress(over=True)
 
-    async def give_up(self, digest_ids: Sequence[bytes]) -> None:
+    async def give_up(self, digest_ids: Sequence[bytes]) -> str:
         await self.may_delete.wait()
         self.had = set(self.here)
         self.evicted += 1
+        return ""
 
     async def let_go(self, digest_id: bytes) -> None:
         await self.may_warm.wait()

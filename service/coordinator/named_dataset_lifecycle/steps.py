@@ -83,7 +83,7 @@ def next_step(life: Life, facts: Facts) -> Step | None:
         return Become(lifecycle.warmed(life, progress.trouble, progress.lacks_room_bytes))
     if life.phase == EVICTING and facts.storing and over:
         away = progress.seen.difference(facts.storing)
-        other = progress.trouble or _shared(len(facts.shared))
+        other = _shared(len(facts.shared)) or progress.trouble
         return Become(lifecycle.evicted(life, other or _away(away), bool(facts.shared), () if other else sorted(away)))
     unread = [old for old in life.old_digest_ids if not facts.readers.get(old)]
     # A job between two epochs finds what it had, unless somebody who is to have room goes without.

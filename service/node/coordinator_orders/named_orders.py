@@ -33,7 +33,7 @@ class NamedWork:
         self,
         scan: Callable[[str, pb.ScanTask, Report], Awaitable[types_pb2.Dataset]],
         warm: Callable[[bytes], AsyncGenerator[node_pb2.WarmProgress, None]],
-        give_up: Callable[[Sequence[bytes]], Awaitable[None]],
+        give_up: Callable[[Sequence[bytes]], Awaitable[str]],
         abandoned: Callable[[], None],
         evicted: Callable[[str, Sequence[bytes]], Awaitable[None]],
         let_go: Callable[[bytes], Awaitable[None]],
@@ -61,11 +61,13 @@ class NamedWork:
             case "evict":
                 if task.evict.abandoned:
                     self._abandoned()
-                await self._let_know(self._give_up(task.evict.digest_ids), report)
+                stays = await self._let_know(self._give_up(task.evict.digest_ids), report)
                 await self._evicted(task.task_id, task.evict.digest_ids)
+                if not task.evict.abandoned:  # of what is deleted nobody asks why something of it is there
+                    return pb.ReportTaskRequest(trouble=stays)
         return pb.ReportTaskRequest()
 
-    async def _let_know(self, work: Awaitable[None], report: Report) -> None:
+    async def _let_know(self, work: Awaitable[str], report: Report) -> str:
         """Does it, and tells meanwhile what is in the way, or that nothing is any more."""
         doing, said = asyncio.ensure_future(work), ""
         try:
@@ -77,7 +79,7 @@ class NamedWork:
             doing.cancel()
             await asyncio.gather(doing, return_exceptions=True)
             raise
-        doing.result()
+        return doing.result()
 
 
 class NamedOrders:

@@ -39,7 +39,7 @@ class LateEvictions:
     def __init__(
         self,
         directory: Path,
-        give_up: Callable[[Sequence[bytes]], Awaitable[None]],
+        give_up: Callable[[Sequence[bytes]], Awaitable[object]],
         on_disk: OnDisk = asyncio.to_thread,
     ) -> None:
         self._path, self._give_up, self._on_disk = directory / FILE, give_up, on_disk

@@ -115,15 +115,24 @@ class Removals:
             self._news.set()
             await asyncio.sleep(_TRY_AGAIN_S)
 
-    async def give_up(self, digest_ids: Sequence[bytes]) -> None:
-        """What is kept of these alone; their data sets stay. Raises TfquiverError."""
+    async def give_up(self, digest_ids: Sequence[bytes]) -> str:
+        """What is kept of these alone; their data sets stay. What other data sets have of the first, too, and so stays,
+        in words; "": nothing. Raises TfquiverError."""
+        shared = ""
         await self._still(digest_ids)
         self._deleted &= set(self._here())  # after that wait: it may have been made anew meanwhile
         gone = await self._removed(list(self._deleted)) if self._deleted else ()
         with self._sparing(await self.keeping({*digest_ids, *gone})) as kept:
             for digest_id in digest_ids:
                 digests = [await self._digest(digest_id)]
-                await self._give_up(await asyncio.to_thread(_hashes, digests, await self._others.alone(digests, kept)))
+                alone = await self._others.alone(digests, kept)
+                await self._give_up(await asyncio.to_thread(_hashes, digests, alone))
+                if digest_id == digest_ids[0] and (stay := int((~alone).sum())):
+                    shared = (
+                        f"{stay} of its {many(len(alone), 'shard')} are other data sets', too: what is kept of these "
+                        "goes when those are evicted or deleted"
+                    )
+        return shared
 
     async def keeping(self, going: Collection[bytes] = ()) -> list[bytes]:
         """The digests here that keep what they name while these go. One that has been deleted is here until that has
