@@ -160,7 +160,7 @@ async def cleaners(
         came.placed(hash)
         noted.note(hash)
 
-    disk.on_placed = placed
+    disk.on_placed, disk.all_is_placed = placed, lambda: digests.some_unwritten
     return removals, leftovers, others, late, came
 
 

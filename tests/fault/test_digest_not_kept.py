@@ -4,6 +4,7 @@ by it what the node has since goes with its data set, though the node is killed,
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Iterator
 from pathlib import Path
 
 from tests.support import node_calls, numbered
@@ -16,14 +17,16 @@ from tfquiver.proto.tfquiver.v1 import named_datasets_pb2 as pb
 READY = pb.NamedDataset.STATE_READY
 
 
-@needs_disks
-def test_a_digest_that_the_disk_had_no_room_for_is_kept_later(tmp_path: Path) -> None:
-    (tmp_path / "cluster").mkdir()
-    with ext4(tmp_path, 64 << 20) as disk:
-        (tmp_path / "cluster" / "cache0").symlink_to(disk.path / "cache")
+@contextlib.contextmanager
+def _kept_in_memory_only(root: Path) -> Iterator[tuple[Place, Path]]:
+    """A place of two nodes, of which the first has shards of a data set and had no room for its digest; and where that
+    will be."""
+    (root / "cluster").mkdir()
+    with ext4(root, 64 << 20) as disk:
+        (root / "cluster" / "cache0").symlink_to(disk.path / "cache")
         (disk.path / "cache").mkdir(mode=0o700)
-        place = Place(tmp_path / "cluster", nodes=2, flags=["--node_timeout_ms=2000"])
-        full, other = place.nodes
+        place = Place(root / "cluster", nodes=2, flags=["--node_timeout_ms=2000"])
+        full = place.nodes[0]
         try:
             wait_until(
                 lambda: all(len(node_calls.peers(node.ready["control"])) == 1 for node in place.nodes),
@@ -34,8 +37,8 @@ def test_a_digest_that_the_disk_had_no_room_for_is_kept_later(tmp_path: Path) ->
                 while True:
                     file.write(b"x")
             # Its digest takes more than what small files of the node give back meanwhile.
-            numbered.write(tmp_path / "data", 400, 1, 10_000)
-            place.call("Create", pb.DatasetSpec(name="train", sources=[f"{tmp_path / 'data'}/"]))
+            numbered.write(root / "data", 400, 1, 10_000)
+            place.call("Create", pb.DatasetSpec(name="train", sources=[f"{root / 'data'}/"]))
             dataset = place.until("train", READY).dataset
             wait_until(lambda: "is kept in memory only" in full.log.read_text(), "its digest is not kept")
             others.unlink()
@@ -46,14 +49,37 @@ def test_a_digest_that_the_disk_had_no_room_for_is_kept_later(tmp_path: Path) ->
 
             wait_until(is_whole, "there is room for all of it", 60)
             assert node_calls.status(full.ready["control"]).entries > 0
-            path = disk.path / "cache" / "digests" / f"{dataset.digest_id.hex()}.tfqd"
-            wait_until(path.exists, "its digest is kept", 60)
-            full.kill()
-            place.call("Delete", name("train"))
-            wait_until(lambda: not place.state("train"), "its name is free")
-            full.start()
-            wait_until(lambda: node_calls.status(full.ready["control"]).entries == 0, "nothing is left", 30)
-            assert node_calls.status(other.ready["control"]).entries == 0
+            yield place, disk.path / "cache" / "digests" / f"{dataset.digest_id.hex()}.tfqd"
         finally:
             full.kill()
             place.stop()
+
+
+def _deleted_while_it_was_killed(place: Place) -> None:
+    full = place.nodes[0]
+    full.kill()
+    place.call("Delete", name("train"))
+    wait_until(lambda: not place.state("train"), "its name is free")
+    full.start()
+
+
+@needs_disks
+def test_a_digest_that_the_disk_had_no_room_for_is_kept_later(tmp_path: Path) -> None:
+    with _kept_in_memory_only(tmp_path) as (place, digest):
+        wait_until(digest.exists, "its digest is kept", 60)
+        _deleted_while_it_was_killed(place)
+        wait_until(lambda: place.total("entries") == 0, "nothing is left")
+
+
+@needs_disks
+def test_what_came_before_its_digest_was_written_goes_as_what_a_scan_left(tmp_path: Path) -> None:
+    with _kept_in_memory_only(tmp_path) as (place, digest):
+        notes, entries = digest.parent.parent / "placed.log", node_calls.status(place.nodes[0].ready["control"]).entries
+        wait_until(lambda: notes.stat().st_size > 40 * entries or digest.exists(), "they are noted")
+        _deleted_while_it_was_killed(place)
+        # Nodes look then what scans have left.
+        numbered.write(tmp_path / "other", 2, 25, 21_000)
+        place.call("Create", pb.DatasetSpec(name="other", sources=[f"{tmp_path / 'other'}/"]))
+        place.until("other", READY)
+        place.call("Delete", name("other"))
+        wait_until(lambda: place.total("entries") == 0, "nothing is left", 60)

@@ -16,7 +16,10 @@ import pytest
 from hypothesis import given
 
 from tests.support.aio import on_loop
+from tests.support.cluster import wait_until
 from tests.support.digests import digest_of
+from tests.support.disks import fill, tmpfs
+from tests.support.privileges import needs_mounts
 from tfquiver import errors
 from tfquiver.proto.tfquiver.v1 import coordinator_pb2 as pb
 from tfquiver.service.node.disk.disk_cache import DiskCache
@@ -272,6 +275,23 @@ def test_a_file_that_is_torn_or_garbage_costs_no_more_than_itself(tail: bytes, k
         again.note(b"n" * 32)
         again.close()
         assert noted(path)[b"n" * 32] > 0
+
+
+@needs_mounts
+def test_what_is_noted_while_the_disk_is_full_is_written_when_it_is_not(tmp_path: Path) -> None:
+    """It was written with the next one that came, if any did."""
+    with tmpfs(tmp_path / "small", 1 << 20) as small:
+        log = PlacedLog(small / "placed.log")
+        log.note(HASHES[0])
+        others = fill(small)
+        for hash in HASHES[1:]:
+            for number in range(100):  # more than a block has room for
+                log.note(hash[:31] + bytes([number]))
+        others.unlink()
+        whole = 40 * (1 + len(log.noted()))
+        assert (small / "placed.log").stat().st_size < whole
+        wait_until(lambda: (small / "placed.log").stat().st_size == whole, "all of it is written")
+        log.close()
 
 
 def test_no_more_is_noted_than_there_is_memory_for(tmp_path: Path) -> None:

@@ -70,6 +70,11 @@ class DigestCache:
     def disk_bytes(self) -> int:
         return sum(self._files.values())
 
+    @property
+    def some_unwritten(self) -> bool:
+        """Some digest that is here is not on the disk yet. For any thread."""
+        return bool(self._saves or self._later.digest_ids)
+
     def here(self) -> list[bytes]:
         """Ids of those on the disk, in use, or to be kept there yet."""
         return list({*self._files, *self._open, *self._in_use, *self._later.digest_ids})

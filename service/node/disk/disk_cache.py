@@ -62,6 +62,8 @@ class DiskCache(LeavingEntries):
         self._on_change = on_change
         # Told of an entry that comes by, before it stands; in the thread that inserts it.
         self.on_placed: Callable[[bytes], None] = lambda hash: None
+        # Whether whatever comes counts as that: what names it would be unknown here after a kill.
+        self.all_is_placed: Callable[[], bool] = lambda: False
         books = Books(quota_bytes or 0, lambda hash, held: self._on_change(hash, held), rng or random.Random())
         super().__init__(root, books, clock)
         self._landing = Landing(root, self._layout, self._books, self._settled, clock, self._unlinked)
@@ -186,6 +188,9 @@ class DiskCache(LeavingEntries):
         """
         if shard.hash in self or not self.wanted(shard.hash, why):
             return
+        if self.all_is_placed():
+            with self.hanging.waits():
+                self.on_placed(shard.hash)
         try:
             with self._lock:  # when even a sixteenth does not fit, compressing would be in vain
                 if trouble := self.hanging.trouble() or self._landing.trouble():

@@ -1,4 +1,5 @@
-"""Which entries came by before any data set named them, as a scan's do, and when: until one does nobody owns them.
+"""Which entries came by before any data set named them, as a scan's do, and when: until one does nobody owns them. And
+those that came while a digest had not been written here yet: after a kill nothing here would name them.
 
 One file, appended to before an entry stands, so that a node that is killed knows of them; what has an owner is taken
 out. A 40-byte head, then 40 bytes each: the hash, and Unix seconds (little endian). It is a hint: what a power cut
@@ -25,13 +26,13 @@ from tfquiver.sizes_durations_amounts.amounts import many
 
 MAX_NOTED = 1 << 20
 _RECORD_BYTES = 40
-_PAUSE = 10  # times as long as it took to find that the disk takes nothing
+_PAUSE, _LEAST_PAUSE_S = 10, 1.0  # times as long as it took to find that the disk takes nothing
 _HEAD = b"tfquiver placed v1\n".ljust(_RECORD_BYTES, b"\0")
 
 
 class PlacedLog:
     """Thread-safe; blocks on the disk. Trouble with the disk is logged; what is noted is in memory only until it takes
-    something again."""
+    something again, which is tried now and then, also when nothing more is noted."""
 
     def __init__(
         self,
@@ -53,7 +54,7 @@ class PlacedLog:
         self._noted = {hash: steady - max(0, wall_s - at_s) for hash, at_s in _read(path, max_noted).items()}
         self._records = 0
         self._fd, self._closed = -1, False
-        self._again_from_s = 0.0  # when it is written anew, after the disk refused
+        self._again: threading.Timer | None = None  # after the disk has refused: when it is written anew
         with self._writing:
             self._rewrite()
 
@@ -103,6 +104,8 @@ class PlacedLog:
     def close(self) -> None:
         with self._writing:
             self._closed = True
+            if self._again is not None:
+                self._again.cancel()
             self._close()
 
     def _append(self, records: bytes) -> None:
@@ -115,7 +118,7 @@ class PlacedLog:
             except OSError as error:
                 every_n_seconds(logging.WARNING, "%s: %s", 60, self._path, error)
             self._close()
-        if not self._closed and time.monotonic() >= self._again_from_s:
+        if not self._closed and self._again is None:
             self._rewrite()
 
     def _rewrite(self) -> None:
@@ -130,9 +133,19 @@ class PlacedLog:
             self._fd = os.open(self._path, os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW)
             self._records = len(noted)
         except OSError as error:
-            now_s = time.monotonic()
-            self._again_from_s = now_s + _PAUSE * (now_s - began_s)
+            if self._again is None:
+                self._again = threading.Timer(
+                    max(_LEAST_PAUSE_S, _PAUSE * (time.monotonic() - began_s)), self._rewrite_late
+                )
+                self._again.daemon = True
+                self._again.start()
             every_n_seconds(logging.WARNING, "%s: %s", 60, self._path, error)
+
+    def _rewrite_late(self) -> None:
+        with self._writing:
+            self._again = None
+            if not self._closed and self._fd < 0:
+                self._rewrite()
 
     def _close(self) -> None:
         if self._fd >= 0:
