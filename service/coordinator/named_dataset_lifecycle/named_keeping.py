@@ -362,7 +362,12 @@ class NamedKeeping:
         if holders := self._table.holding(digest_id, life.spec.name):
             await self._leave_settings(life, digest_id, holders)
         elif digest_id in self._registry:
-            await self._catalogue.delete(_maker(life), digest_id, force)
+
+            def check() -> None:
+                if self._table.holding(digest_id, life.spec.name):
+                    raise errors.InUseError("another data set has become one of that content: it stays for that")
+
+            await self._catalogue.delete(_maker(life), digest_id, force, check)
         else:
             await self._catalogue.unset_gone(digest_id)
         if (now := self._table.get(life.spec.name)) is not None and now.life == life.life:

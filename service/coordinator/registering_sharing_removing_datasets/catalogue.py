@@ -111,12 +111,14 @@ class Catalogue:
         self._ownership.claim(who, session_key)
         await self._log.synced()
 
-    async def delete(self, who: Identity, digest_id: bytes, force: bool) -> list[str]:
-        """Who owns it still, where a job is one of several owners; else it is gone. Raises InUseError."""
+    async def delete(self, who: Identity, digest_id: bytes, force: bool, check: Check = _may) -> list[str]:
+        """Who owns it still, where a job is one of several owners; else it is gone. Raises InUseError, and what `check`
+        raises, which looks when nothing can come between."""
         if not force:
             await self.nodes_met()
         async with self._setting:
             await self._log.writable()
+            check()
             if who.role is Role.JOB and set(self._ownership.access(digest_id).owners) - {who.owner}:
                 left = self._ownership.give_up(who, digest_id)
                 await self._log.synced()

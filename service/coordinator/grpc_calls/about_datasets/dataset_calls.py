@@ -179,9 +179,13 @@ class DatasetCalls(Callers):
         except errors.NotFoundError:
             await self._coordinator.catalogue.deleted(request.digest_id)
             return pb2.DeleteDatasetReply()
-        self._coordinator.named.check_not_named(who, request.digest_id)
+
+        def check() -> None:
+            self._coordinator.named.check_not_named(who, request.digest_id)
+
+        check()  # before anything is waited for, too
         return pb2.DeleteDatasetReply(
-            owners=await self._coordinator.catalogue.delete(who, request.digest_id, request.force)
+            owners=await self._coordinator.catalogue.delete(who, request.digest_id, request.force, check)
         )
 
     @handled
