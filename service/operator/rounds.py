@@ -6,7 +6,9 @@
 from __future__ import annotations
 
 import datetime
+import time
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 from absl import logging
@@ -21,6 +23,7 @@ from tfquiver.service.operator.dataset_plan import Action, Observed, Trouble
 from tfquiver.service.operator.job_manifest import GROUP, VERSION, NodeScore, Surroundings
 from tfquiver.service.operator.job_plan import ReadableDataset, Step, Waiting
 from tfquiver.service.operator.kubernetes_calls import KubernetesCalls
+from tfquiver.service.operator.resident_asked import ResidentAsked
 
 CACHE_LABEL = f"{GROUP}/cache"  # of machines on which a node runs (configs/kubernetes)
 Status = dict[str, Any]
@@ -31,6 +34,7 @@ class Rounds:
 
     def __init__(self, coordinator: CoordinatorCalls, kubernetes: KubernetesCalls, around: Surroundings) -> None:
         self._coordinator, self._kubernetes, self._around = coordinator, kubernetes, around
+        self._resident = ResidentAsked()
 
     async def dataset(self, meta: Mapping[str, Any], spec: Any, before: Any) -> Status:
         """The status of a Dataset."""
@@ -44,7 +48,7 @@ class Rounds:
         observed: Observed | None = None
         trouble: Trouble | None = None
         try:
-            observed = await self._coordinator.dataset(wish.name, resident=True)
+            observed = await self._observed(meta["uid"], wish.name)
             if observed is None or observed.version < prefetched:
                 prefetched = 0  # of one that is no more
             for action in dataset_plan.actions(wish, observed, prefetched):
@@ -61,10 +65,23 @@ class Rounds:
                     raise
                 prefetched = asked
                 logging.info("dataset %s: %s", wish.name, action.value, extra=about(dataset=wish.name))
-                observed = await self._coordinator.dataset(wish.name, resident=True)
+                observed = await self._observed(meta["uid"], wish.name)
         except errors.TfquiverError as error:
             trouble = _trouble(error, leaves_readable=observed is not None)
         return dataset_plan.status(wish, observed, trouble, before, generation, at, prefetched)
+
+    async def _observed(self, uid: str, name: str) -> Observed | None:
+        """How much of it nodes hold is asked for as often as it is worth."""
+        began_s = time.monotonic()
+        if not self._resident.is_due(uid, began_s):
+            observed = await self._coordinator.dataset(name, resident=False)
+            if observed is None or (known := self._resident.of(uid, _state(observed))) is not None:
+                return observed and replace(observed, resident_bytes=known)
+        observed = await self._coordinator.dataset(name, resident=True)
+        if observed is not None:
+            now_s = time.monotonic()
+            self._resident.told(uid, _state(observed), observed.resident_bytes, now_s, now_s - began_s)
+        return observed
 
     async def dataset_goes(self, meta: Mapping[str, Any], spec: Any, before: Any) -> None:
         """A Dataset is being deleted. Raises the typed error when its data set cannot go (yet)."""
@@ -143,6 +160,11 @@ class Rounds:
                 await self._kubernetes.forget_job_after(meta["namespace"], meta["name"], wish.ttl_s)
         except errors.TfquiverError as error:
             logging.warning("job %s: %s", meta["name"], error, extra=about(job=meta["name"]))
+
+
+def _state(observed: Observed) -> tuple[str, str, Rule]:
+    """When this is another, so may be what nodes hold."""
+    return observed.state, observed.digest_id, observed.rule
 
 
 def _trouble(error: errors.TfquiverError, leaves_readable: bool = False) -> Trouble:

@@ -149,3 +149,30 @@ async def test_a_look_that_takes_long_is_waited_for_no_longer_than_nodes_wait_fo
             beat(coordinator, "owner")
             await held.told(DIGEST.digest_id, "n")
         assert looking.is_set()
+
+
+@on_loop
+async def test_what_nodes_hold_is_looked_through_when_they_have_told_something(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    looks, look = list[int](), held_module.what_is_here
+    monkeypatch.setattr(held_module, "what_is_here", lambda *given: looks.append(1) or look(*given))
+    async with started(tmp_path) as coordinator:
+        hashes = [row.tobytes() for row in DIGEST.hashes]
+        first = int(DIGEST.lengths[0])
+
+        async def resident() -> int | None:
+            return await coordinator.named.resident_bytes(DIGEST.digest_id)
+
+        assert [await resident() for _ in range(3)] == [0, 0, 0] and len(looks) == 1
+        beat(coordinator, "owner")
+        tell(coordinator, 2, hashes[:1])
+        assert [await resident() for _ in range(3)] == [first] * 3 and len(looks) == 2
+        tell(coordinator, 3, [])
+        assert await resident() == first and len(looks) == 2
+        assert await coordinator.named.resident_bytes(DIGEST.digest_id, ["n", "owner"]) == 0 and len(looks) == 3
+        assert await resident() == first and len(looks) == 3
+        await coordinator.leave("n", "1")
+        assert await resident() == first and len(looks) == 4, "the other one has it"
+        await coordinator.leave("owner", "1")
+        assert await resident() == 0

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Callable, Collection
+from collections.abc import Collection
 
 from tfquiver.service.coordinator.dataset_caching.caching import Caching
 from tfquiver.service.coordinator.nodes_mounts_dispatchers.membership import Membership
@@ -14,6 +14,10 @@ from tfquiver.service.coordinator.resident_shards.here import Here, what_is_here
 # Two heartbeats of every node, as far apart as those of a thousand are; less than nodes wait for an answer.
 _PATIENCE_S = 8.0
 _FIRST_PAUSE_S = 0.02
+# Of what is not followed all nodes are looked through: 50 ms of a thousand with a million shards, and an operator asks
+# for each of its data sets again and again.
+_AT_ONCE, _MOST_KNOWN = 4, 10_000
+_NOTHING = Here(0, 0, 0)
 _HEARTBEATS = 2  # the next one may have been on its way before the entry stood
 
 
@@ -22,7 +26,8 @@ class Held:
 
     def __init__(self, registry: Registry, membership: Membership, caching: Caching) -> None:
         self._registry, self._membership, self._caching = registry, membership, caching
-        self._stopping = asyncio.Event()
+        self._stopping, self._looking = asyncio.Event(), asyncio.Semaphore(_AT_ONCE)
+        self._known: dict[bytes, tuple[int, Here]] = {}  # as of so many changes
 
     def release_waiters(self) -> None:
         """Who waits goes on at once with what is known, from now on."""
@@ -38,25 +43,35 @@ class Held:
             # Looked at afterwards, as heartbeats change it meanwhile; it may be followed no more.
             if digest_id in self._caching and (share := self._caching.share(digest_id)) is not None:
                 return max(0, share.resident_bytes - lost_bytes)
-        return (await self._look(digest_id, lambda node_id: node_id not in unreached)).size_bytes
+        return (await self._look(digest_id, unreached)).size_bytes
 
     async def here(self, digest_id: bytes, unreached: Collection[str] = ()) -> Here | None:
         """As `resident_bytes`, looked for in what nodes have told, which takes longer of one that is followed."""
         if not self._membership.all_told or not self._caching.met:
             return None
-        return await self._look(digest_id, lambda node_id: node_id not in unreached)
+        return await self._look(digest_id, unreached)
 
     async def kept_bytes(self, digest_id: bytes, node_ids: Collection[str]) -> int:
         """Raw bytes, each copy for itself, that these nodes hold, as far as they have told."""
-        return (await self._look(digest_id, lambda node_id: node_id in node_ids)).kept_bytes
+        others = [one for one in self._membership.storing if one not in node_ids]
+        return (await self._look(digest_id, others)).kept_bytes
 
-    async def _look(self, digest_id: bytes, counts: Callable[[str], bool]) -> Here:
-        digest = await self._registry.digest(digest_id)
-        for _ in self._caching.residency.merge():
-            await asyncio.sleep(0)
-        held = self._caching.residency.held()
-        its = [prefixes for node_id, prefixes in held.items() if counts(node_id)]
-        return await asyncio.to_thread(what_is_here, digest, its)
+    async def _look(self, digest_id: bytes, unreached: Collection[str]) -> Here:
+        async with self._looking:
+            digest, residency = await self._registry.digest(digest_id), self._caching.residency
+            known_of, known = self._known.get(digest_id, (-1, _NOTHING))
+            if not unreached and known_of == residency.changes:
+                return known
+            for _ in residency.merge():
+                await asyncio.sleep(0)
+            held, changes = residency.held(), residency.changes
+            its = [held[one] for one in held.keys() - set(unreached)]
+            here = await asyncio.to_thread(what_is_here, digest, its)
+            if not unreached:
+                if len(self._known) >= _MOST_KNOWN:
+                    self._known.clear()
+                self._known[digest_id] = changes, here
+            return here
 
     async def unreached(self, digest_id: bytes, unreached: Collection[str]) -> tuple[int, int]:
         """Bytes and shards of a data set that is followed that only these nodes hold."""

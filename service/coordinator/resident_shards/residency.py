@@ -36,6 +36,7 @@ class Residency:
         self._names: dict[int, str] = {}
         self._inventories: dict[int, Holdings] = {}
         self._next_number = 0
+        self.changes = 0  # grows with whatever nodes tell that they have, or have no more
         self._openings: list[Opening] = []
         self._unsettled = Unsettled()
         self._doubtful: dict[bytes, Table] = {}  # tables with shards of which it is to be found out who holds them
@@ -265,6 +266,7 @@ class Residency:
         return self._numbers[node_id]
 
     def _remember(self, number: int, there: bool, values: Prefixes) -> None:
+        self.changes += len(values) > 0
         for opening in self._openings:
             opening.late.extend((number, there, part) for part in _parts(values))
 
