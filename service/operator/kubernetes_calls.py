@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import ssl
+import time
 from collections.abc import Mapping
 from typing import Any
 
@@ -14,6 +16,7 @@ from tfquiver.plain_text import plain
 
 _CALL_S = 20.0
 _MOST_NODES = 10_000
+_KNOWN_S = 10.0  # machines, with their labels: a thousand jobs that begin together are placed by one list of them
 _PAGE = 500
 
 
@@ -23,6 +26,8 @@ class KubernetesCalls:
     def __init__(self) -> None:
         self._connection: kopf.ConnectionInfo | None = None
         self._session: aiohttp.ClientSession | None = None
+        self._listing = asyncio.Lock()
+        self._machines: dict[str, tuple[float, dict[str, dict[str, str]]]] = {}  # until when, by selector
 
     def use(self, connection: kopf.ConnectionInfo) -> None:
         """As kopf has logged in; again whenever it does so anew."""
@@ -54,7 +59,15 @@ class KubernetesCalls:
         await self._ask("PATCH", f"/apis/batch/v1/namespaces/{namespace}/jobs/{name}", patch)
 
     async def machines(self, selector: str) -> dict[str, dict[str, str]]:
-        """Nodes of Kubernetes that have a label: name -> labels."""
+        """Nodes of Kubernetes that have a label: name -> labels; as they were within the last seconds."""
+        async with self._listing:
+            until_s, found = self._machines.get(selector, (0.0, {}))
+            if time.monotonic() >= until_s:
+                found = await self._listed(selector)
+                self._machines = {selector: (time.monotonic() + _KNOWN_S, found)}
+            return found
+
+    async def _listed(self, selector: str) -> dict[str, dict[str, str]]:
         found: dict[str, dict[str, str]] = {}
         more = ""
         while len(found) < _MOST_NODES:

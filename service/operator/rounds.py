@@ -26,6 +26,7 @@ from tfquiver.service.operator.kubernetes_calls import KubernetesCalls
 from tfquiver.service.operator.resident_asked import ResidentAsked
 
 CACHE_LABEL = f"{GROUP}/cache"  # of machines on which a node runs (configs/kubernetes)
+_MOST_FORGOTTEN = 100_000
 Status = dict[str, Any]
 
 
@@ -35,6 +36,7 @@ class Rounds:
     def __init__(self, coordinator: CoordinatorCalls, kubernetes: KubernetesCalls, around: Surroundings) -> None:
         self._coordinator, self._kubernetes, self._around = coordinator, kubernetes, around
         self._resident = ResidentAsked()
+        self._forgotten: dict[str, None] = {}  # uids of TrainingJobs that are over, with nothing left to be done
 
     async def dataset(self, meta: Mapping[str, Any], spec: Any, before: Any) -> Status:
         """The status of a Dataset."""
@@ -151,6 +153,10 @@ class Rounds:
 
     async def _forget(self, meta: Mapping[str, Any], spec: Any) -> None:
         """Only now that the status says how it ended may its Job go: it would be taken for one that never was."""
+        # Until their specs change: else each of all that have ever been run is asked for again and again.
+        once = f"{meta['uid']} {meta.get('generation')}"
+        if once in self._forgotten:
+            return
         try:
             wish = job_wish.parse(meta["name"], spec)
             if wish.ttl_s is None:
@@ -158,6 +164,9 @@ class Rounds:
             job = await self._kubernetes.job(meta["namespace"], meta["name"])
             if job and job_plan.is_of(job, meta["uid"]) and job["spec"].get("ttlSecondsAfterFinished") != wish.ttl_s:
                 await self._kubernetes.forget_job_after(meta["namespace"], meta["name"], wish.ttl_s)
+            if len(self._forgotten) >= _MOST_FORGOTTEN:
+                del self._forgotten[next(iter(self._forgotten))]
+            self._forgotten[once] = None
         except errors.TfquiverError as error:
             logging.warning("job %s: %s", meta["name"], error, extra=about(job=meta["name"]))
 
