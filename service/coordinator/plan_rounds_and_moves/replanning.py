@@ -309,8 +309,9 @@ class Replanning:
     async def _seen(self) -> ClusterView:
         """Of now; no plan may be made meanwhile. A data set may have been registered anew under another name."""
         view = await self._views.view()
-        self.planner.rename(renamed(self._named, self._views.names))
-        self._named = self._views.names
+        names = self._views.names
+        self.planner.rename(await asyncio.to_thread(renamed, self._named, names))
+        self._named = names
         if self._pinned_before:
             self._go_on_with_pins(view)
         return view
