@@ -10,7 +10,6 @@ import contextlib
 import functools
 import random
 import time
-from collections import Counter
 from collections.abc import Sequence
 
 from absl import logging
@@ -28,6 +27,7 @@ from tfquiver.service.coordinator.long_work.in_parts import InParts
 from tfquiver.service.coordinator.named_dataset_lifecycle import lifecycle, specs
 from tfquiver.service.coordinator.named_dataset_lifecycle.held import Held
 from tfquiver.service.coordinator.named_dataset_lifecycle.lifecycle import DELETING, EVICTING, SCANNING, WARMING, Life
+from tfquiver.service.coordinator.named_dataset_lifecycle.read_lately import ReadLately
 from tfquiver.service.coordinator.named_dataset_lifecycle.room_for_pins_and_when_full.pinned_room import PinnedRoom
 from tfquiver.service.coordinator.named_dataset_lifecycle.room_for_pins_and_when_full.room import PARTIAL
 from tfquiver.service.coordinator.named_dataset_lifecycle.room_for_pins_and_when_full.waiting_pins import (
@@ -106,10 +106,7 @@ class NamedKeeping:
         catalogue.on_copies = self._copies_are_others
         self._pins = WaitingPins(table, self._room.left_bytes)
         self._troubles = TroublesOver(clock, table, membership, caching)
-        self._reading = Counter[bytes]()  # readers by digest id, at the last look; 0: only sessions that may go on
-        self._used = Counter[bytes]()  # and what mounts show
-        self._read_since = set[bytes]()  # what somebody has read since the look before, and has perhaps left again
-        self._looked_at = sessions.now()
+        self._read = ReadLately(sessions, membership)
 
     # Nodes.
 
@@ -208,15 +205,8 @@ class NamedKeeping:
         self._pins.look_begins()
         self._room.looks_anew()
         self.to_nodes.look()  # nodes have the digest of a new version before they hear that the old one is removed
-        reading, read_since, parts = Counter[bytes](), set[bytes](), InParts()
-        looked_at, self._looked_at = self._looked_at, self._sessions.now()
-        for session in list(self._sessions):
-            await parts.rest()
-            reading[session.digest_id] += len(session.readers)
-            if session.last_used >= looked_at and session.last_used != session.restored_at:
-                read_since.add(session.digest_id)
-        self._reading, self._used = reading, reading + Counter(self._membership.mounts.shown())
-        self._read_since = read_since
+        parts = InParts()
+        await self._read.look(parts)
         if self._caching.met:
             for digest_id in await self._room.outgrown():
                 self._copies_are_others(digest_id)
@@ -226,7 +216,8 @@ class NamedKeeping:
                 await parts.rest()
                 if life.phase in (EVICTING, DELETING) and life.life in self.to_nodes.left_out:
                     continue  # nothing is to be done before nodes have
-                if self._is_settled(life) and life.digest_id in self._registry and not self._is_used(life):
+                is_read = self._read.any_of(tasks.versions(life))
+                if self._is_settled(life) and life.digest_id in self._registry and not is_read:
                     continue
                 try:
                     await self._look_after(life.spec.name)
@@ -245,17 +236,13 @@ class NamedKeeping:
 
     async def _look_after(self, name: str) -> None:
         if (life := self._table.get(name)) is not None:  # as it is now, not when the look began
-            used_s = int(time.time()) // _USED_S * _USED_S if self._is_used(life) else 0
+            used_s = int(time.time()) // _USED_S * _USED_S if self._read.any_of(tasks.versions(life)) else 0
             self._becomes(lifecycle.used(life, used_s))
         for _ in range(_STEPS):
             now = self._table.get(name)
             if now is None or (step := next_step(now, self._facts(now))) is None:
                 return
             await self._take(now, step)
-
-    def _is_used(self, life: Life) -> bool:
-        is_read = self._membership.mounts.is_read
-        return any(self._reading[one] or one in self._read_since or is_read(one) for one in tasks.versions(life))
 
     def _facts(self, life: Life) -> Facts:
         progress = self._overview.progress(life)
@@ -273,10 +260,10 @@ class NamedKeeping:
         awaited = {old for old in life.old_digest_ids if self._is_awaited(life, old)}
         pins, short = {old for old in life.old_digest_ids if self._room.is_free(old)}, self._pins.is_short()
         storing = self._membership.storing
-        return Facts(self._registry, storing, self._used, progress, may_set, awaited, pins, short, shared)
+        return Facts(self._registry, storing, self._read.users, progress, may_set, awaited, pins, short, shared)
 
     def _is_awaited(self, life: Life, old: bytes) -> bool:
-        return old in self._reading or lifecycle.old_ms(life, old, self._sessions.up_ms()) < 1000 * self._unread_s
+        return old in self._read.readers or lifecycle.old_ms(life, old, self._sessions.up_ms()) < 1000 * self._unread_s
 
     async def _take(self, life: Life, step: Step) -> None:
         match step:

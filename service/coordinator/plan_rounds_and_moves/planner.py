@@ -150,8 +150,9 @@ class Planner:
 
     def go_on_with_pins(self, pins: Mapping[str, Allocation]) -> None:
         """After a restart: what people had set by data set, which is in force and no decision."""
-        was = self.plan
-        people = dict.fromkeys(pins, PINNED)
+        if not pins:
+            return
+        was, people = self.plan, dict.fromkeys(pins, PINNED)
         self._plan = replace(was, allocations={**was.allocations, **pins}, reasons={**was.reasons, **people})
 
     def replan(self, view: ClusterView, now: float) -> Outcome:

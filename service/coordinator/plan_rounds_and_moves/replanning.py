@@ -312,8 +312,7 @@ class Replanning:
         names = self._views.names
         self.planner.rename(await asyncio.to_thread(renamed, self._named, names))
         self._named = names
-        if self._pinned_before:
-            self._go_on_with_pins(view)
+        self._go_on_with_pins(view)
         return view
 
     def _go_on_with_pins(self, view: ClusterView) -> None:
