@@ -249,7 +249,7 @@ class Node:
         self._sessions = SessionServer(
             (directory.node_id, options.incarnation), self._link, self._link, self._source, self._digests.get,
             ReaderLimits(ahead_bytes=options.ahead_bytes, fetch_deadline_s=options.fetch_deadline_s),
-            options.reader_group, self._link.reader_reports.heard, placer.owner, options.spans, streams,
+            options.reader_group, self._link.reader_reports.heard, placer.keeper, options.spans, streams,
             options.reader_silence_s,
         )  # fmt: skip
         self._link.mounts, self._sessions.shown.on_change = self._sessions.shown.reports, self._link.wake

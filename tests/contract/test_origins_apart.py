@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import gzip
 import json
-import os
-import subprocess
 import threading
-from collections.abc import AsyncIterator, Iterator, Sequence
+from collections.abc import AsyncIterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
@@ -20,7 +17,8 @@ from tests.support import records
 from tests.support.aio import on_loop
 from tests.support.disks import dead
 from tests.support.gcs_emulator import GcsEmulator, gcs_emulator
-from tests.support.privileges import needs_dead_mounts
+from tests.support.hanging_disk import hanging_disk
+from tests.support.privileges import needs_dead_mounts, needs_fuse
 from tests.support.store_node import build, write_files
 from tfquiver import errors
 from tfquiver.digests.digest import Digest
@@ -193,44 +191,18 @@ def _built(pattern: str, store: GcsStore) -> Digest:
     return digest_build.build(listing.expand(pattern, lambda _: store), ONE, store_for=lambda _: store)
 
 
-class Fifos:
-    """Files of a mounted file system that become pipes nobody writes to: opening one hangs."""
-
-    def __init__(self, root: Path) -> None:
-        self.root, self.digest = root, build(write_files(root / "data", files=30, records_each=2), ONE)
-        self._pipes = sorted((root / "data").iterdir())
-        for path in self._pipes:
-            path.unlink()
-            os.mkfifo(path)
-
-    def let_go(self) -> None:
-        """Of those who hang now."""
-        for path in self._pipes:
-            with contextlib.suppress(OSError):  # nobody has it open
-                os.close(os.open(path, os.O_WRONLY | os.O_NONBLOCK))
-
-
-@contextmanager
-def mounted(at: Path) -> Iterator[Path]:
-    at.mkdir()
-    subprocess.run(["mount", "-t", "tmpfs", "tmpfs", at], check=True)
-    try:
-        yield at
-    finally:
-        subprocess.run(["umount", "-l", at], check=True)
-
-
-@pytest.mark.skipif(os.geteuid() != 0, reason="mounts a file system")
+@needs_fuse
 @on_loop
 async def test_a_mount_that_hangs_keeps_nobody_from_another(tmp_path: Path) -> None:
     good = build(write_files(tmp_path / "good", files=1), ONE)
     fetcher = Fetcher(Meter(), lambda shard: None, deadline_s=DEADLINE_S)
-    with mounted(tmp_path / "mount") as mount:
-        (tmp_path / "link").symlink_to(mount)  # as data directories often are
-        dead = Fifos(tmp_path / "link" / ".")
+    with hanging_disk(tmp_path) as disk:
+        (tmp_path / "link").symlink_to(disk.path)  # as data directories often are
+        digest = build(write_files(tmp_path / "link" / "." / "data", files=30, records_each=2), ONE)
+        disk.hang()
         waiting = [
-            asyncio.create_task(fetcher.fetch(dead.digest, ref, False))
-            for ref in (dead.digest.shard(dead.digest.file_shards(at).start) for at in range(30))
+            asyncio.create_task(fetcher.fetch(digest, ref, False))
+            for ref in (digest.shard(digest.file_shards(at).start) for at in range(30))
         ]
         async with asyncio.timeout(SOON_S):
             while threads("store call") < 16:
@@ -238,9 +210,8 @@ async def test_a_mount_that_hangs_keeps_nobody_from_another(tmp_path: Path) -> N
             shard = await fetcher.fetch(good, good.shard(0), False)
         assert shard is not None
         assert shard.hash == good.shard(0).hash
-        while not all(task.done() for task in waiting):
-            dead.let_go()
-            await asyncio.sleep(0.05)
+        disk.go_on()
+        await ended(waiting)
         await fetcher.close()
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections import Counter
 from pathlib import Path
 
@@ -11,6 +12,9 @@ import pytest
 from tests.support import rotating
 from tests.support.cluster import wait_until
 from tests.support.racked import Racked
+from tests.support.reader_client import Connection
+from tfquiver.messages_and_binary_formats import reader_frames as frames
+from tfquiver.mounting.named import digest_of
 
 LABELS = {"a": "rack=r1,disk=nvme", "b": "rack=r1", "c": "rack=r2,disk=nvme"}
 MOVED_S = 60.0
@@ -110,6 +114,29 @@ def test_each_rack_is_a_cache_of_its_own(tmp_path: Path) -> None:
         assert sum(racked.status(name).cross_rack_bytes for name in labels) - before == crossed
         assert racked.store_bytes() == read
         assert sum(racked.entries().values()) == 2 * dataset.shards
+
+
+def test_what_a_mount_reads_is_kept_in_its_rack(tmp_path: Path) -> None:
+    """It was asked of its home for each read anew, also by the node of this rack that was to keep it."""
+    with Racked(tmp_path, {"a": "rack=r1", "b": "rack=r1", "c": "rack=r2"}) as racked:
+        dataset, _ = racked.scan("a")
+        racked.place(dataset.digest_id, rack_local=True)
+        wait_until(lambda: racked.placement(dataset.digest_id).settled, "homes have it", MOVED_S)
+        digest = digest_of(racked.coordinator.address, "", dataset)
+        assert 0 < racked.status("c").entries < dataset.shards
+        for is_first in (True, False):
+            before = racked.status("c").cross_rack_bytes
+            with Connection(racked.nodes["c"].ready["socket"]) as mount:
+                mount.hello(frames.ROLE_MOUNT)
+                for shard in range(digest.num_shards):
+                    mount.send(frames.Get(shard, digest.digest_id, shard, digest.hashes[shard].tobytes()))
+                    got, fd = mount.receive()
+                    assert isinstance(got, frames.Got)
+                    os.close(fd)
+            wait_until(lambda: racked.status("c").entries == dataset.shards, "it has all", MOVED_S)
+            assert (racked.status("c").cross_rack_bytes > before) == is_first, "what is here is not asked for again"
+            racked.nodes["c"].kill()  # else it would have it in memory
+            racked.nodes["c"].restart()
 
 
 @pytest.mark.long

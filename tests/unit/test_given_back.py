@@ -88,7 +88,7 @@ def test_of_many_jobs_some_have_a_line_and_the_others_one_together() -> None:
         for number in range(4):
             session = bench.session(bench.begin(f"p:{number}"))
             for job in range(5):
-                session.job = f"job {number} {job}"
+                session.job = session.pays = f"job {number} {job}"
                 bench.sessions._decisions.given_back.note(session, 1, "node n is lost")
         bench.sessions.expire()
     assert len(told(lines)) == 11

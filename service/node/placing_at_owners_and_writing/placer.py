@@ -169,6 +169,13 @@ class Placer:
         owners = self._storing()
         return owners.of(of_hashes([hash]))[0] if owners else self._node_id
 
+    def keeper(self, hash: bytes) -> str:
+        """Who should keep a shard for readers of this node's rack; where racks are nothing to it, its owner."""
+        for places in self._known.holding(hash):
+            if keeper := places.keepers(of_hashes([hash]), self._known.rack)[0]:
+                return keeper
+        return self.owner(hash)
+
 
 def _owners(members: Members) -> Owners | None:
     """None: nobody keeps anything."""

@@ -45,7 +45,7 @@ class SessionServer:
     digests: the digest with that id; raises NotFoundError.
     group: whose members may connect, beside this user and root.
     heard: told what readers report of themselves.
-    owner: node id of the node that should keep the shard of that hash.
+    owner: node id of the node that should keep the shard of that hash, for readers here.
     streams: of batches; None: there are none.
     reader_patience_s: a reader that is silent for so long, though it promised to report, is taken for gone.
     """
