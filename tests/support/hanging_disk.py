@@ -13,6 +13,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+import psutil
+
+from tests.support.cluster import wait_until
+
 
 class HangingDisk:
     """Mounted at `path`."""
@@ -21,7 +25,10 @@ class HangingDisk:
         self.path, self._process = path, process
 
     def hang(self) -> None:
-        self._process.send_signal(signal.SIGSTOP)
+        """Returns when it does."""
+        self._process.send_signal(signal.SIGUSR1)
+        process = psutil.Process(self._process.pid)
+        wait_until(lambda: process.status() == psutil.STATUS_STOPPED, "the disk hangs")
 
     def go_on(self) -> None:
         self._process.send_signal(signal.SIGCONT)

@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from types import TracebackType
 from typing import Any
 
 import tfquiver
 from tests.support import node_calls, numbered
-from tests.support.cluster import Cluster
+from tests.support.cluster import Cluster, wait_until
 from tests.support.worker_forks import Worker, WorkerForks
 from tfquiver import CutPolicy
 
 RECORDS_A_FILE, RECORD_BYTES = 500, 500
+_MOST_BUFFERED = 600  # records: in pool, worker and client at the end of the source
+_END_S = 1.0  # until it is told
 
 
 class LateService:
@@ -99,8 +101,13 @@ def ended(cluster: Cluster, epoch: int) -> bool:
 
 def behind(cluster: Cluster, epoch: int, reader: numbered.EpochReader, all_records: int) -> None:
     """Returns when the session of that epoch has ended and the trainer, who was allowed one element, is behind it. How
-    far does not depend on how long it takes to see that it has: he takes two elements between two looks."""
+    far does not depend on how long it takes to see that it has: he takes two elements between two looks, and none while
+    an end that is near may still be on its way."""
     while not ended(cluster, epoch):
+        if all_records - len(reader.seen()) < _MOST_BUFFERED:
+            with suppress(TimeoutError):
+                wait_until(lambda: ended(cluster, epoch), "its end", _END_S)
+                break
         reader.allow(2)
         reader.reached(min(len(reader.seen()) + 1, all_records))
     assert len(reader.seen()) < all_records, "the trainer is behind its workers"

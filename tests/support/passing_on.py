@@ -1,10 +1,14 @@
-"""A file system that passes on to a directory: `python -m tests.support.passing_on BEHIND MOUNT_POINT`."""
+"""A file system that passes on to a directory: `python -m tests.support.passing_on BEHIND MOUNT_POINT`.
+
+SIGUSR1 stops it between two requests: the kernel lets nobody go, not of kill -9 either, whose request it has read.
+"""
 
 from __future__ import annotations
 
 import contextlib
 import errno
 import os
+import signal
 import stat
 import sys
 from collections.abc import Iterator
@@ -126,8 +130,22 @@ class _PassesOn(pyfuse3.Operations):
         os.close(fh)
 
 
+async def _serve() -> None:
+    """No request is read and not answered while another task runs: none of the calls above waits for anything."""
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(_stop_when_told)
+        await pyfuse3.main()
+        nursery.cancel_scope.cancel()
+
+
+async def _stop_when_told() -> None:
+    with trio.open_signal_receiver(signal.SIGUSR1) as told:
+        print("mounted", flush=True)
+        async for _ in told:
+            os.kill(os.getpid(), signal.SIGSTOP)
+
+
 if __name__ == "__main__":
     pyfuse3.init(_PassesOn(sys.argv[1]), sys.argv[2], {*pyfuse3.default_options, "fsname=hanging"})
-    print("mounted", flush=True)
-    trio.run(pyfuse3.main)
+    trio.run(_serve)
     pyfuse3.close(unmount=False)

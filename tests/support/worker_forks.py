@@ -15,8 +15,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 
-from tests.support import warm
+from tests.support import fixed_ports, warm
 from tests.support.cluster import READY_S, first_line, tensorflow_env
+from tfquiver.grpc_plumbing import addresses
 
 
 class Worker:
@@ -24,7 +25,7 @@ class Worker:
 
     def __init__(self, server: str, arguments: Sequence[str], log: Path, env: Mapping[str, str]) -> None:
         self._server, self._arguments, self._log, self._env = server, list(arguments), log, env
-        self._port = 0
+        self._port = fixed_ports.free_port(addresses.to_bind("localhost"))
         self._process: subprocess.Popen[bytes] | None = None
 
     @property
@@ -41,7 +42,7 @@ class Worker:
         self._process.send_signal(number)
 
     def launch(self) -> Worker:
-        """Forks it, at the port that it had; `await_ready` waits for its ready line."""
+        """Forks it, each time at the same port; `await_ready` waits for its ready line."""
         assert self._process is None
         command = [sys.executable, "-m", f"tfquiver.service.{self._server}.main", f"--port={self._port}"]
         self._log.parent.mkdir(parents=True, exist_ok=True)
