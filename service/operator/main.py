@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import errno
 
 import kopf
 from absl import flags, logging
@@ -33,6 +34,7 @@ _READER_GROUP = flags.DEFINE_integer(
     "reader_group", 10001, "The nodes' --reader_group, in which training pods are put.", 0, (1 << 32) - 2
 )
 _EVERY_S = flags.DEFINE_float("every_s", 5.0, "Pause between two looks at an object.", 0.1, 3600.0)
+_EVERYWHERE = "0.0.0.0"
 _PORT = flags.DEFINE_integer("port", 8080, "Port of /healthz on every address; 0: none.", 0, 65535)
 
 for _flag, _valid in (
@@ -45,7 +47,20 @@ flags.register_validator(
 )
 
 
+def _check_port(port: int) -> None:
+    """Kopf finds out while it looks at objects already. Raises UnavailableError: it is taken, or not this user's."""
+    where = addresses.joined(_EVERYWHERE, port)
+    try:
+        addresses.free_port([_EVERYWHERE], port)
+    except OSError as error:
+        taken = "another program has that port: stop it, or give another one (0: none)"
+        why = taken if error.errno == errno.EADDRINUSE else f"{error}{addresses.below_1024(error, where)}"
+        raise errors.UnavailableError(f"--port: cannot listen on {where}: {why}") from error
+
+
 async def _serve() -> None:
+    if _PORT.value:
+        _check_port(_PORT.value)
     stop = serving.stop_event()
     token = own_token.read_token(_TOKEN_FILE.value)
     kubernetes = KubernetesCalls()
@@ -61,7 +76,7 @@ async def _serve() -> None:
             standalone=True,
             clusterwide=not _NAMESPACES.value,
             namespaces=_NAMESPACES.value,
-            liveness_endpoint=f"http://0.0.0.0:{_PORT.value}/healthz" if _PORT.value else None,
+            liveness_endpoint=f"http://{_EVERYWHERE}:{_PORT.value}/healthz" if _PORT.value else None,
             ready_flag=ready,
             stop_flag=stop,
         )

@@ -62,6 +62,26 @@ def test_it_ends_within_seconds_and_leaves_nothing(tmp_path: Path) -> None:
                     server.kill()
 
 
+@needs_fuse
+def test_it_hears_that_it_is_to_end_while_it_starts_a_server_again_there(tmp_path: Path) -> None:
+    """It noted on that disk that the server was away, and heard nothing any more."""
+    said = tmp_path / "said"
+    with hanging_disk(tmp_path) as disk, up(disk.path / "cache", said, "--quota=50MB") as (process, servers):
+        try:
+            disk.hang()
+            (worker,) = [server for server in servers if "tfquiver.service.worker.main" in server.cmdline()]
+            worker.kill()
+            wait_until(lambda: "it is started again" in said.read_text(), "that it has ended is seen")
+            process.terminate()
+            assert process.wait(30) == 0
+            assert not [server for server in servers if server.is_running()]
+        finally:
+            disk.go_on()
+            for server in servers:
+                if server.is_running():
+                    server.kill()
+
+
 @needs_disks
 def test_whom_the_kernel_does_not_let_go_of_it_names_and_does_not_wait_for(tmp_path: Path) -> None:
     """It waited for as long as the volume was frozen."""

@@ -11,10 +11,11 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 from tfquiver import errors
 from tfquiver.log_files_and_lines import kept_short, log_file
+from tfquiver.service.common_to_servers import begun_apart
 
 READY_S = 300.0  # importing TensorFlow on a busy machine takes minutes
 _STOP_S = 8.0
@@ -45,7 +46,7 @@ class ServerProcess:
         or is not ready in time; its last words are in the error's notes. Nothing is left then.
         """
         try:
-            with log_file.opened(log) as stderr:
+            with await _opened(log) as stderr:
                 began_bytes = os.fstat(stderr.fileno()).st_size
                 process = await asyncio.create_subprocess_exec(
                     sys.executable, "-m", module, *arguments,
@@ -108,6 +109,11 @@ class ServerProcess:
         error = errors.UnavailableError(f"{what}; the end of {self._log}:")
         error.add_note(log_file.tail(self._log, self._began_bytes))
         return error
+
+
+async def _opened(log: Path) -> BinaryIO:
+    """Its disk may hang: who waits may be told otherwise."""
+    return await asyncio.wrap_future(begun_apart.begun("opens a log", lambda: log_file.opened(log)))
 
 
 def _die_with(parent: int) -> Callable[[], None]:

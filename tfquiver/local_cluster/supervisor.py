@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from tfquiver import errors, plain_text
 from tfquiver.local_cluster import plan, ports
@@ -14,21 +14,24 @@ from tfquiver.local_cluster.plan import ServerPlan, Wish
 from tfquiver.local_cluster.restarts import Restarts
 from tfquiver.local_cluster.server_process import ServerProcess
 from tfquiver.node_daemon_and_notes_in_directories.up_file import Ports
+from tfquiver.service.common_to_servers import begun_apart
 
+T = TypeVar("T")
 _LONGEST = 6000  # a path may have 4096 characters
 # After so long the next ones are told to stop, too. By then a node has told its coordinator what it had to tell.
 _IN_TURN_S, _NODE_S = 0.75, 1.5
+_DISK_S = 2.0  # to look there, or to note something, before it goes on
 
 
 class Supervisor:
-    """`run` it once. Lives on one loop.
+    """`run` it once. Lives on one loop, which waits for no disk: who tells it to stop is heard while that hangs.
 
     Args:
       ports: to start with; a server that is started again takes the port that it had.
       logs: directory of the servers' logs.
       say: told, one line each, what happens to the servers.
       is_ours: whether the directory is still this cluster's: where it was deleted nothing is started any more, for
-        somebody else may have made it again.
+        somebody else may have made it again. Called in a thread of its own, as `begun` and `changed` are.
       progress: told, a line each, while they start: which are up, and which are waited for.
       begun: told the ports of now once the coordinator is up, before the node starts.
       changed: told when a server has ended, and when it runs again.
@@ -51,6 +54,7 @@ class Supervisor:
         self.metrics: dict[str, str] = {}  # name of a server -> where its metrics are; "": nowhere
         self.away: dict[str, str] = {}  # name of a server that has ended and is not back yet -> how
         self._running: dict[ServerPlan, ServerProcess] = {}
+        self._one_tells, self._telling = asyncio.Lock(), set[asyncio.Task[None]]()
 
     async def run(self, stop: asyncio.Event, ready: Callable[[], None]) -> None:
         """Returns when `stop` is set and every server has ended; `ready` is called when all are ready.
@@ -77,7 +81,7 @@ class Supervisor:
             if number:
                 self._progress(plan.progress(self._wish, number))
             if number == 1:
-                self._begun(self.ports)
+                await _apart(lambda: self._begun(self.ports))
             await _all([self._start(server) for server in step])
         ready()
         await _all([self._keep(server) for server in list(self._running)])
@@ -114,14 +118,14 @@ class Supervisor:
         while True:
             process = self._running[server]
             how = await process.wait()
-            self._check_ours(server, how)
+            await self._check_ours(server, how)
             restarts.ended(loop.time())
             self._say(f"{server.name} (pid {process.pid}) ended: {how}; it is started again")
             self.away[server.name] = how
-            self._changed()
+            await self._tell()
             while not restarts.hopeless:
                 await asyncio.sleep(restarts.pause_s)
-                self._check_ours(server, how)
+                await self._check_ours(server, how)
                 try:
                     await self._start(server)
                 except errors.UnavailableError as error:
@@ -131,16 +135,33 @@ class Supervisor:
                 restarts.started()
                 self._say(f"the {server.name} runs again (pid {self._running[server].pid})")
                 del self.away[server.name]
-                self._changed()
+                await self._tell()
                 break
             else:
                 raise errors.UnavailableError(
                     f"the {server.name} is given up: {restarts.hopeless}; see {self._logs / server.name}.log"
                 )
 
-    def _check_ours(self, server: ServerPlan, how: str) -> None:
-        if not self._is_ours():
+    async def _check_ours(self, server: ServerPlan, how: str) -> None:
+        """A disk that does not answer has lost nothing yet."""
+        looking = asyncio.ensure_future(_apart(self._is_ours))
+        answered, _ = await asyncio.wait([looking], timeout=_DISK_S)
+        if answered and not looking.result():
             raise errors.UnavailableError(f"{self._wish.directory} was deleted: {server.name} ended ({how})")
+
+    async def _tell(self) -> None:
+        """Once the disk answers, if it does not soon; what is so by then, and nothing of before after it."""
+
+        async def tell() -> None:
+            async with self._one_tells:
+                await _apart(self._changed)
+
+        telling = asyncio.create_task(tell())
+        self._telling.add(telling)
+        telling.add_done_callback(self._telling.discard)
+        told, _ = await asyncio.wait([telling], timeout=_DISK_S)
+        if told:
+            telling.result()
 
     async def _stop(self) -> None:
         """Readers before what they read from, as long as they end: of servers whose disk hangs each takes its time to
@@ -160,6 +181,10 @@ class Supervisor:
                 f"{server.name} (pid {process.pid}) is killed, but waits in the kernel, for its disk as a rule: it "
                 "ends when that answers"
             )
+
+
+async def _apart(call: Callable[[], T]) -> T:
+    return await asyncio.wrap_future(begun_apart.begun("tfquiver up's disk", call))
 
 
 async def _all(coroutines: Sequence[Coroutine[Any, Any, None]]) -> None:
