@@ -64,7 +64,7 @@ class Place:
     def keeps_to(self, rate: float) -> bool:
         """Within 5 %. A machine that is busy with other things may get less out of the store for a while; more it must
         never be."""
-        for _ in range(4):
+        for _ in range(8):
             measured = self.left_store_per_s()
             assert measured <= 1.05 * rate
             if measured >= 0.95 * rate:
